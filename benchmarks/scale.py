@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import standfast
-from standfast.metrics import Probe
+from standfast.metrics import Call, Probe
 from standfast.report.charts import COLOURS
 from standfast.study.executors import Executor, Processes, Ray
 from standfast.study.grid import Grid, LoadedModel, Samples
@@ -129,7 +129,7 @@ def measure(part: str, name: str, size: float, network: Network, rows: int, opti
     copies = (x + 0.01 * torch.rand(rows, *network.shape, device=x.device)).clamp(0, 1)
     origin = torch.zeros(rows, dtype=torch.int64, device=x.device)
     with model.session():
-        probe = Probe(model, standfast.explainers.get("saliency"), x, similarity="pearson", explain="predicted")
+        probe = Probe(Call(model, standfast.explainers.get("saliency"), x), "pearson", explain="predicted")
 
         def query() -> float:
             return _rate(lambda: probe.query(copies, origin), rows, options.seconds, x.device)

@@ -61,10 +61,8 @@ class Setting:
     def count_rows(self, explainer: Explainer) -> float:
         """The mean number of rows for one map: the input and its different perturbed copies."""
         counts = (self.labels.flatten(1).amax(1) + 1).tolist()
-        if isinstance(explainer, LIME | KernelSHAP):
-            return statistics.mean(len(explainer.draw_coalitions(m, self.x.device).masks) for m in counts)
-        if isinstance(explainer, ShapleySampling):
-            return statistics.mean(1 + len(explainer.draw_walks(m, self.x.device).size) for m in counts)
+        if isinstance(explainer, LIME | KernelSHAP | ShapleySampling):
+            return statistics.mean(len(explainer.draw_coalitions(m, self.x.device)) for m in counts)
         return explainer.rows_per_input
 
     def measure_bare(self, rows: float) -> float:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 
 from standfast.errors import check_integer
-from standfast.metrics import Metric, Probe, Result, metrics
+from standfast.metrics import Cost, Metric, Probe, Result, metrics
 from standfast.metrics.replaced_copies import ReplacedCopies
-from standfast.tensors import Streams, draw_seed
+from standfast.tensors import Streams
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Deletion(Metric):
     def __post_init__(self):
         check_integer(self.steps, "steps")
 
-    def expected_evaluations(self):
-        return 2 + self.steps
+    def cost(self, classes=None):
+        return Cost(predictions=1 + self.steps, explanations=1)
 
-    def evaluate(self, model, explainer, inputs, targets, generator):
-        probe = Probe(model, explainer, inputs, targets)
+    def evaluate(self, call):
+        probe, inputs = Probe(call), call.inputs
         probe.skip_constant(probe.maps)
         ranks = probe.maps.flatten(1).argsort(dim=1, descending=True, stable=True).argsort(1)
-        (low, high), streams = model.bounds, Streams.for_rows(inputs, draw_seed(generator))
+        (low, high), streams = call.model.bounds, Streams.for_rows(inputs, call.seed)
         noise = low + (high - low) * streams.uniform(inputs.shape[1:], inputs.dtype)
         counts = torch.linspace(0, inputs[0].numel(), self.steps + 1, device=inputs.device).long()
         curve = ReplacedCopies(probe, inputs).curve(ranks, counts, noise)

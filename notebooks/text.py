@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 import standfast
-from standfast.zoo import EmbeddedText, padded_batch, text_classifier
+from standfast.zoo import EmbeddedText, padded_batch
 
 SMALL = os.environ.get("STANDFAST_SMALL") == "1"  # as the tests run it
 STEPS, SAMPLES, BUDGET = (20, 3, 20) if SMALL else (250, 24, 200)
@@ -116,7 +116,7 @@ _ = reader.eval()
 
 # %%
 text = EmbeddedText(reader, reader.words, Reader.read, padding=0, radius=0.1)
-model = text_classifier(text)
+model = standfast.Model(text, text.bounds())
 
 
 def make_dataset(count: int, seed: int) -> standfast.data.Dataset:

@@ -122,7 +122,7 @@ axis.set_ylabel("drop of the score")
 axis.legend()
 
 half = int((torch.tensor(curve.fractions) >= 0.5).nonzero()[0])
-lost = float(curve.share_above(0.5)[half])
+lost = float(curve.summary(tau=0.5, resamples=0).share_above[half])
 print(f"with half of them replaced, {lost:.0%} of the series lose half of the score or more")
 
 # %% [markdown]

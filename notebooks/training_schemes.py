@@ -81,7 +81,7 @@ assert not found.failures
 # better.
 
 # %%
-COLUMNS = {"map changed": "similarity", "class flipped": "margin", "max-sensitivity": "sensitivity"}
+COLUMNS = {"map changed": "similarity", "class flipped": "margin", "max-sensitivity": "value"}
 frame = found.samples.filter(pl.col("status") == "ok")
 medians = [
     frame.filter(pl.col("label") == label)

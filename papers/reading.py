@@ -28,7 +28,7 @@ RESAMPLES = 1000
 
 
 def paired_differences(
-    frame: pl.DataFrame, above: str, below: str, column: str = "ratio", by: str = "explainer"
+    frame: pl.DataFrame, above: str, below: str, column: str = "value", by: str = "explainer"
 ) -> Array:
     """`column` at `above` minus `column` at `below` (names of explainers or models), on the same samples.
 
@@ -55,7 +55,7 @@ def mean_interval(values: Array, level: float = 0.95) -> Estimate:
 
 
 def all_above(
-    frame: pl.DataFrame, pairs: Pairs, column: str = "ratio", by: str = "explainer", level: float = 0.95
+    frame: pl.DataFrame, pairs: Pairs, column: str = "value", by: str = "explainer", level: float = 0.95
 ) -> bool | None:
     """Whether in each pair the first is above the second, by the intervals of the paired differences."""
     return all_hold(is_above(mean_interval(paired_differences(frame, *pair, column, by), level), 0) for pair in pairs)
@@ -182,7 +182,7 @@ def group_by_outcome(text: str, outcomes: Mapping[str, bool | None]) -> list[Ver
     return found
 
 
-def order_claim(text: str, above: Sequence[str], below: Sequence[str], column: str = "ratio") -> tuple[str, Holds]:
+def order_claim(text: str, above: Sequence[str], below: Sequence[str], column: str = "value") -> tuple[str, Holds]:
     """A sentence with the function that judges it: all explainers of `above` are above all of `below`."""
     pairs = [(a, b) for a in above for b in below if a != b]
     return text, partial(all_above, pairs=pairs, column=column)

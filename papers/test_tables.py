@@ -167,7 +167,7 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert table.failures == 0
     assert table.rows["explainer"].to_list() == list(explainers)
     frame = found.samples.filter(pl.col("explainer") == "saliency", pl.col("status") == "ok")
-    for column in ("rho", "rho_paper"):
+    for column in ("value", "rho_paper"):
         assert table.rows[column][0] == pytest.approx(frame[column].mean())
     assert table.rows["samples"][0] == len(frame)
     print_table(table, "small")
@@ -220,7 +220,7 @@ def test_a_dry_run_prints_costs_and_what_is_missing(
     assert "data.GTSRB: expected data that can be loaded" in printed
     study = {"data": {"MNIST": "digits"}, "samples": 2, "models": {"lenet5": "lenet5-mnist"}}
     study |= {"explainers": ["saliency"], "metrics": ["log_odds"], "sanity": False}
-    costs = Part("costs", "", lambda scale: study, (Column("c", "log_odds"),))
+    costs = Part("costs", "", lambda scale: study, (Column("c", "value"),))
     times = Part("times", "", None, (), measure=lambda scale: pl.DataFrame())
     monkeypatch.setitem(reproductions._entries, "senc-mine", Reproduction("Mine", (costs, times)))
     out = tmp_path / "out"

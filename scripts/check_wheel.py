@@ -23,7 +23,7 @@ PACKAGES = {
             "standfast/py.typed",
             "standfast/cli/commands.py",
             "standfast/data/assets/digits.npz",
-            "standfast/integrations/peers/publications.bib",
+            "standfast/metrics/publications.bib",
             "standfast/report/templates/report.html",
             "standfast/zoo/weights/lenet5-mnist.safetensors",
             "standfast/zoo/weights/lenet5-mnist.json",

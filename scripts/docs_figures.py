@@ -62,7 +62,7 @@ def figures() -> dict[str, Figure]:
         "local_lipschitz": Figure(of.LocalLipschitz(small, samples=30, normalise=True), 30),
         "attribution_attack": Figure(attack, 12, explainers=EXPLAINERS[:3]),
         "data_sensitivity_consistency": Figure(of.DataSensitivityConsistency(masks=500), 20),
-        "parameter_sensitivity_consistency": Figure(of.ParameterSensitivityConsistency(masks=300), 8, "layers"),
+        "parameter_sensitivity_consistency": Figure(of.ParameterSensitivityConsistency(masks=300), 8),
         "c_eval": Figure(of.CEval(), 30, explainers=(*EXPLAINERS, "centre")),
         "c_eval_plot": Figure(of.CEvalPlot(), 8, "c_eval_plot", (*EXPLAINERS, "centre")),
         "near_affinity": Figure(of.NearAffinity(), 6, "near_affinity"),

@@ -18,8 +18,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from standfast.errors import FORMER_NAME
-
 FAILING = """seed: 0
 samples: 2
 device: cpu
@@ -82,7 +80,7 @@ JUDGES: dict[str, Callable[[str], bool]] = {
 def run_case(script: Path, command: str, failed: Path) -> str:
     """What a script prints."""
     start = [sys.executable] if script.suffix == ".py" else ["sh"]
-    variables = {**os.environ, FORMER_NAME.upper(): command}
+    variables = {**os.environ, "HOLDFAST": command}
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder, script.name)
         copied.write_text(script.read_text().replace("Classifier(", "Model("))  # as models were called

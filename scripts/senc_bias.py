@@ -217,7 +217,7 @@ def needed_masks(most: int = 40_000, count: int = 4) -> None:
     for masks in plan_checks(most, 1000)[::2]:
         metric = standfast.metrics.DataSensitivityConsistency(masks=masks, permutations=1, resamples=200)
         found = metric(model, "input_x_gradient", digits.inputs)
-        reach = torch.maximum(found.rho - found.low, found.high - found.rho)
+        reach = torch.maximum(found.value - found.low, found.high - found.value)
         within = [int((reach * 1.2 <= tolerance).sum()) for tolerance in (0.1, 0.2)]
         print(f"{masks:6}  {within[0]}/{count} ({within[1]}/{count}) {reach.median():10.3f}", flush=True)
 

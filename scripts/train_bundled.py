@@ -40,7 +40,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -65,8 +65,8 @@ from standfast.training.classifier import (
     random_shift,
 )
 from standfast.training.loop import Training
-from standfast.training.objective import Mixed, Scheme
-from standfast.training.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, IgSumNorm, Natural
+from standfast.training.objective import Scheme
+from standfast.training.schemes import Adversarial, GradientHessian, IgSumNorm, Natural
 from standfast.zoo.hub import Normalised
 from standfast.zoo.networks.dla import DLA34
 from standfast.zoo.networks.lenet import LeNet5
@@ -92,9 +92,8 @@ class Recipe:
     epochs: int
     augment: Augmentation | None = random_shift
     augmentation: str = "random shifts of up to 2 pixels"
-    perturb: Pgd | None = None  # adversarial training: half the loss is that of perturbed images
-    scheme: Scheme | None = None  # what is minimised, instead of the cross-entropy with or without `perturb`
-    measured_in: L2Ball | LinfBall | None = None  # where to measure robust accuracy; the ball of `perturb` by default
+    scheme: Scheme = field(default_factory=Natural)  # what is minimised
+    measured_in: L2Ball | LinfBall | None = None  # where to measure robust accuracy
     required_robust_accuracy: float = 0.0  # there, with as many steps as `MEASURE_STEPS`
     batch_size: int = 128
     learning_rate: float = 4e-3
@@ -128,7 +127,8 @@ def in_l2_ball(radius: float) -> Recipe:
         epochs=7,
         augment=None,
         augmentation="no augmentation",
-        perturb=Pgd(L2Ball(radius), steps=3, step=0.6 * radius, bounds=(0.0, 1.0)),
+        scheme=Adversarial(radius, norm="l2", steps=3, step=0.6 * radius, clean_share=0.5),
+        measured_in=L2Ball(radius),
         batch_size=64,
         learning_rate=3e-3,
         channels_last=True,
@@ -198,8 +198,8 @@ RECIPES = {
     "lenet5-mnist-pgd045": in_l2_ball(0.45),
     "lenet5-mnist-pgd075": in_l2_ball(0.75),
     "lenet5-mnist-plain": as_in_safari(Natural()),
-    "lenet5-mnist-gradient": as_in_safari(GradientNorm(weight=1.0)),
-    "lenet5-mnist-hessian": as_in_safari(HessianNorm(weight=0.5)),
+    "lenet5-mnist-gradient": as_in_safari(GradientHessian(gradient_weight=1.0, hessian_weight=0.0)),
+    "lenet5-mnist-hessian": as_in_safari(GradientHessian(gradient_weight=0.0, hessian_weight=0.5)),
     "lenet5-mnist-gradient-hessian": as_in_safari(GradientHessian(gradient_weight=1.0, hessian_weight=0.5)),
     "lenet5-mnist-pgd": as_in_safari(
         Adversarial(radius=0.3, steps=5, step=0.1, warm_up=2),
@@ -344,7 +344,7 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
             training.labels,
             epochs=epochs,
             generator=generator,
-            scheme=recipe.scheme or Mixed(recipe.perturb, 0.5),
+            scheme=recipe.scheme,
             augment=recipe.augment,
             bounds=training.bounds,
             batch_size=recipe.batch_size,
@@ -366,8 +366,7 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
     console.print(f"test accuracy {reached:.4f} (before storing {trained:.4f})")
     if reached < recipe.required_accuracy:
         raise SystemExit(f"nothing written: test accuracy {reached:.4f} is below {recipe.required_accuracy}")
-    ball = recipe.measured_in or (recipe.perturb.ball if recipe.perturb else None)
-    robustness = {} if ball is None else measure(module, test, ball, console)
+    robustness = {} if recipe.measured_in is None else measure(module, test, recipe.measured_in, console)
     if robustness and robustness["test_accuracy"] < recipe.required_robust_accuracy:
         raise SystemExit(f"nothing written: that is below {recipe.required_robust_accuracy}")
     weights = save(state)
@@ -405,14 +404,7 @@ def scheme(recipe: Recipe) -> str:
         usual += ", on inputs scaled to [-1, 1], which is merged into the first convolution"
     if recipe.start is not None:
         usual += f", from the weights of {recipe.start}"
-    if recipe.scheme is not None:
-        return f"{recipe.scheme.describe()}; {usual}"
-    if recipe.perturb is None:
-        return f"natural: cross-entropy, {usual}"
-    return (
-        f"adversarial: cross-entropy, {usual}; half the loss on clean images, half on images after"
-        f" {recipe.perturb.describe()}"
-    )
+    return f"{recipe.scheme.describe()}; {usual}"
 
 
 def measure(module: nn.Module, test: data.Dataset, ball: L2Ball | LinfBall, console: Console) -> dict[str, object]:

@@ -85,9 +85,7 @@ def test_repeats_differ_and_the_first_is_the_study_without_them(model: standfast
     columns = [name for name in once.columns if name != "job"]  # a job's identity is its own
     first = thrice.filter(pl.col("repeat") == 0).select(columns)
     assert first.equals(once.select(columns))
-    values = [
-        thrice.filter(pl.col("repeat") == r, pl.col("label") == "max_sensitivity")["sensitivity"] for r in range(3)
-    ]
+    values = [thrice.filter(pl.col("repeat") == r, pl.col("label") == "max_sensitivity")["value"] for r in range(3)]
     assert not values[0].equals(values[1])
     assert not values[1].equals(values[2])
 
@@ -115,7 +113,7 @@ def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
         found = standfast.evaluate(
             model, {"mine": scaled(factor)}, inputs, METRICS[1:2], controls=False, progress=False, out=tmp_path
         )
-        return found.frame("max_sensitivity")["sensitivity"].to_list()
+        return found.frame("max_sensitivity")["value"].to_list()
 
     units = tmp_path / "jobs"
     first = run(1.0)
@@ -339,10 +337,11 @@ def dataset(inputs: torch.Tensor, **more: object) -> standfast.data.Dataset:
 
 
 def test_a_module_alone_has_the_bounds_of_the_data_set(inputs: torch.Tensor) -> None:
-    found = standfast.evaluate(
-        net(), "saliency", dataset(2 * inputs - 1, bounds=(-1.0, 1.0)), METRICS[1], progress=False
-    )
+    about = {"model": "small net, 70% right"}
+    data = dataset(2 * inputs - 1, bounds=(-1.0, 1.0))
+    found = standfast.evaluate(net(), "saliency", data, METRICS[1], about=about, progress=False)
     manifest = found.manifest
+    assert list(manifest["models"]) == ["small net"]
     assert manifest["about"]["bounds"] == "[-1, 1], those of the data set scans"
     assert manifest["data"]["scans"]["bounds"] == [[-1.0, -1.0], [1.0, 1.0]]
     assert standfast.estimate(net(), "saliency", dataset(inputs), METRICS[1], seconds=0.1).evaluations > 0

@@ -479,7 +479,7 @@ def test_compiled_models_see_the_embeddings() -> None:
     compiled, tokens = torch.compile(LastToken(), backend="eager"), torch.tensor([[4, 8, 3], [7, 0, 0]])
     for _ in range(2):
         compiled(input_ids=tokens, attention_mask=(tokens != 0).long())
-    text = standfast.zoo.from_text_transformers(compiled)
+    text = standfast.zoo.TransformersText(compiled)
     x = text.embed(tokens)
     assert torch.equal(text(x + 1), torch.stack([x[0, :, 2], x[1, :, 2]]) + 1)
     assert torch.equal(text(x), torch.stack([x[0, :, 2], x[1, :, 0]]))

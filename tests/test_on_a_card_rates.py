@@ -72,7 +72,7 @@ def test_every_metric_runs_and_the_study_has_a_price(tmp_path: Path) -> None:
         1000 * 61 * works["data_senc"] / 3600
     )
     # one map of each image; the other evaluations are predictions
-    curve = standfast.metrics.get("corruption_curve", preset="quick").expected_evaluations()
+    curve = standfast.metrics.get("corruption_curve", preset="quick").cost().evaluations
     assert hours["corruption_curve", "quick"]["lime:samples=200"] == pytest.approx(
         1000 * (maps["lime:samples=200"] + (curve - 1) * works["corruption_curve"]) / 3600
     )

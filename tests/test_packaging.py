@@ -321,7 +321,7 @@ def test_every_extra_that_an_error_or_a_page_names_exists() -> None:
         for found in re.findall(r"(?<!f')standfast\[([\w,]+)\]", file.read_text()):
             named |= set(found.split(","))
     assert named <= project()["optional-dependencies"].keys()
-    assert {"data", "explainers", "export", "fast", "hub", "peers", "ray", "remote", "slurm", "timeseries"} <= named
+    assert {"data", "explainers", "fast", "hub", "peers", "ray", "remote", "slurm", "timeseries"} <= named
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import standfast
 from standfast.explainers import Explainer
-from standfast.metrics import Metric, Probe, Result
+from standfast.metrics import Cost, Metric, Probe, Result
 from standfast.similarity import Similarity
 from standfast.testing import METRIC_CHECKS, SHAPES, check_explainer, check_metric, check_similarity, small_net
 
@@ -25,9 +25,9 @@ class Halved(Metric):
     direction = "higher"
     factor: float = 0.5
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
-        found = probe.query(self.perturb(inputs, model)).similarity
+    def evaluate(self, call: Any) -> Result:
+        probe = Probe(call, similarity="cosine")
+        found = probe.query(self.perturb(call.inputs, call.model)).similarity
         return self.finish(Result(**probe.common_fields(self), value=found))
 
     def perturb(self, inputs: Tensor, model: standfast.Model) -> Tensor:
@@ -103,9 +103,9 @@ class OtherOption(Halved):
     presets = {"quick": {"samples": 3}}  # noqa: RUF012
 
 
-class ManyExplanations(Halved):
-    def expected_explanations(self) -> int:
-        return 3
+class LessThanNothing(Halved):
+    def cost(self, classes: int | None = None) -> Cost:
+        return Cost(predictions=-1, explanations=3)
 
 
 def test_metric_that_keeps_every_promise() -> None:
@@ -140,7 +140,7 @@ def test_options_that_decide_what_the_value_is(metric: Metric) -> None:
         (HiddenOption, r"options\(\) has every field"),
         (OtherPreset, "the preset 'fast' is one of quick, standard, paper"),
         (OtherOption, "the preset 'quick' names options of the metric: samples"),
-        (ManyExplanations, "expected_explanations is at most expected_evaluations"),
+        (LessThanNothing, "no number of cost is below 0"),
     ],
 )
 def test_metric_that_breaks_a_promise(kind: type[Halved], words: str) -> None:

@@ -221,8 +221,8 @@ def measure_rates(network: str, module: nn.Module, options: argparse.Namespace) 
             if cells % 4 == 0:
                 bare.measure()
             evaluations = int(result.model_evaluations.sum())
-            fraction = metric.expected_explanations() / metric.expected_evaluations()
-            explanations = evaluations * fraction if fraction == 1 else images * metric.expected_explanations()
+            cost = metric.cost()
+            explanations = images * cost.explanations if cost.predictions else evaluations
             others = evaluations - explanations
             rows = explainer.rows_per_input * explanations
             wanted = bare.seconds(0, rows + others) if metric.name in ATTACKS else bare.seconds(others, rows)

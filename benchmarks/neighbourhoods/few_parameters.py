@@ -27,7 +27,7 @@ from torch import Tensor
 import standfast
 from standfast.algorithms.searches.base import Outcome, differentiate_outcome, searches
 from standfast.metrics import MisinterpretationProbability, WorstCase
-from standfast.metrics.probe import Probe
+from standfast.metrics.probe import Call, Probe
 from standfast.neighbourhoods import Brightness, Compose, LinfBall, Rotation, Transformation, Translation
 
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam")
@@ -67,7 +67,7 @@ class Bench:
     def make_probe(self, neighbourhood: Transformation, explainer: str) -> Probe:
         region = neighbourhood.around(self.inputs, self.model.bounds)
         own = standfast.explainers.get(explainer)
-        return Probe(self.model, own, self.inputs, None, "pearson", absolute=True, explain="predicted", region=region)
+        return Probe(Call(self.model, own, self.inputs), "pearson", absolute=True, explain="predicted", region=region)
 
     def measure_grid(self, label: str, neighbourhood: Transformation, explainer: str, side: int) -> Truth:
         file = None

@@ -260,8 +260,8 @@ def expect_evaluations(metric: Metric, classes: int | None, result: Any) -> int:
     if metric.name == "aopc":  # a small image has fewer regions than steps
         return 1 + metric.samples * int(result.steps.max())  # type: ignore[attr-defined]
     if metric.name == "c_eval":  # each of two searches begins with the input and its gradient
-        return metric.expected_for(classes) + 4
-    return metric.expected_for(classes)
+        return metric.cost(classes).evaluations + 4
+    return metric.cost(classes).evaluations
 
 
 def measure_work(case: Case, name: str, samples: int, seconds: float, estimate: bool = False) -> dict[str, Any]:

@@ -113,11 +113,11 @@ def price(metric: Metric, label: str, classes: int, maps: Mapping[str, float], w
     """Hours of the study's images with this metric and explainer."""
     names, differentiable = STUDY[metric.name], standfast.explainers.get(label).differentiable
     evaluation = works[names[0] if differentiable else names[-1]]
-    explanations, evaluations = metric.expected_explanations(), metric.expected_for(classes)
-    if explanations == evaluations:
-        seconds = evaluations * evaluation * maps[label] / maps[EXPLAINER]
+    cost = metric.cost(classes)
+    if cost.predictions:
+        seconds = cost.explanations * maps[label] + cost.predictions * evaluation
     else:
-        seconds = explanations * maps[label] + (evaluations - explanations) * evaluation
+        seconds = cost.explanations * evaluation * maps[label] / maps[EXPLAINER]
     return IMAGES * seconds / 3600
 
 
@@ -135,7 +135,7 @@ def print_prices(case: Case, maps: Mapping[str, float], works: Mapping[str, floa
             hours = {label: price(metric, label, classes, maps, works) for label in known}
             both = [sum(hours.values()), sum(own for label, own in hours.items() if not label.startswith("lime"))]
             totals = [total + own for total, own in zip(totals, both, strict=True)]
-            print(f"| {name} | {preset} | {metric.expected_for(classes):,} | {both[0]:,.2f} | {both[1]:,.2f} |")
+            print(f"| {name} | {preset} | {metric.cost(classes).evaluations:,} | {both[0]:,.2f} | {both[1]:,.2f} |")
             record.add("hours", {"metric": name, "preset": preset, **hours})
         print(f"| all five | {preset} | | {totals[0]:,.2f} | {totals[1]:,.2f} |", flush=True)
 

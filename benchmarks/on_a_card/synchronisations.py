@@ -3,7 +3,7 @@
     python benchmarks/on_a_card/synchronisations.py [--device cuda] [--out FILE] [--only NAME ...] [--places]
 
 Each is run on a tiny network several times: with little and with much work, or in large and in small batches where
-there is no such choice; for one and for four samples. Without a card, `standfast.waits` counts; with one, its driver
+there is no such choice; for one and for four samples. Without a card, `waits.py` counts; with one, its driver
 does. The columns:
 
 - start: waits that do not depend on the work;
@@ -30,7 +30,9 @@ from standfast.algorithms.searches.base import searches
 from standfast.explainers.attention.attention_maps import AttentionExplainer
 from standfast.metrics.base import metrics
 from standfast.testing import small_net, small_transformer
-from standfast.waits import Waits, count_waits
+
+sys.path.insert(0, str(Path(__file__).parent))
+from waits import Waits, count_waits
 
 SHAPE = (1, 8, 8)
 SAMPLES = 4

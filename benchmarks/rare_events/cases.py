@@ -20,7 +20,7 @@ from torch import Tensor
 import standfast
 from standfast.algorithms import Prior, StandardNormal, subset_simulation
 from standfast.explainers import get as get_explainer
-from standfast.metrics.probe import Probe
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.safari.events import make_event
 from standfast.neighbourhoods import Region
 
@@ -168,7 +168,7 @@ def make_explanation_problem(
     explainer = get_explainer("input_x_gradient")
     event = make_event("changed_explanation", standfast.similarity.get("pearson"), threshold, needs_threshold=True)
     with model.session():
-        probe = Probe(model, explainer, x, None, event.similarity, absolute=absolute)
+        probe = Probe(Call(model, explainer, x), event.similarity, absolute=absolute)
     assert len(probe.usable()) == 1
     region = ball.around(x, model.bounds)
 

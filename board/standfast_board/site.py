@@ -332,8 +332,8 @@ def _compare(
         return "unranked", None, None
     place, best = comparison.names.index(name), comparison.order[0]
     verdict = "worse" if comparison.decided else "undecided"
-    if number["best"] or number["tied"]:
-        verdict = "best" if number["best"] else "tied"
+    if number["verdict"] in ("best", "tied"):
+        verdict = number["verdict"]
     if place == best:
         return verdict, None, None
     return verdict, comparison.differences[place][best], float(comparison.p_values[place, best])

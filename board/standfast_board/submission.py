@@ -32,7 +32,6 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from standfast import ArgumentError, StandfastError, load_results
-from standfast.errors import FormerNameError, check_name
 from standfast.metrics.sanity import SanityChecks
 from standfast.report import Results
 from standfast.report.words import words_of
@@ -333,16 +332,12 @@ def parse_submission(content: bytes) -> Submission:
     content = _unpack(content)
     try:
         raw = json.loads(content, parse_constant=_refuse_constant)
-        if isinstance(raw, dict):
-            check_name(raw, "it", "make it again from new results")
         if not isinstance(raw, dict) or _KEY not in raw:
             raise SubmissionError("it is no submission, which has the key standfast_submission")
         if raw[_KEY] != SCHEMA:
             raise SubmissionError(f"it is a submission of version {raw[_KEY]!r}; this standfast reads version {SCHEMA}")
         if _seal({name: value for name, value in raw.items() if name != "seal"}) != _dump(raw):
             raise SubmissionError("it was changed after it was written: its SHA-256 differs")
-    except FormerNameError as error:
-        raise SubmissionError(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise SubmissionError(f"it is no JSON: {error or 'brackets within brackets'}") from error
     try:

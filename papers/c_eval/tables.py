@@ -98,7 +98,7 @@ def correlate_attacks(frame: pl.DataFrame, column: str) -> list[tuple[str, Corre
 
 def _note_attacks(frame: pl.DataFrame) -> list[str]:
     notes = note_bounds(frame)
-    for column, meaning in (("c", "c"), ("ratio", "c(e) / c(empty), which removes differences between digits")):
+    for column, meaning in (("c", "c"), ("value", "c(e) / c(empty), which removes differences between digits")):
         for attack, found, count in correlate_attacks(frame, column):
             correlations = format_correlations(found)
             notes.append(f"{meaning}, {attack} with the best attack: {correlations}, {count} explanations")
@@ -117,8 +117,8 @@ def _judge_attacks(frame: pl.DataFrame) -> list[Verdict]:
     return [*strong, *judge_by_metric(above)(frame)]
 
 
-_MEDIAN = Column("GSA, median", "ratio", metric="GSA", statistic="median")
-_RATIOS = {name: Column(name, "ratio", metric=name) for name in ("GSA", "IGA", "FMN", "CW")}
+_MEDIAN = Column("GSA, median", "value", metric="GSA", statistic="median")
+_RATIOS = {name: Column(name, "value", metric=name) for name in ("GSA", "IGA", "FMN", "CW")}
 
 ATTACK_PART = _make_part(
     "attacks",
@@ -136,7 +136,7 @@ _SAMPLES = (100, 1000, 4000, 10_000)
 def _note_samples(frame: pl.DataFrame) -> list[str]:
     notes = note_bounds(frame)
     for few, many in itertools.pairwise(_SAMPLES):
-        mean, low, high = mean_interval(paired_differences(frame, f"LIME {many}", f"LIME {few}", "mean_ratio"))
+        mean, low, high = mean_interval(paired_differences(frame, f"LIME {many}", f"LIME {few}", "value"))
         notes.append(f"LIME {many} minus LIME {few}: {mean:z.3f} [{low:z.3f}, {high:z.3f}]")
     return notes
 
@@ -144,15 +144,15 @@ def _note_samples(frame: pl.DataFrame) -> list[str]:
 SAMPLE_PART = _make_part(
     "lime-samples",
     "c-Eval plot of LIME: mean over sizes of c(e) / c(empty) [95% interval]",
-    (Column("mean ratio", "mean_ratio"), Column("knee", "knee")),
+    (Column("mean ratio", "value"), Column("knee", "knee")),
     notes=_note_samples,
     verdicts=judge_by_metric(
         *(
-            order_claim(f"{many} samples give higher c than {few}", [f"LIME {many}"], [f"LIME {few}"], "mean_ratio")
+            order_claim(f"{many} samples give higher c than {few}", [f"LIME {many}"], [f"LIME {few}"], "value")
             for few, many in itertools.pairwise(_SAMPLES)
         ),
-        order_claim("LIME of 100 samples above random segments (ours)", ["LIME 100"], ["random"], "mean_ratio"),
-        order_claim("LIME of 10000 samples above the centre square (ours)", ["LIME 10000"], ["centre"], "mean_ratio"),
+        order_claim("LIME of 100 samples above random segments (ours)", ["LIME 100"], ["random"], "value"),
+        order_claim("LIME of 10000 samples above the centre square (ours)", ["LIME 10000"], ["centre"], "value"),
     ),
 )
 
@@ -257,12 +257,12 @@ def compare_orders(frame: pl.DataFrame, attack: str) -> tuple[list[str], list[st
     correlation, from a bootstrap over digits, covers both.
     """
     own = frame.filter(pl.col("label") == attack)
-    if "ratio" not in own.columns:
+    if "bound" not in own.columns:
         return None
-    bound = pl.col("bound").fill_null(False) & pl.col("ratio").is_not_nan()
-    own = own.with_columns(pl.when(bound).then(float("inf")).otherwise("ratio").alias("largest"))
-    ratios, largest = (own.pivot(on="explainer", index="sample", values=name) for name in ("ratio", "largest"))
-    odds = pivot_by(frame.filter(pl.col("label") == "log-odds"), "log_odds", "explainer")
+    bound = pl.col("bound").fill_null(False) & pl.col("value").is_not_nan()
+    own = own.with_columns(pl.when(bound).then(float("inf")).otherwise("value").alias("largest"))
+    ratios, largest = (own.pivot(on="explainer", index="sample", values=name) for name in ("value", "largest"))
+    odds = pivot_by(frame.filter(pl.col("label") == "log-odds"), "value", "explainer")
     names = (*_PATHS, *_RAW)
     if not all(set(names) <= set(wide.columns) for wide in (ratios, odds)):
         return None
@@ -319,7 +319,7 @@ def _make_odds_part(label: int) -> Part:
     return _make_part(
         f"log-odds-{label}",
         f"c-Eval and log-odds of digits predicted as {label}: means [95% interval]",
-        (_RATIOS["GSA"], _MEDIAN, _RATIOS["IGA"], Column("log-odds", "log_odds", metric="log-odds")),
+        (_RATIOS["GSA"], _MEDIAN, _RATIOS["IGA"], Column("log-odds", "value", metric="log-odds")),
         notes=_note_odds,
         verdicts=partial(_judge_odds, label),
     )

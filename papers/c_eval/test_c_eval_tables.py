@@ -80,9 +80,9 @@ def test_intervals_widen_where_explanations_of_a_digit_repeat_each_other() -> No
 
 
 def test_differences_are_paired_and_leave_bounds_out() -> None:
-    a = rows(np.array([2.0, 3.0, 9.0]), "ratio", explainer="a", label="GSA")
+    a = rows(np.array([2.0, 3.0, 9.0]), "value", explainer="a", label="GSA")
     a = a.with_columns((pl.col("sample") == 2).alias("bound"))
-    b = rows(np.array([1.0, 1.5, 1.0]), "ratio", explainer="b", label="GSA")[::-1]
+    b = rows(np.array([1.0, 1.5, 1.0]), "value", explainer="b", label="GSA")[::-1]
     assert sorted(paired_differences(pl.concat([a, b]), "a", "b").tolist()) == [1.0, 1.5]
     assert len(paired_differences(a, "a", "b")) == 0
     low, high = scipy.stats.t.interval(0.95, 2, 2.0, 1 / np.sqrt(3))
@@ -94,7 +94,7 @@ def test_a_sentence_holds_fails_or_stays_undecided() -> None:
     noise = rng.normal(size=(4, 50))
     shifts = {"high": 3.0, "low": 0.0, "near": 0.02, "random": -5.0}
     frame = pl.concat(
-        rows(shift + noise[i], "ratio", explainer=name, label="GSA") for i, (name, shift) in enumerate(shifts.items())
+        rows(shift + noise[i], "value", explainer=name, label="GSA") for i, (name, shift) in enumerate(shifts.items())
     )
     assert all_above(frame, [("high", "low"), ("low", "random")]) is True
     assert all_above(frame, [("high", "low"), ("random", "low")]) is False
@@ -117,7 +117,7 @@ def test_figure_4_reads_correlations_with_the_best_attack() -> None:
         for label, noise in (("GSA", 0.5), ("IGA", 0.05), ("FMN", 0.0), ("CW", -0.02)):
             values[explainer, label] = truth + noise * np.abs(rng.normal(size=30))
             parts.append(rows(values[explainer, label], "c", explainer=explainer, label=label))
-    frame = pl.concat(parts).with_columns(ratio="c")
+    frame = pl.concat(parts).with_columns(value="c")
     best = np.concatenate([np.minimum(values[e, "FMN"], values[e, "CW"]) for e in ("LIME", "centre", "random")])
     found = {name: r for name, r, _ in correlate_attacks(frame, "c")}
     for name in ("GSA", "IGA"):
@@ -125,8 +125,8 @@ def test_figure_4_reads_correlations_with_the_best_attack() -> None:
         assert found[name]["Pearson"][0] == pytest.approx(scipy.stats.pearsonr(own, best).statistic)
         assert found[name]["Spearman"][0] == pytest.approx(scipy.stats.spearmanr(own, best).statistic)
     table = table_of(ATTACK_PART, frame)
-    assert table.rows["GSA ratio"][0] == pytest.approx(values["LIME", "GSA"].mean())
-    assert table.rows["CW ratio"][2] == pytest.approx(values["random", "CW"].mean())
+    assert table.rows["GSA value"][0] == pytest.approx(values["LIME", "GSA"].mean())
+    assert table.rows["CW value"][2] == pytest.approx(values["random", "CW"].mean())
     assert any(f"{found['IGA']['Pearson'][0]:.3f}" in note for note in table.notes)
     assert ("IGA", True) in [(where, holds) for text, where, holds in table.verdicts if "strong" in text]
 
@@ -136,7 +136,7 @@ def test_figure_9_judges_each_increase_of_the_samples() -> None:
     base = rng.uniform(1, 2, 20)
     means = {"LIME 100": 0.0, "LIME 1000": 0.5, "LIME 4000": 0.8, "LIME 10000": 0.8, "random": -0.5, "centre": -0.2}
     frame = pl.concat(
-        rows(base + mean + 0.01 * rng.normal(size=20), "mean_ratio", explainer=name, label="c-Eval plot")
+        rows(base + mean + 0.01 * rng.normal(size=20), "value", explainer=name, label="c-Eval plot")
         for name, mean in means.items()
     )
     table = table_of(SAMPLE_PART, frame.with_columns(knee=pl.lit(0.2)))
@@ -165,8 +165,8 @@ def test_figure_13_compares_two_orders() -> None:
     rng = np.random.default_rng(6)
     ratios = {name: 2 - 0.2 * i + 0.01 * rng.normal(size=12) for i, name in enumerate(names)}
     odds = {name: 10.0 - i + (1.5 if name == "Grad" else 0) + 0.1 * rng.normal(size=12) for i, name in enumerate(names)}
-    parts = [rows(v, "ratio", explainer=name, label="GSA") for name, v in ratios.items()]
-    parts += [rows(v, "log_odds", explainer=name, label="log-odds") for name, v in odds.items()]
+    parts = [rows(v, "value", explainer=name, label="GSA") for name, v in ratios.items()]
+    parts += [rows(v, "value", explainer=name, label="log-odds") for name, v in odds.items()]
     frame = pl.concat(parts, how="diagonal")
     found = compare_orders(frame, "GSA")
     assert found is not None
@@ -179,7 +179,7 @@ def test_figure_13_compares_two_orders() -> None:
     assert compare_orders(frame, "IGA") is None
     # a digit without c(empty) has no ratio, and is left out
     gone = (pl.col("explainer") == "LRP") & (pl.col("label") == "GSA") & (pl.col("sample") == 3)
-    without = frame.with_columns(pl.when(gone).then(float("nan")).otherwise("ratio").alias("ratio"))
+    without = frame.with_columns(pl.when(gone).then(float("nan")).otherwise("value").alias("value"))
     assert compare_orders(without, "GSA") == compare_orders(frame.filter(pl.col("sample") != 3), "GSA")
     # a value that is only a lower bound is the smallest possible in the order, and may be the largest in the interval
     lost = (pl.col("explainer") == "GB") & (pl.col("label") == "GSA") & (pl.col("sample") < 8)

@@ -23,11 +23,17 @@ import torch
 from papers.base import Column
 from papers.reading import Verdict, all_hold, group_by_outcome
 from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
-from standfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
-from standfast.metrics.coarse_to_fine.summary import Curves, summarise
+from standfast.metrics.coarse_to_fine.gate import apply_gate
+from standfast.metrics.coarse_to_fine.statistics import (
+    compute_area_up_to,
+    compute_printed_f1,
+    integrate_over_fractions,
+)
+from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from standfast.results import Results
 from standfast.similarity import Kendall
 from standfast.statistics.paired import midranks
+from standfast.tensors import Array
 
 #: IG, DeepLIFT, DeepSHAP, GradientSHAP, KernelSHAP, Shapley value sampling
 SIX = ("IG", "DL", "DS", "GS", "KS", "SVS")
@@ -121,18 +127,53 @@ def _summarise_repeat(curves: Mapping[str, Curves]) -> dict[str, dict[str, float
     numbers = {name: _list_numbers(each) for name, each in curves.items()}
     six = {name: each for name, each in curves.items() if name in SIX}
     if six:
-        for name, found in compare_curves(six, resamples=0).items():
-            numbers[name] |= {f"starred_{key}": float(value) for key, value in found.starred.items()}
+        for name, starred in rescale_numbers(six).items():
+            numbers[name] |= starred
         ranks = midranks(np.array([-numbers[name]["auc_top"] for name in six]))
         for name, rank in zip(six, ranks, strict=True):
             numbers[name]["rank"] = float(rank)
     return numbers
 
 
+def score_measured_part(found: CorruptionSummary) -> float:
+    """F1 without the factor 2, from areas that end at the last measured point, as the authors' program computes it."""
+    areas = (compute_area_up_to(found.share, drop, found.share[-1]) for drop in (found.mean_top, found.mean_bottom))
+    return float(compute_printed_f1(*areas))
+
+
+def rescale_numbers(curves: Mapping[str, Curves]) -> dict[str, dict[str, float]]:
+    """The starred numbers of each explainer: 0 for the least and 1 for the largest of all; 1/2 if all are equal.
+
+    Skewness and kurtosis are first rescaled over all explainers and shares k together, and then integrated over k.
+    Samples without all drops of all explainers are left out.
+    """
+    complete = np.all([each.find_complete() for each in curves.values()], axis=0)
+    found = [summarise(each.select(complete), resamples=0) for each in curves.values()]
+    skewness = _rescale(np.array([each.skewness for each in found]))
+    kurtosis = _rescale(np.array([each.kurtosis for each in found]))
+    fractions = found[0].fractions
+    numbers = {
+        "starred_auc_top": np.array([each.auc_top for each in found]),
+        "starred_f1": np.array([each.f1 for each in found]),
+        "starred_f1_framework": np.array([score_measured_part(each) for each in found]),
+        "starred_auc_skewness": 1 - integrate_over_fractions(skewness, fractions),
+        "starred_auc_kurtosis": integrate_over_fractions(kurtosis, fractions),
+    }
+    starred = {name: _rescale(values) for name, values in numbers.items()}
+    return {name: {key: float(values[row]) for key, values in starred.items()} for row, name in enumerate(curves)}
+
+
+def _rescale(values: Array) -> Array:
+    """Values rescaled linearly, so that the least is 0 and the largest is 1; 1/2 if all are equal."""
+    low, high = values.min(), values.max()
+    return (values - low) / (high - low) if high > low else np.full(values.shape, 0.5)
+
+
 def _list_numbers(curves: Curves) -> dict[str, float]:
     found = summarise(curves, resamples=0)
-    names = ("auc_top", "f1_paper", "f1_framework", "auc_skewness", "auc_kurtosis")
-    numbers = {name: float(getattr(found, name)) for name in names} | {"share_above": found.auc_share_above}
+    numbers = {name: float(getattr(found, name)) for name in ("auc_top", "auc_skewness", "auc_kurtosis")}
+    numbers |= {"f1_paper": found.f1 / 2, "f1_framework": score_measured_part(found)}
+    numbers["share_above"] = found.auc_share_above
     for name, curve in (("skewness", found.skewness), ("kurtosis", found.kurtosis), ("quartile", found.quantile)):
         numbers[name] = float(curve.mean())
     for k in SHOWN:

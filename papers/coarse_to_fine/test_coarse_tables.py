@@ -50,6 +50,7 @@ from papers.printing import print_table
 from standfast.data.dataset import Dataset
 from standfast.data.root import data_root
 from standfast.errors import ArgumentError
+from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
 from standfast.metrics.coarse_to_fine.gate import apply_gate
 from standfast.metrics.coarse_to_fine.summary import Curves
 from standfast.study.file.spec import study_from
@@ -244,10 +245,15 @@ def test_rows_are_numbers_of_the_stored_drops(run: standfast.Results) -> None:
         values = np.array([top[name, repeat] for name in ("IG", "DL", "KS")])
         starred = (values - values.min()) / np.ptp(values)
         own = frame.filter(model="CNN", repeat=repeat)
+        skewness = np.array([scipy.stats.skew(drops_of(run, name, repeat)["drop_top"]) for name in ("IG", "DL", "KS")])
+        skewness = (skewness - skewness.min()) / np.ptp(skewness)  # over explainers and shares together
+        area = 1 - np.trapezoid(skewness, FRACTIONS)
+        fine = dict(zip(("IG", "DL", "KS"), (area - area.min()) / np.ptp(area), strict=True))
         for name, star, rank in zip(("IG", "DL", "KS"), starred, scipy.stats.rankdata(-values), strict=True):
             (row,) = own.filter(explainer=name).rows(named=True)
             assert row["starred_auc_top"] == pytest.approx(star), "random maps are not among the compared"
             assert row["rank"] == rank
+            assert row["starred_auc_skewness"] == pytest.approx(fine[name])
         assert own.filter(pl.col("explainer").is_in(OTHERS))["starred_auc_top"].is_null().all()
     assert top["IG", 0] != top["IG", 1], "repeats see other noise"
 

@@ -23,14 +23,11 @@ from torch import Tensor
 
 from standfast import similarity
 from standfast.errors import check, check_integer
-from standfast.explainers import Explainer
-from standfast.metrics.base import Direction, Metric
-from standfast.metrics.probe import Probe
+from standfast.metrics.base import Cost, Direction, Metric
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
-from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood, check_neighbourhood
 from standfast.neighbourhoods.geometry import Rotation
-from standfast.tensors import draw_seed
 
 PARTS = ("ssim", "spearman", "jaccard")
 
@@ -92,30 +89,24 @@ class PairStability(Metric):
         """A rotation by 15 degrees, as in the paper."""
         return cls(Rotation((15.0, 15.0)))
 
-    def expected_evaluations(self) -> int:
+    def cost(self, classes: int | None = None) -> Cost:
         """The clean input and the copies."""
-        return self.samples + 1
+        return Cost(predictions=0, explanations=self.samples + 1)
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> PairStabilityResult:
+    def evaluate(self, call: Call) -> PairStabilityResult:
         """Draw the copies, explain the class of the clean input at each, and compare."""
+        inputs = call.inputs
         check(
             inputs.ndim == 4, "inputs", "images of shape (N, channels, height, width)", f"shape {tuple(inputs.shape)}"
         )
-        region = self.neighbourhood.around(inputs, model.bounds)
-        probe = Probe(model, explainer, inputs, targets, explain="origin", region=region)
+        region = self.neighbourhood.around(inputs, call.model.bounds)
+        probe = Probe(call, region=region)
         probe.skip_constant(probe.reference)
         rows = probe.usable()
         sums: dict[str, Tensor] = {}
         if len(rows):
             own = region.select(rows)
-            points = own.sample(self.samples, own.streams(draw_seed(generator)))
+            points = own.sample(self.samples, own.streams(call.seed))
             for draw in range(self.samples):  # one copy of every input at a time, for memory
                 for name, found in self._score(probe, points[:, draw], rows).items():
                     sums[name] = sums.get(name, 0) + found
@@ -124,7 +115,7 @@ class PairStability(Metric):
             """The mean of a score over the pairs that are counted in `over`, NaN where there are none."""
             empty = torch.zeros(0, dtype=torch.float64, device=inputs.device)
             count = sums.get(over, empty)
-            return probe.spread(torch.where(count > 0, sums.get(name, empty) / count, torch.nan), torch.nan)
+            return probe.scatter_to_all(torch.where(count > 0, sums.get(name, empty) / count, torch.nan))
 
         parts = {name: mean(name, "kept") for name in (*PARTS, "unaligned")}
         return PairStabilityResult(
@@ -150,7 +141,7 @@ class PairStability(Metric):
         raw = measure_pairs(reference, _reduce(maps), None, self.k, self.window)
         aligned, visible = raw, None
         if probe.region is not None and probe.region.aligns:
-            moved, visible = probe.align_maps(maps, points, rows)
+            moved, visible = probe.region.align_maps(maps, points, rows)
             aligned = measure_pairs(reference, _reduce(moved), visible[:, 0], self.k, self.window)
         found = {name: torch.where(kept, values, 0.0) for name, values in aligned.items()}
         found["unaligned"] = torch.where(kept, _average(raw), 0.0)

@@ -79,7 +79,7 @@ def write_cell(row: dict[str, Any] | None) -> str:
     )
     bound = {"upper": "at most ", "lower": "at least ", None: ""}[row["bound"]]
     interval = "" if bound == "at most " and row["high"] == row["value"] else f" [{low}, {high}]"
-    return bound + value + interval + (r" \*" if row["best"] else " =" if row["tied"] else "")
+    return bound + value + interval + {"best": r" \*", "tied": " ="}.get(row["verdict"], "")
 
 
 def test_tables_of_photographs_are_those_of_the_submission() -> None:

@@ -83,7 +83,7 @@ def test_full_studies_are_larger_and_budgets_are_those_of_searches(part: Part) -
         study = study_from(content)
         metrics = [entry.value for entry in study.metrics.values()]
         assert all(metric.neighbourhood == standfast.LinfBall(radius) for metric in metrics)
-        work[scale] = study.samples * sum(metric.expected_evaluations() for metric in metrics)  # type: ignore[operator, misc]
+        work[scale] = study.samples * sum(metric.cost().evaluations for metric in metrics)  # type: ignore[operator, misc]
     assert work["full"] > 10 * work["small"]
     assert part.departures("small") != part.departures("full")
 

@@ -21,9 +21,8 @@ from standfast import data, zoo
 from standfast.explainers import LIME, Explainer, KernelSHAP
 from standfast.explainers import get as get_explainer
 from standfast.explainers.gradients.input_gradients import IntegratedGradients
-from standfast.metrics.probe import Probe
+from standfast.metrics.probe import Call, Probe
 from standfast.model import Model
-from standfast.similarity import get as get_similarity
 
 _PAPER = {name: float(seconds) for name, seconds in read_numbers("safari/table4.csv")["seconds"].items()}
 _PAPER_RATIO = {name: seconds / _PAPER["Gradient x Input"] for name, seconds in _PAPER.items()}
@@ -63,7 +62,7 @@ def measure_times(
         copies = low + (high - low) * noise.to(origin)
         rows_of_origin = torch.zeros(count, dtype=torch.int64, device=origin.device)
         for name, explainer in explainers.items():
-            probe = Probe(model, explainer, origin, None, get_similarity("pearson"), absolute=True, explain="predicted")
+            probe = Probe(Call(model, explainer, origin), "pearson", absolute=True, explain="predicted")
             probe.query(copies[:64], rows_of_origin[:64])  # allocates memory, selects kernels, draws coalitions
             for run in range(runs):
                 _wait(model.device)

@@ -75,7 +75,7 @@ def _describe_tests(frame: pl.DataFrame) -> list[str]:
     low, high = (float(frame[name].drop_nulls().to_numpy().mean()) for name in ("null_low", "null_high"))
     tested = frame.drop_nulls("p_value").group_by("explainer", maintain_order=True)
     shares = [f"{name} {share:.0%}" for name, share in tested.agg((pl.col("p_value") < 0.05).mean()).iter_rows()]
-    table = frame.pivot("explainer", index="sample", values="rho", aggregate_function="mean")
+    table = frame.pivot("explainer", index="sample", values="value", aggregate_function="mean")
     names = [name for name in table.columns if name != "sample" and table[name].is_finite().any()]
     values = table.select(pl.col(names).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
     tests = compare_with_controls(values, names, [name for name in names if name in _CONTROLS], "higher")
@@ -96,7 +96,7 @@ def _make_part(name: str) -> Part:
         "senc",
         name,
         f"SenC of {kind}, {_TITLES[data]}: mean rho [95% interval]",
-        (Column("paper's estimator", "rho_paper", paper=_NUMBERS[name]), Column("centred", "rho")),
+        (Column("paper's estimator", "rho_paper", paper=_NUMBERS[name]), Column("centred", "value")),
         claims=_CLAIMS[name],
         notes=_describe_tests,
     )

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import math
 import operator
-import os
 import re
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeGuard
 
 #: what is expected of inputs, and what to do about cells without a value
 FINITE = "finite values (impute missing ones, as by the column's mean; another column can say which were missing)"
-#: of this project before its first release; what bears it is made again
-FORMER_NAME = "holdfast"
 _PACKAGE = str(Path(__file__).parent)
 #: the numbers of a tensor, an array or a list as Python shows them
 _NUMBERS = re.compile(
@@ -66,37 +65,6 @@ class ArgumentError(StandfastError, ValueError):
     def __init__(self, argument: str, expected: str, got: object) -> None:
         self.argument, self.expected, self.got = argument, expected, got
         super().__init__(f"{argument}: expected {expected}, got {got}")
-
-
-class FormerNameError(StandfastError):
-    """A file, a variable or a plug-in bears the name that this project had before its first release.
-
-    >>> raise FormerNameError("results/study", "run the study again")
-    Traceback (most recent call last):
-        ...
-    standfast.errors.FormerNameError: results/study is of holdfast, the former name of standfast; run the study again
-    """
-
-    def __init__(self, what: str, advice: str) -> None:
-        super().__init__(f"{what} is of {FORMER_NAME}, the former name of standfast; {advice}")
-
-
-def check_name(content: Mapping[str, object], what: str, advice: str) -> None:
-    """Raise `FormerNameError` if the content of a JSON file bears the former name, in a key or in its seal."""
-    if any(key.startswith(FORMER_NAME) for key in (*content, str(content.get("seal", "")))):
-        raise FormerNameError(what, advice)
-
-
-def read_variable(name: str) -> str:
-    """The environment variable `STANDFAST_<name>`; empty if it is not set.
-
-    Raises:
-        FormerNameError: only the variable of the former name is set.
-    """
-    variable, former = f"STANDFAST_{name}", f"{FORMER_NAME.upper()}_{name}"
-    if former in os.environ and variable not in os.environ:
-        raise FormerNameError(f"the environment variable {former}", f"call it {variable}")
-    return os.environ.get(variable, "")
 
 
 class ModelError(StandfastError, RuntimeError):
@@ -286,6 +254,33 @@ def check_integer(value: object, argument: str, least: int = 1, also: Sequence[s
     check(fits, argument, ", or ".join([f"a whole number of at least {least}", *map(repr, also)]), repr(value))
 
 
+def check_number(
+    value: object, argument: str, least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+) -> None:
+    """Raise `ArgumentError` unless `value` is a number of at least `least`, above `above` and below `below`.
+
+    >>> check_number(1.5, "keep", above=0, below=1)
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: keep: expected a number above 0 and below 1, got 1.5
+    """
+    fits = isinstance(value, int | float) and value >= least and above < value < below
+    start = f"of at least {least}" if above == -math.inf else f"above {above}"
+    expected = f"a finite number {start}" if below == math.inf else f"a number {start} and below {below}"
+    check(fits, argument, expected, repr(value))
+
+
+def check_choice(value: object, argument: str, choices: Sequence[str]) -> None:
+    """Raise `ArgumentError` unless `value` is one of the `choices`.
+
+    >>> check_choice("cubic", "interpolation", ["linear", "nearest"])
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: interpolation: expected one of linear, nearest, got 'cubic'
+    """
+    check(value in choices, argument, f"one of {', '.join(choices)}", repr(value))
+
+
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn, at the line of the user's code that called standfast."""
     frame: FrameType | None = sys._getframe()
@@ -300,3 +295,11 @@ def check(condition: bool, argument: str, expected: str, got: object) -> None:
     """Raise `ArgumentError` unless `condition` holds."""
     if not condition:
         raise ArgumentError(argument, expected, got)
+
+
+def own_version() -> str:
+    """The version of standfast; "unknown" where its source is used without being installed."""
+    try:
+        return version("standfast")
+    except PackageNotFoundError:
+        return "unknown"

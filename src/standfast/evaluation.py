@@ -11,8 +11,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.data import Dataset
-from standfast.errors import ArgumentError, as_number, check, describe_foreign, warn_user
+from standfast.errors import ArgumentError, UnknownOptionError, as_number, check, describe_foreign, warn_user
 from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.packages import ADAPTERS
@@ -35,13 +34,13 @@ from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import Results
 from standfast.study.cache import run_kept
-from standfast.study.cost import Estimate, announce_cost, estimate_plan
-from standfast.study.executors import Executor, InProcess, Processes, local
+from standfast.study.cost import Estimate, estimate_plan
+from standfast.study.executors import Executor, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import watch
-from standfast.study.run import Announce, RunSummary, has_neighbourhood, named_metrics, run_grid
+from standfast.study.run import RunSummary, has_neighbourhood, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 
@@ -127,7 +126,7 @@ def evaluate(
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
-        progress: show a progress bar, and before it what takes more than two minutes, as a short measurement shows.
+        progress: show a progress bar with the time left; without a terminal, a line every ten seconds.
 
     If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
     which metrics, and why.
@@ -161,24 +160,30 @@ def evaluate(
         except (TypeError, ValueError):
             expected = "a text, a number, or a list or mapping of them"
             raise ArgumentError(f"about[{name!r}]", expected, type(fact).__name__) from None
-    grid, notes = _make_grid(
-        *(model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity),
-        *(targets, seed, repeats, samples_per_job, facts),
+    question = _Question(
+        model=model,
+        explainers=explainers,
+        inputs=inputs,
+        metrics=metrics,
+        neighbourhood=neighbourhood,
+        preset=preset,
+        controls=controls,
+        sanity=sanity,
+        targets=targets,
+        seed=seed,
+        repeats=repeats,
+        samples_per_job=samples_per_job,
+        about=facts,
     )
+    grid, notes = question.make_grid()
     if progress and _DEFAULT_NEIGHBOURHOOD in notes:
         print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
     plan = make_plan(grid, {**notes, **facts}, None if out is None else Store(out).earlier_manifest())
     chosen = executor or local(workers, device=grid.device)
-
-    def make_quick() -> Mapping[str, Metric]:
-        args = (model, grid.explainers, inputs, metrics, neighbourhood)
-        return _make_grid(*args, "quick", False, False, targets, seed, repeats, samples_per_job, facts)[0].metrics
-
-    announce = _announcing(chosen, None if preset == "quick" else make_quick, 'preset="quick"') if progress else None
     with watch(progress) as report_progress:
 
         def run(store: Store) -> RunSummary:
-            return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress, announce=announce)
+            return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
 
         store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(Store(out)), None)
     found = load_results(store, summary)
@@ -186,13 +191,6 @@ def evaluate(
         weakref.finalize(found, let_go)
     _warn_of_failures(found)
     return found
-
-
-def _announcing(executor: Executor, quick: Callable[[], Mapping[str, Metric]] | None, way: str) -> Announce | None:
-    """What says before a run how long it takes; None for an executor that works elsewhere, or within limits."""
-    if isinstance(executor, Processes) and not executor.limits.watched:
-        return partial(announce_cost, workers=executor.workers, quick=quick, way=way)
-    return partial(announce_cost, quick=quick, way=way) if isinstance(executor, InProcess) else None
 
 
 def _warn_of_failures(found: Results) -> None:
@@ -203,91 +201,111 @@ def _warn_of_failures(found: Results) -> None:
         warn_user("\n".join([*lines, "  (.failures has the tracebacks)"]))
 
 
-def _make_grid(
-    model: ModelLike,
-    explainers: ExplainersLike,
-    inputs: Tensor | Dataset,
-    metrics: MetricsLike,
-    neighbourhood: NeighbourhoodsLike | None,
-    preset: Preset,
-    controls: bool | ExplainersLike,
-    sanity: bool | int,
-    targets: Tensor | int | None,
-    seed: int,
-    repeats: int,
-    samples_per_job: int,
-    about: Mapping[str, Any],
-) -> tuple[Grid, dict[str, Any]]:
-    """The grid of `evaluate`, and what the report says of its defaults."""
-    notes: dict[str, Any] = {}
-    if isinstance(model, nn.Module):
-        bounds, notes["bounds"] = _find_bounds(inputs)
-        model = Model(model, bounds)
-    expected = "a standfast Model or a torch.nn.Module"
-    check(isinstance(model, Model), "model", expected, type(model).__name__)
-    if isinstance(metrics, str | Metric | type):
-        metrics = [metrics]
-    check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
-    ready = _name_explainers(explainers, "explainers")
-    data = inputs if isinstance(inputs, Dataset) else None
-    x = model.check_inputs(inputs if data is None else data.inputs)  # type: ignore[arg-type]
-    with model.naming(x):  # a module that cannot predict fails here, in words, and not in every job
-        model.logits(x[:1])
-    checked = None if targets is None else model.check_targets(targets, x).cpu()
-    lower, upper = model.bounds
-    listed = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
-    check_preset(preset)
-    if preset != "standard" and not any(isinstance(m, str) for m in listed):
-        words = "has no effect, because no metric is given by name; configured metrics keep their options"
-        warn_user(f"preset={preset!r} {words}")
-    if neighbourhood is not None and not any(isinstance(m, str) and has_neighbourhood(m) for m in listed):
-        warn_user(
-            "neighbourhood= has no effect, because no metric that has one is given by name; configured metrics keep"
-            " their options"
+@dataclass(frozen=True)
+class _Question:
+    """The arguments of `evaluate` that decide what is computed."""
+
+    model: ModelLike
+    explainers: ExplainersLike
+    inputs: Tensor | Dataset
+    metrics: MetricsLike
+    neighbourhood: NeighbourhoodsLike | None = None
+    preset: Preset = "standard"
+    controls: bool | ExplainersLike = True
+    sanity: bool | int = True
+    targets: Tensor | int | None = None
+    seed: int = 0
+    repeats: int = 1
+    samples_per_job: int = 4
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def make_grid(self) -> tuple[Grid, dict[str, Any]]:
+        """The grid of jobs, and what the report says of defaults."""
+        notes: dict[str, Any] = {}
+        model, metrics, data = self.model, self.metrics, self.inputs if isinstance(self.inputs, Dataset) else None
+        if isinstance(model, nn.Module):
+            bounds, notes["bounds"] = _find_bounds(self.inputs)
+            model = Model(model, bounds)
+        expected = "a standfast Model or a torch.nn.Module"
+        check(isinstance(model, Model), "model", expected, type(model).__name__)
+        if isinstance(metrics, str | Metric | type):
+            metrics = [metrics]
+        check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
+        ready = _name_explainers(self.explainers, "explainers")
+        x = model.check_inputs(self.inputs if data is None else data.inputs)  # type: ignore[arg-type]
+        with model.naming(x):  # a module that cannot predict fails here, in words, and not in every job
+            model.logits(x[:1])
+        targets = None if self.targets is None else model.check_targets(self.targets, x).cpu()
+        lower, upper = model.bounds
+        neighbourhood = self._choose_neighbourhood(model, metrics, notes)
+        samples = Samples(x.cpu(), targets, (lower.cpu(), upper.cpu()))
+        if data is not None:
+            extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
+            classes = {"classes": list(data.classes)}
+            samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=classes)
+        configured = named_metrics(metrics, neighbourhood, self.preset)
+        for part in (*ready.values(), *configured.values()):
+            check_channels(part, x)
+        for metric in configured.values():
+            warn_of_radius(metric, model, x)
+        beside = self._choose_controls(model, ready, configured, x)
+        grid = Grid(
+            data={_short(self.about.get("data")) or (data.name if data is not None else "") or DATA: samples},
+            models={_short(self.about.get("model")) or module_name(model.module): LoadedModel(model)},
+            explainers={**ready, **beside},
+            controls=tuple(beside),
+            sanity=make_checks(self.sanity),
+            metrics=configured,
+            seed=self.seed,
+            repeats=self.repeats,
+            samples_per_job=self.samples_per_job,
+            device=model.device.type,
         )
-    if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
-        neighbourhood = default_neighbourhood(model)
-        words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, because none was given"
-        notes[_DEFAULT_NEIGHBOURHOOD] = words
-        logger.info("neighbourhood: %s", words)
-    samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
-    if data is not None:
-        extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
-        about = {"classes": list(data.classes)}
-        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=about)
-    if neighbourhood is not None:
-        several = neighbourhood if isinstance(neighbourhood, list | tuple) else [neighbourhood]
+        return grid, notes
+
+    def _choose_neighbourhood(
+        self, model: Model, metrics: Mapping[str, Metric | str] | Sequence[Metric | str], notes: dict[str, Any]
+    ) -> NeighbourhoodsLike | None:
+        """The given one or several, or the default where a metric by name needs one; warns if none uses it."""
+        named = [m for m in (metrics.values() if isinstance(metrics, Mapping) else metrics) if isinstance(m, str)]
+        check_preset(self.preset)
+        if self.preset != "standard" and not named:
+            words = "has no effect, because no metric is given by name; configured metrics keep their options"
+            warn_user(f"preset={self.preset!r} {words}")
+        if self.neighbourhood is None:
+            if not any(has_neighbourhood(name, required=True) for name in named):
+                return None
+            chosen = default_neighbourhood(model)
+            words = f"LinfBall({chosen.radius:g}), one tenth of the range of the inputs, because none was given"
+            notes[_DEFAULT_NEIGHBOURHOOD] = words
+            logger.info("neighbourhood: %s", words)
+            return chosen
+        if not any(has_neighbourhood(name) for name in named):
+            warn_user(
+                "neighbourhood= has no effect, because no metric that has one is given by name; configured metrics keep"
+                " their options"
+            )
+        several = self.neighbourhood if isinstance(self.neighbourhood, list | tuple) else [self.neighbourhood]
         check(len(several) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")
         for each in several:
             check_neighbourhood(each)
-    configured = named_metrics(metrics, neighbourhood, preset)
-    for part in (*ready.values(), *configured.values()):
-        check_channels(part, x)
-    for metric in configured.values():
-        warn_of_radius(metric, model, x)
-    beside: dict[str, Explainer] = {}
-    if controls is not False:
-        wanted = _choose_controls(model, ready, x) if controls is True else _name_explainers(controls, "controls")
+        return self.neighbourhood
+
+    def _choose_controls(
+        self, model: Model, explainers: Mapping[str, Explainer], metrics: Mapping[str, Metric], x: Tensor
+    ) -> dict[str, Explainer]:
+        """The controls beside the explainers that any of the metrics can use."""
+        if self.controls is False:
+            return {}
+        wanted = _name_explainers(self.controls, "controls") if self.controls is not True else None
         beside = {
             name: control
-            for name, control in wanted.items()
-            if control not in ready.values() and any(metric.takes_control(control) for metric in configured.values())
+            for name, control in (_find_controls(model, explainers, x) if wanted is None else wanted).items()
+            if control not in explainers.values() and any(metric.takes_control(control) for metric in metrics.values())
         }
         for name in beside:
-            check(name not in ready, "controls", "names that differ from those of the explainers", repr(name))
-    grid = Grid(
-        data={_short(about.get("data")) or (data.name if data is not None else "") or DATA: samples},
-        models={_short(about.get("model")) or module_name(model.module): LoadedModel(model)},
-        explainers={**ready, **beside},
-        controls=tuple(beside),
-        sanity=make_checks(sanity),
-        metrics=configured,
-        seed=seed,
-        repeats=repeats,
-        samples_per_job=samples_per_job,
-        device=model.device.type,
-    )
-    return grid, notes
+            check(name not in explainers, "controls", "names that differ from those of the explainers", repr(name))
+        return beside
 
 
 def _name_explainers(explainers: ExplainersLike, argument: str) -> dict[str, Explainer]:
@@ -307,7 +325,7 @@ def _name_explainers(explainers: ExplainersLike, argument: str) -> dict[str, Exp
     return {name: get_explainer(explainer) for name, explainer in given.items()}
 
 
-def _choose_controls(model: Model, explainers: Mapping[str, Explainer], x: Tensor) -> dict[str, Explainer]:
+def _find_controls(model: Model, explainers: Mapping[str, Explainer], x: Tensor) -> dict[str, Explainer]:
     """The controls that fit the model and the data, unless the explainers are nothing but controls themselves."""
     first = next((name for name, explainer in explainers.items() if not explainer.control), None)
     if first is None:
@@ -359,14 +377,8 @@ def estimate(
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
     *,
-    neighbourhood: NeighbourhoodsLike | None = None,
-    preset: Preset = "standard",
-    controls: bool | ExplainersLike = True,
-    sanity: bool | int = True,
-    targets: Tensor | int | None = None,
-    repeats: int = 1,
-    samples_per_job: int = 4,
     seconds: float = 1.0,
+    **options: Any,
 ) -> Estimate:
     """Estimate what `evaluate` would cost: evaluations, time and memory for every metric and explainer.
 
@@ -375,10 +387,11 @@ def estimate(
     --dry-run` prints the same for a study.
 
     Args:
-        model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity, targets, repeats,
-            samples_per_job: as for `evaluate`.
+        model, explainers, inputs, metrics: as for `evaluate`.
         seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
             of the metric is tried for up to twice as long, and once more if that takes below two seconds.
+        options: `neighbourhood`, `preset`, `controls`, `sanity`, `targets`, `repeats` and `samples_per_job`, as for
+            `evaluate`.
 
     Returns:
         The costs for one worker: `evaluations`, `seconds`, `memory` (in bytes; a lower bound where a trial was
@@ -394,10 +407,11 @@ def estimate(
     >>> costs.evaluations, costs.seconds > 0
     (24048, True)
     """
-    grid, _ = _make_grid(
-        *(model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity),
-        *(targets, 0, repeats, samples_per_job, {}),
-    )
+    known = [each.name for each in fields(_Question)]
+    for option, value in options.items():
+        if option not in known:
+            raise UnknownOptionError("estimate", option, value, known[4:])
+    grid, _ = _Question(model, explainers, inputs, metrics, **options).make_grid()
     return estimate_plan(make_plan(grid), set(), seconds=seconds)
 
 
@@ -458,7 +472,7 @@ def run_study(
     >>> found.frame().shape[0], found.failures
     (4, [])
     """
-    from standfast.study.file.spec import Study, load_study, study_from, with_preset
+    from standfast.study.file.spec import Study, load_study, study_from
 
     expected = "a study file, its content as a mapping, or the result of load_study"
     check(isinstance(study, Study | Mapping | str | Path), "study", expected, type(study).__name__)
@@ -470,12 +484,6 @@ def run_study(
         _check_own(default_folder(study), study)
     grid = study.grid()
     chosen = executor or executor_of(study)
-
-    def make_quick() -> Mapping[str, Metric]:
-        return with_preset(study, "quick").grid(check=False).metrics
-
-    way = "--preset quick" if (command or "").startswith("standfast run ") else "`preset: quick` in the study file"
-    announce = _announcing(chosen, None if study.preset == "quick" else make_quick, way) if progress else None
     with watch(progress) as report_progress:
         run = run_grid(
             grid,
@@ -486,7 +494,6 @@ def run_study(
             study=study.plain(),
             progress=report_progress,
             folder=study.base,
-            announce=announce,
         )
     found = load_results(address, run)
     if command is None:

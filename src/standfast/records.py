@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from abc import ABCMeta
+from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -158,6 +158,18 @@ class TensorOption:
         """The tensor itself, on the CPU; not to be written to."""
         tensor: Tensor = vars(self)["_tensor"]
         return tensor
+
+
+class SampleOption(TensorOption, ABC):
+    """A tensor as an option that may hold something for each sample, such as label maps or regions."""
+
+    @abstractmethod
+    def of_samples(self, inputs: Tensor, rows: slice) -> SampleOption:
+        """What it holds for the samples `rows` of all `inputs` `(N, ...)`; the same object if it is for all of them.
+
+        Raises:
+            ArgumentError: it is for another number of samples.
+        """
 
 
 @dataclass(frozen=True, init=False)

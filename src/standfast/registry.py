@@ -12,9 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
 from standfast.errors import (
-    FORMER_NAME,
     ArgumentError,
-    FormerNameError,
     StandfastError,
     UnknownNameError,
     UnknownOptionError,
@@ -106,19 +104,10 @@ class Registry(Generic[T]):
             return made
         if name not in self._entries:
             if name not in self.plugins:
-                self._check_former_name(name)
                 raise UnknownNameError(self.kind, name, self.names())
             entry = self._load(self.plugins[name])
             self._entries.setdefault(name, entry)  # the import may already have registered it
         return self._entries[name]
-
-    def _check_former_name(self, name: str) -> None:
-        """Say so if a package offers the plug-in under the former name of this project."""
-        if self.group is None:
-            return
-        former = self.group.replace("standfast", FORMER_NAME)
-        for point in entry_points(group=former, name=name):
-            raise FormerNameError(f"the group {former} of the plug-in {point.value}", f"register it under {self.group}")
 
     def _load(self, point: EntryPoint) -> T:
         plugin = f"the plug-in {point.value} of {point.dist.name if point.dist else 'an unknown package'}"

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.records import TensorOption
+from standfast.records import SampleOption
 from standfast.tensors import Array, send, thread_budget
 
 #: the smallest number of segments; metrics rank segments, and a ranking of fewer has no meaning
@@ -56,7 +56,7 @@ _EXPECTED = (
 
 
 @dataclass(frozen=True, init=False)
-class LabelMap(TensorOption):
+class LabelMap(SampleOption):
     """A label map as an option of a frozen configuration: compared, hashed and written down by its digest.
 
     Args:

@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from standfast.errors import FINITE, ArgumentError, check, read_variable
+from standfast.errors import FINITE, ArgumentError, check
 
 #: a NumPy array of any type and shape
 Array = np.ndarray[Any, Any]
 #: a bound of inputs: a number, or a tensor that broadcasts against one input
 Bound = float | Tensor
 
-#: whether `standfast.waits` shows on the CPU what a card would do
+#: whether a benchmark (`benchmarks/on_a_card/waits.py`) shows on the CPU what a card would do
 PRETENDS_CARD = False
 
 _ON_CARD = 1 << 25  # numbers: more than 200 images of 224 x 224 pixels
@@ -257,7 +257,7 @@ def available_cpus() -> int:
 
 def thread_budget() -> int:
     """How many threads one process may use: `STANDFAST_THREADS` if set, else the number of available cores."""
-    wanted = read_variable("THREADS")
+    wanted = os.environ.get("STANDFAST_THREADS", "")
     if not wanted:
         return available_cpus()
     check(wanted.isdigit() and int(wanted) > 0, "STANDFAST_THREADS", "a whole number above 0", repr(wanted))

@@ -122,7 +122,7 @@ def check_result(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
         f"model_evaluations counts the rows given to the model: {counted} counted, {module.rows} given, of which "
         f"at most {padding} are padding",
     )
-    _require(metric.expected_evaluations() >= 1, "expected_evaluations is at least 1")
+    _require(metric.cost().evaluations >= 1, "cost has at least one evaluation")
     budget = getattr(metric, "budget", None) or math.inf
     most = int(result.model_evaluations.max())
     _require(most <= budget, f"the budget of {budget} model evaluations is kept, not exceeded by {most - budget}")
@@ -215,8 +215,8 @@ def check_description(metric: Metric, shape: Shape, device: Device = "cpu") -> N
     _require(set(options) >= {field.name for field in dataclasses.fields(metric)}, "options() has every field")
     json.dumps(options)
     _require(isinstance(type(metric).example(), type(metric)), "example() is a configuration of the metric")
-    fewer = metric.expected_explanations() <= metric.expected_evaluations()
-    _require(fewer, "expected_explanations is at most expected_evaluations")
+    cost = metric.cost()
+    _require(min(cost.predictions, cost.explanations) >= 0, "no number of cost is below 0")
     known = {field.name for field in dataclasses.fields(metric)} - {"preset"}
     for preset, own in metric.presets.items():
         _require(preset in PRESETS, f"the preset {preset!r} is one of {', '.join(PRESETS)}")

@@ -178,7 +178,7 @@ def test_what_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
     "changes",
     [
         {},
-        {"scheme": "hessian_norm:weight=0.05", "augment": "shift_flip"},
+        {"scheme": "gradient_hessian:hessian_weight=0.05", "augment": "shift_flip"},
         {"scheme": "pgd:radius=0.1,steps=2,warm_up=2", "precision": "bfloat16"},
         {"precision": "float16"},
     ],
@@ -234,10 +234,10 @@ def test_changed_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         Interrupt(patch, 4)
         with pytest.raises(KeyboardInterrupt):
             train.fit(plan(), tmp_path, name="model")
-    changed = plan(epochs=4, scheme="gradient_norm:weight=0.5")
+    changed = plan(epochs=4, scheme="gradient_hessian:probes=2")
     complaint = (
         r"model.checkpoint was made with \(.*restart\), got "
-        r"scheme is natural there and gradient_norm:weight=0.5 now; epochs is 3 there and 4 now"
+        r"scheme is natural there and gradient_hessian:probes=2 now; epochs is 3 there and 4 now"
     )
     with pytest.raises(ArgumentError, match=complaint):
         train.fit(changed, tmp_path, name="model")
@@ -345,7 +345,7 @@ def test_models_and_data_are_checked(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attack = ("--out", tmp_path, "--scheme", "gradient_norm:weight=0.01", "--attack", "pgd:radius=0.05,steps=2")
+    attack = ("--out", tmp_path, "--scheme", "gradient_hessian:hessian_weight=0", "--attack", "pgd:radius=0.05,steps=2")
     with monkeypatch.context() as patch:
         Interrupt(patch, 4)
         stopped = run(*attack)
@@ -356,11 +356,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1 of 3 epochs were done before" in done.output
     assert "epoch 2 of 3: loss" in done.output
     assert "epoch 1 of 3" not in done.output
-    assert "tiny-stripes-gradient-norm.safetensors" in done.output
+    assert "tiny-stripes-gradient-hessian.safetensors" in done.output
     again = run(*attack)
     assert "exists already" in again.output
     assert isinstance(run(*attack, "--seed", 1).exception, ArgumentError)
-    for kind, name in (("schemes", "hessian_norm"), ("architectures", "tiny")):
+    for kind, name in (("schemes", "gradient_hessian"), ("architectures", "tiny")):
         assert name in CliRunner().invoke(app, ["list", kind]).output.split()
 
 

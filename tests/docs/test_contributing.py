@@ -93,8 +93,8 @@ class Sparsity(Metric):
     name = "sparsity"
     direction = "higher"
 
-    def evaluate(self, model, explainer, inputs, targets, generator):
-        probe = Probe(model, explainer, inputs, targets)
+    def evaluate(self, call):
+        probe = Probe(call)
         return Result(**probe.common_fields(self), value=self.measure(probe.maps.flatten(1).abs()))
 
     def measure(self, sizes):

@@ -60,7 +60,7 @@ def test_options_of_page_exist_and_cost_is_that_of_the_defaults(name: str) -> No
     assert named, "no option"
     assert [option for option in named if option not in known] == []
     (count,) = re.findall(r"\*\*([\d,]+)\*\*\s+evaluations", section(page, "Cost"))
-    assert int(count.replace(",", "")) == configured(name).expected_evaluations()
+    assert int(count.replace(",", "")) == configured(name).cost().evaluations
 
 
 @pytest.mark.parametrize("name", own_metrics())

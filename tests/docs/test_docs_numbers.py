@@ -39,7 +39,7 @@ def test_costs_of_presets() -> None:
     own = {name: kind for name, kind in kinds.items() if kind.__module__.startswith("standfast.")}
     assert set(stated) == set(own)
     for name, kind in own.items():
-        counts = [configured(kind, preset).expected_evaluations() for preset in ("quick", "standard", "paper")]
+        counts = [configured(kind, preset).cost().evaluations for preset in ("quick", "standard", "paper")]
         assert [int(count.replace(",", "")) for count in stated[name]] == counts, name
 
 

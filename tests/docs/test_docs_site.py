@@ -90,7 +90,7 @@ def api_pages(site: Path) -> dict[str, str]:
 
 
 ROOMS = ["algorithms", "data", "explainers", "integrations.peers", "metrics", "neighbourhoods", "report.charts"]
-ROOMS += ["report.exports", "results", "similarity", "testing", "waits", "zoo"]
+ROOMS += ["report.exports", "results", "similarity", "testing", "zoo"]
 
 
 @pytest.mark.parametrize("module", ["standfast", *(f"standfast.{room}" for room in ROOMS)])

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.errors import ArgumentError, ModelError
-from standfast.zoo import EmbeddedText, from_text_transformers, padded_batch, text_classifier, token_relevance
+from standfast.zoo import EmbeddedText, TransformersText, padded_batch, token_relevance
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -62,7 +62,7 @@ TEXTS = ([3, 9, 1, 14, 20], [5, 2, 7], [8, 8, 1, 1, 26])
 
 def test_the_model_is_the_users() -> None:
     text = reader()
-    model = text_classifier(text, device="cpu", batch_size=32)
+    model = standfast.Model(text, text.bounds(), device="cpu", batch_size=32)
     x = text.embed(ids(*TEXTS))
     assert x.shape == (3, 8, 5)
     assert not x.requires_grad
@@ -87,7 +87,7 @@ def test_the_model_is_the_users() -> None:
 def test_shapley_values_of_tokens_by_leaving_them_out() -> None:
     """KernelSHAP with the padding as baseline, against all subsets of tokens, each a text without the others."""
     text = reader()
-    model = text_classifier(text, device="cpu")
+    model = standfast.Model(text, text.bounds(), device="cpu")
     tokens = ids(TEXTS[0])
     explainer = standfast.explainers.get("kernel_shap", samples=30, segments="pixels", baseline=text.baseline())
     maps = explainer(model, text.embed(tokens), 1)
@@ -143,7 +143,7 @@ def test_what_does_not_fit() -> None:
         (lambda: EmbeddedText(model, nn.ReLU(), Reader.read), "embedding"),
         (lambda: text.bounds(margin=-1), "margin"),
         (lambda: padded_batch([[1], []], 0), "texts of at least one token"),
-        (lambda: from_text_transformers(nn.ReLU()), "model: expected a sequence classifier of transformers"),
+        (lambda: TransformersText(nn.ReLU()), "model: expected a sequence classifier of transformers"),
     ):
         with pytest.raises(ArgumentError, match=message):
             call()
@@ -209,8 +209,8 @@ def bert() -> Any:
 
 def test_sequence_classifiers_of_transformers() -> None:
     network = bert()
-    text = from_text_transformers(network)
-    model = text_classifier(text, device="cpu", batch_size=32)
+    text = TransformersText(network)
+    model = standfast.Model(text, text.bounds(), device="cpu", batch_size=32)
     tokens = ids(*TEXTS)
     with torch.no_grad():
         expected = network(input_ids=tokens, attention_mask=(tokens != 0).long()).logits

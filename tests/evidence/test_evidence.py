@@ -150,8 +150,7 @@ def test_the_crosswalk_names_metrics_that_exist() -> None:
     ("metrics", "said", "unsaid"),
     [
         (["max_sensitivity: {samples: 2}"], ["among random draws"], ["search", "probability", "faithful", "controls"]),
-        (["max_sensitivity: {search: random, budget: 5}"], ["among random draws"], ["search"]),
-        (["max_sensitivity: {search: block, budget: 5}"], ["that a search found"], ["random draws"]),
+        (["worst_case: {search: random, budget: 5}"], ["among random draws"], ["search"]),
         (["attribution_attack: {k: 50, attack: random_sign}"], ["among random draws"], ["search"]),
         (["aopc: {steps: 2}"], ["faithful", "calls important", "tests against controls"], ["stable", "draws"]),
         (

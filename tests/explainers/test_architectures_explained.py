@@ -11,7 +11,6 @@ import standfast
 
 LAST_CONVOLUTION = {
     "resnet20": "stage3.block3.conv2",
-    "mobilenet_v1": "features.block13.pointwise.conv",
     "mobilenet_v2": "features.head.conv",
     "vgg16": "features.conv13",
     "dla": "stage6.tree.root.conv",

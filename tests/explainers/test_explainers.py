@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from standfast import explainers as hx
 from standfast.errors import ArgumentError, ModelError, UnknownNameError
-from standfast.explainers.adapters.callables import CaptumExplainer
+from standfast.explainers.adapters.captum import CaptumExplainer
 from standfast.explainers.base import compute_path_gradients
 from standfast.explainers.gradients.input_gradients import draw_shared_noise
 from standfast.model import Model

@@ -210,7 +210,7 @@ def list_metrics() -> Iterator[tuple[str, Case]]:
                 words = f"misinterpretation_probability {method} {event} {type(region).__name__}"
                 yield f"{words} on conv", metric_case("misinterpretation_probability", options, "conv", True)
     options = {"neighbourhood": ball, "particles": 40, "first": 4.0, "moves": 2, "floor": -8.0, "threshold": 0.95}
-    options |= {"from_event": True, "witness_budget": 60}
+    options |= {"from_event": True}
     case = metric_case("misinterpretation_probability", options, "conv", True)
     yield "misinterpretation_probability from_event on conv", case
     for attack in own_names(standfast.algorithms.distortion.base.attacks):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import standfast
 from conftest import small_net
-from standfast.metrics import Metric, Probe, Result
+from standfast.metrics import Call, Cost, Metric, Probe, Result
 from standfast.metrics.result import COMMON_COLUMNS
 
 
@@ -27,9 +27,9 @@ class Halved(Metric):
     name = "halved"
     direction = "higher"
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
-        return Result(**probe.common_fields(self), value=probe.query(inputs / 2).similarity)
+    def evaluate(self, call: Any) -> Result:
+        probe = Probe(call, similarity="cosine")
+        return Result(**probe.common_fields(self), value=probe.query(call.inputs / 2).similarity)
 
 
 @pytest.fixture
@@ -45,7 +45,8 @@ def test_defaults_of_a_metric(model: standfast.Model) -> None:
     metric = Halved.example()
     assert metric == Halved()
     assert (metric.direction, metric.citation, metric.bibtex, metric.own_label) == ("higher", "", "", "halved")
-    assert metric.for_samples(rows(), slice(0, 1)) is metric.for_data({}) is metric.for_study([metric]) is metric
+    assert metric.bind(extras={}, inputs=rows(), rows=slice(0, 1), module=model.module) is metric
+    assert (metric.cost(), metric.cost(3).evaluations) == (Cost(predictions=0, explanations=1), 1)
     result = metric(model, "saliency", rows())
     assert result.frame().columns == [*COMMON_COLUMNS, "targets", "model_evaluations", "degenerate", "nonfinite"]
     assert result.model_evaluations.tolist() == [2, 2, 2]
@@ -69,6 +70,27 @@ def test_incomplete_metric_is_an_error_where_its_class_is_made() -> None:
     assert_refused(partial(make, "m"), direction=["up"])
     with pytest.raises(standfast.ArgumentError, match="Mine.direction: expected .*, got nothing"):
         make("m")
+
+
+@pytest.mark.parametrize(
+    ("method", "instead"),
+    [("expected_for", "the method `cost`"), ("for_samples", "the method `bind`"), ("for_study", "no such method")],
+)
+def test_a_method_that_is_never_called_is_an_error(method: str, instead: str) -> None:
+    """Also one that a base of the class defines."""
+    base = type("Base", (Metric,), {method: lambda self: 1})
+    with pytest.raises(standfast.ArgumentError, match=f"Mine.{method}: expected {instead}"):
+        type("Mine", (base,), {"name": "mine", "direction": None})
+
+
+def test_evaluate_takes_a_call() -> None:
+    def evaluate(self: Metric, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        raise NotImplementedError
+
+    with pytest.raises(
+        standfast.ArgumentError, match=r"Mine.evaluate: expected the arguments \(self, call\), got self"
+    ):
+        type("Mine", (Metric,), {"name": "mine", "direction": None, "evaluate": evaluate})
 
 
 def test_base_of_metrics_needs_no_direction_and_none_ranks_nothing() -> None:
@@ -98,7 +120,7 @@ def test_options_decide_which_value_is_better(metric: Metric, direction: str | N
 
 
 def test_options_of_a_wrong_kind_are_errors() -> None:
-    assert_refused(standfast.metrics.CEval, fractions=[0.5])
+    assert_refused(standfast.metrics.CEvalPlot, fractions=[0.5])
     assert_refused(partial(standfast.LinfBall, 0.1), sigma=["a"])
     worst = partial(standfast.metrics.WorstCase, standfast.LinfBall(0.1))
     assert_refused(worst, threshold=["a"], track_sensitivity=["a"], search=[3])
@@ -113,9 +135,9 @@ def test_generator_is_one_of_torch(model: standfast.Model) -> None:
 
 def test_search_with_options_in_a_text(model: standfast.Model) -> None:
     search = standfast.algorithms.searches["genetic"](population=6)
-    for kind in (standfast.metrics.WorstCase, standfast.metrics.MaxSensitivity):
-        text, made = (kind(standfast.LinfBall(0.1), search=s, budget=30) for s in ("genetic:population=6", search))
-        assert torch.equal(text(model, "saliency", rows()).value, made(model, "saliency", rows()).value)
+    kind = standfast.metrics.WorstCase
+    text, made = (kind(standfast.LinfBall(0.1), search=s, budget=30) for s in ("genetic:population=6", search))
+    assert torch.equal(text(model, "saliency", rows()).value, made(model, "saliency", rows()).value)
 
 
 def test_an_order_may_be_a_single_name() -> None:
@@ -125,7 +147,7 @@ def test_an_order_may_be_a_single_name() -> None:
 def test_origins_may_be_left_out_for_one_copy_of_each(model: standfast.Model) -> None:
     x = rows()
     with model.session():
-        probe = Probe(model, standfast.explainers.get("saliency"), x, similarity="cosine")
+        probe = Probe(Call(model, standfast.explainers.get("saliency"), x), similarity="cosine")
         found, named = probe.query(x / 2), probe.query(x / 2, torch.arange(3))
         assert torch.equal(found.similarity, named.similarity)
         assert torch.equal(probe.query_class(x / 2).margin, found.margin)
@@ -145,10 +167,10 @@ def test_similarity_of_a_probe_can_be_named(model: standfast.Model) -> None:
 
     with model.session():
         explainer = standfast.explainers.get("saliency")
-        assert Probe(model, explainer, rows()).similarity is None
-        assert Probe(model, explainer, rows(), similarity=Same()).query(rows()).similarity.tolist() == [1.0] * 3
+        assert Probe(Call(model, explainer, rows())).similarity is None
+        assert Probe(Call(model, explainer, rows()), similarity=Same()).query(rows()).similarity.tolist() == [1.0] * 3
         with pytest.raises(standfast.ArgumentError, match="did you mean 'cosine'"):
-            Probe(model, explainer, rows(), similarity="cosin")
+            Probe(Call(model, explainer, rows()), similarity="cosin")
 
 
 def test_numbers_that_are_none_are_null_in_the_common_columns() -> None:
@@ -160,7 +182,6 @@ def test_numbers_that_are_none_are_null_in_the_common_columns() -> None:
     frame = result.frame()
     assert frame.select("value", "low", "high").rows() == [(1.0, 0.0, 2.0), (None, None, None), (None, None, None)]
     assert frame.schema["low"] == pl.Float64
-    assert result.interval[0].tolist() == [0.0, 2.0]
 
 
 @pytest.mark.parametrize("name", standfast.metrics.names())
@@ -189,7 +210,7 @@ def test_no_option_stumbles_over_a_value_of_another_kind(name: str) -> None:
 
 
 def test_a_query_in_parts_is_the_query_as_a_whole(model: standfast.Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    probe = Probe(model, standfast.explainers.get("saliency"), rows(5), None, similarity="cosine")
+    probe = Probe(Call(model, standfast.explainers.get("saliency"), rows(5)), similarity="cosine")
     whole = probe.query(rows(5) / 2)
     monkeypatch.setattr(Probe, "choose_block_size", lambda *_: 2)
     parts = probe.query(rows(5) / 2)

@@ -48,7 +48,7 @@ class Drawn(Metric):
     def __post_init__(self) -> None:
         assert self.samples > 0
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+    def evaluate(self, call: Any) -> Result:
         raise NotImplementedError
 
 
@@ -146,7 +146,7 @@ def test_presets_of_every_metric(name: str, preset: Preset) -> None:
         assert getattr(found, option) == value
         assert getattr(standard, option) != value, "a preset has only what differs from the defaults"
     if preset == "quick":
-        assert found.expected_evaluations() <= 10_000
+        assert found.cost().evaluations <= 10_000
     same = set(found.options()) - set(declared) - {"preset"}
     assert all(found.options()[option] == standard.options()[option] for option in same)
 
@@ -165,7 +165,7 @@ def test_quick_preset_runs(name: str) -> None:
 
 def test_presets_of_metrics_by_name() -> None:
     found = named_metrics(["aopc", "aopc:preset=standard", "aopc:steps=7", standfast.metrics.AOPC()], preset="quick")
-    assert [metric.expected_evaluations() for metric in found.values()] == [61, 501, 15, 501]
+    assert [metric.cost().evaluations for metric in found.values()] == [61, 501, 15, 501]
 
 
 def small_model() -> standfast.Model:
@@ -249,7 +249,7 @@ DEPENDENT = ("misinterpretation_probability", "parameter_sensitivity_consistency
 
 
 @pytest.mark.parametrize("name", standfast.metrics.names())
-def test_expected_evaluations_and_explanations_are_those_that_happen(name: str) -> None:
+def test_the_cost_is_what_happens(name: str) -> None:
     """Within a factor of two; 32 samples, so that few of the rows are padding."""
     shape, count = SHAPES["image"], 32
     model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
@@ -259,6 +259,6 @@ def test_expected_evaluations_and_explanations_are_those_that_happen(name: str) 
     result = metric(model, explainer, inputs)
     evaluations = result.model_evaluations.double().mean().item()
     if name not in DEPENDENT:
-        assert 0.5 <= metric.expected_evaluations() / evaluations <= 2
+        assert 0.5 <= metric.cost().evaluations / evaluations <= 2
     explained = explainer.rows["explained"] / count / evaluations
-    assert 0.5 <= metric.expected_explanations() / metric.expected_evaluations() / explained <= 2
+    assert 0.5 <= metric.cost().explanations / metric.cost().evaluations / explained <= 2

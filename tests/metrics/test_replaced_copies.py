@@ -9,7 +9,7 @@ from torch import nn
 import standfast
 from conftest import small_net
 from standfast.metrics.positions import Unit, compute_relevance, count_positions, rank_with_random_ties
-from standfast.metrics.probe import Probe
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import (
     PerturbationCurves,
     ReplacedCopies,
@@ -54,7 +54,7 @@ def test_curves_are_those_of_copies_made_one_by_one(shape: tuple[int, ...], batc
     values = torch.rand(4, draws, *shape, generator=generator)
     rows = torch.tensor([3, 1, 0])
     with model.session():
-        probe = Probe(model, standfast.explainers.get("saliency"), x)
+        probe = Probe(Call(model, standfast.explainers.get("saliency"), x))
         curves = PerturbationCurves(
             ReplacedCopies(probe, x),
             positions=positions,
@@ -94,7 +94,7 @@ def test_copies_that_are_not_finite_are_counted() -> None:
     torch.manual_seed(0)
     model, x = standfast.Model(Picky(3, 2), (0.0, 1.0), device="cpu"), inputs((3,), 2)
     with model.session():
-        probe = Probe(model, standfast.explainers.get("saliency"), x)
+        probe = Probe(Call(model, standfast.explainers.get("saliency"), x))
         found = ReplacedCopies(probe, x).scores(
             lambda logits, owner, which: score_classes(logits, probe.targets[owner], "logit"),
             lambda owner, which: (which, torch.tensor(0.0)),

@@ -20,7 +20,7 @@ from standfast.metrics.base import plain
 from standfast.neighbourhoods import Compose, TokenSwaps, case_table, typo_table
 from standfast.study.file.options import neighbourhood_from, to_plain
 from standfast.tensors import Streams
-from standfast.zoo import EmbeddedText, padded_batch, text_classifier
+from standfast.zoo import EmbeddedText, padded_batch
 
 WORDS, DIM = 12, 4
 SYNONYMS = {1: (2, 3, 4), 5: [6], 7: (8, 0, 7), 0: (1,)}
@@ -93,7 +93,7 @@ def test_the_text_itself_and_single_swaps(text: EmbeddedText) -> None:
 
 
 def test_metrics_return_texts(text: EmbeddedText) -> None:
-    model = text_classifier(text, device="cpu")
+    model = standfast.Model(text, text.bounds(), device="cpu")
     inputs = text.embed(padded_batch([[1, 5, 7, 9, 1], [5, 1, 10]], padding=0))
     swaps = make_swaps(text, 0.75)
     worst = standfast.metrics.WorstCase(
@@ -129,7 +129,7 @@ def test_swapped_words_are_stored_by_position(text: EmbeddedText) -> None:
         named, event="changed_explanation", similarity="pearson", search="random", budget=20
     )
     inputs = text.embed(padded_batch([[1, 5, 7, 9, 1]], padding=0))
-    found = metric(text_classifier(text), "input_x_gradient", inputs)
+    found = metric(standfast.Model(text, text.bounds()), "input_x_gradient", inputs)
     (stored,) = found.frame()["swapped_words"]
     changed = read_tokens(text, found.inputs)[0].tolist()
     old = read_tokens(text, inputs)[0].tolist()

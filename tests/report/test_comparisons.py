@@ -17,11 +17,11 @@ from report_builder import COMMON, Builder, assert_whole, base
 import standfast
 from standfast.metrics.base import PartOf, metrics
 from standfast.report import write_figures
-from standfast.report.charts import Chart, Gallery, Table
+from standfast.report.charts import Chart, Table
 from standfast.report.page import comparisons as comparisons_module
-from standfast.report.page.comparisons import Part, compare_models, compare_options
+from standfast.report.page.comparisons import Comparison, compare_models, compare_options
 from standfast.report.page.html import Page
-from standfast.report.page.options import Configuration, Group, find_groups, flatten_options
+from standfast.report.page.options import Configuration, Group, find_groups, flatten_options, has_places
 from standfast.results.formatting import format_estimate
 
 GENETIC = {"name": "genetic", "mutation": 0.02, "noise": 0.5}
@@ -90,19 +90,12 @@ def populations(builder: Builder, sizes: dict[int, float], explainers: dict[str,
 
 
 def charts(builder: Builder) -> list[Chart]:
-    return [chart for part in parts(builder) for chart in charts_of(part)]
+    found = compare_options(builder.results())
+    return [figure for each in found for figure in each.figures if isinstance(figure, Chart)]
 
 
-def charts_of(part: Part) -> list[Chart]:
-    return [figure for figure in part.figures if isinstance(figure, Chart)]
-
-
-def galleries_of(part: Part) -> list[Gallery]:
-    return [figure for figure in part.figures if isinstance(figure, Gallery)]
-
-
-def parts(builder: Builder) -> list[Part]:
-    return [part for section in compare_options(builder.results())[0] for part in section.parts]
+def tables(found: list[Comparison]) -> list[Table]:
+    return [figure for each in found for figure in each.figures if isinstance(figure, Table)]
 
 
 def rows(chart: Chart, line: str) -> list[dict[str, Any]]:
@@ -130,21 +123,13 @@ def test_labels_that_differ_in_one_nested_number_are_on_an_axis() -> None:
         configurations(*({"search": {**GENETIC, "population": size}, "budget": 9} for size in sizes))
     )
     assert shape(group) == ("search.population", [("v1", 50), ("v2", 100), ("v0", 500)])
-    assert group.numeric
-    assert group.title == "m: search.population"
-    assert group.same == ("search genetic", "search.mutation 0.02", "search.noise 0.5", "budget 9")
+    assert has_places(group.members)
 
 
-def test_a_grid_of_two_options_has_a_panel_for_each_value_of_the_other_one() -> None:
-    grid = [{"moves": moves, "threshold": threshold, "k": 1} for moves in (16, 1) for threshold in (0.4, 0.2)]
-    groups = find_groups(configurations(*grid))
-    assert [(group.option, group.panel, group.same) for group in groups] == [
-        ("moves", "threshold 0.4", ("k 1",)),
-        ("moves", "threshold 0.2", ("k 1",)),
-        ("threshold", "moves 16", ("k 1",)),
-        ("threshold", "moves 1", ("k 1",)),
-    ]
-    assert [member.x for member in groups[2].members] == [0.2, 0.4]
+def test_a_value_that_is_no_number_has_no_place_on_an_axis() -> None:
+    (group,) = find_groups(configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
+    assert not has_places(group.members)
+    assert [member.text for member in group.members] == ["default", "0.2", "0.3"]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -161,21 +146,6 @@ def test_whatever_differs_in_one_option_is_compared_and_nothing_else_is(seed: in
             shown.add(frozenset((i, j)))
     pairs = itertools.combinations(range(len(chosen)), 2)
     assert shown == {frozenset((i, j)) for i, j in pairs if sum(map(ne, chosen[i], chosen[j])) == 1}
-
-
-def test_things_with_options_of_their_own_are_told_apart() -> None:
-    searches = [{"search": {**GENETIC, "population": size}} for size in (50, 100)]
-    groups = find_groups(configurations(*searches, {"search": "block"}, {"search": "genetic"}))
-    assert [shape(group) for group in groups[1:]] == [("search.population", [("v0", 50), ("v1", 100)])]
-    assert [member.text for member in groups[0].members] == [
-        "genetic, mutation 0.02, noise 0.5, population 50",
-        "genetic, mutation 0.02, noise 0.5, population 100",
-        "block",
-        "genetic",
-    ]
-    (group,) = find_groups(configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
-    assert not group.numeric
-    assert [member.text for member in group.members] == ["default", "0.2", "0.3"]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +191,6 @@ def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_t
 
     (group,) = find(Rotation(5), Rotation(10), Rotation(20))
     assert shape(group) == ("neighbourhood.degrees", [("v0", 5), ("v1", 10), ("v2", 20)])
-    assert group.same[0] == "neighbourhood Rotation"  # without the angle, in which they differ
     groups = find(Rotation(10), JPEG((30, 90)), LinfBall(0.1), Compose((Rotation(10), Brightness(0.1))))
     assert [group.option for group in groups] == ["neighbourhood"]
     assert [member.text for member in groups[0].members] == [
@@ -233,7 +202,7 @@ def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_t
     (group,) = find(Rotation((0, 5)), Rotation((0, 10)))
     assert len({member.text for member in group.members}) == 2
     (group,) = find(Compose((Rotation(5), Brightness(0.1))), Compose((Rotation(10), Brightness(0.1))))
-    assert [member.text for member in group.members] == ["rotation 5, brightness 0.1", "rotation 10, brightness 0.1"]
+    assert group.option == "neighbourhood.parts"
     unknown = {"transformation": "Wobble", "strength": [-1.0, 1.0]}
     (group,) = find_groups(
         configurations({"neighbourhood": unknown}, {"neighbourhood": unknown | {"strength": [0, 1]}})
@@ -260,7 +229,7 @@ def test_the_distribution_does_not_part_a_search_from_a_simulation(builder: Buil
     ):
         worst(builder, "a", f"w{place}", [0.7], neighbourhood=first, data=f"d{place}")
         probability(builder, "a", f"p{place}", [-6.0], neighbourhood=second, data=f"d{place}")
-        found = [text for _, text in Page(builder.results()).list_warnings() if f"d{place}" in text]
+        found = [text for text in Page(builder.results()).list_warnings() if f"d{place}" in text]
         assert len(found) == count, (first, second)
 
 
@@ -271,15 +240,6 @@ def test_options_without_effect_are_not_compared(builder: Builder) -> None:
     probability(builder, "a", "4 moves", [-3.0, -4.0], moves=4, **mc)
     probability(builder, "a", "8 moves", [-3.0, -4.0], moves=8, **mc)
     assert charts(builder) == []
-
-
-def test_probabilities_at_several_radii_are_one_line_where_a_study_adds_a_search(builder: Builder) -> None:
-    for radius in (0.1, 0.2):
-        ball = {"norm": "LinfBall", "radius": radius, "distribution": "uniform", "sigma": None}
-        search = {"from_event": True, "witness_search": "auto", "witness_budget": 50}
-        probability(builder, "a", f"r {radius}", [-3.0, -4.0], neighbourhood=ball, **search)
-    (chart,) = charts(builder)
-    assert chart.spec["layer"][0]["encoding"]["x"]["title"] == "neighbourhood.radius"
 
 
 @pytest.mark.parametrize("name", metrics.names())
@@ -299,16 +259,7 @@ def test_each_method_has_options_of_its_own(method: Any) -> None:
         metric.options(),
     )
     idle = [option for option in options if not metric.has_effect(option, options)]
-    assert set(idle) == {
-        "preset",
-        "witness_search",
-        "witness_budget",
-        *(("samples",) if method == "subset" else subset),
-    }
-    for search, effects in ((None, [True, False]), ("block", [True, True])):
-        options = {**options, "from_event": True, "witness_search": search}
-        found = [metric.has_effect(option, options) for option in ("witness_search", "witness_budget")]
-        assert found == (effects if method == "subset" else [False, False])
+    assert set(idle) == {"preset", *(("samples",) if method == "subset" else subset)}
 
 
 # numbers
@@ -334,8 +285,8 @@ def test_medians_and_intervals_belong_to_their_option_and_explainer(builder: Bui
 def test_the_table_has_the_numbers_of_the_summary_and_stars_of_the_tests(builder: Builder) -> None:
     populations(builder, {50: 0.0, 100: -0.1}, {"a": 0.5, "b": 0.9}, samples=12)
     results = builder.results()
-    (table,) = [figure for part in parts(builder) for figure in part.figures if isinstance(figure, Table)]
-    assert [title for title, _ in table.columns] == ["50", "100"]
+    (table,) = tables(compare_options(results))
+    assert table.columns == [("50", "size 50"), ("100", "size 100")]
     for name, cells in table.rows:
         for size, cell in zip((50, 100), cells, strict=True):
             metric = results.summary.find("digits", "lenet", f"size {size}")
@@ -373,20 +324,21 @@ def test_censored_medians_are_marked_as_bounds(builder: Builder) -> None:
     assert "≤ 1 in 490,000,000 at 1" in chart.alt
 
 
-def test_a_label_that_failed_is_left_out_and_named(builder: Builder) -> None:
+def test_a_label_that_failed_is_left_out_of_the_line(builder: Builder) -> None:
     populations(builder, {50: 0.0, 500: -0.3}, {"a": 0.5})
     options = {"absolute": True, **COMMON, "event": "changed_explanation", "search": {**GENETIC, "population": 100}}
     builder.job("a", "worst_case", "size 100", options, None, stop=2, error=("ValueError: no", "Traceback"))
     (chart,) = charts(builder)
     assert [row["x"] for row in rows(chart, "a")] == [50, 500]
-    assert "Without results here: size 100." in chart.caption
+    ((_, cells),) = tables(compare_options(builder.results()))[0].rows
+    assert [cell.text == "–" for cell in cells] == [False, True, False]
 
 
-def test_other_samples_along_a_line_are_warned_of(builder: Builder) -> None:
-    for size, start in ((5, 0), (9, 1)):
-        worst(builder, "a", f"n{size}", [0.2, 0.4], start=start, search={**GENETIC, "population": size})
-    (chart,) = charts(builder)
-    assert "Not the same samples at all values" in chart.caption
+def test_other_numbers_of_samples_along_a_line_are_warned_of(builder: Builder) -> None:
+    for size in (2, 3):
+        worst(builder, "a", f"n{size}", [0.2] * size, search={**GENETIC, "population": size})
+    (table,) = tables(compare_options(builder.results()))
+    assert "Not the same samples at all values" in table.caption
 
 
 def test_malformed_options_do_no_harm(builder: Builder) -> None:
@@ -398,26 +350,8 @@ def test_malformed_options_do_no_harm(builder: Builder) -> None:
     builder.names["explainers"]["a"] = "no mapping"  # type: ignore[assignment]
     results = builder.results()
     results.manifest["metrics"]["bare"]["options"] = None
-    assert "new_metric: k" in [section.title for section in compare_options(results)[0]]
-    assert compare_models(results) == ([], False)
-
-
-def test_unlike_readings_get_no_common_axis_but_the_metrics_own_figures(builder: Builder) -> None:
-    for similarity, name in itertools.product(("pearson", "mse", "ssim"), ("a", "b")):
-        values = [0.3 + 0.1 * (name == "b"), 0.4]
-        worst(builder, name, f"by {similarity}", values, similarity=similarity, pictures=True, search="random")
-    (part,) = parts(builder)
-    assert charts_of(part) == []
-    assert [gallery.title for gallery in galleries_of(part)] == [f"{n}: worst cases by similarity" for n in "ab"]
-    first, second = galleries_of(part)
-    assert [(r.sample, r.setting) for r in first.rows] == [(s, k) for s in (0, 1) for k in ("pearson", "mse", "ssim")]
-    assert {row.explainer for row in second.rows} == {"b"}
-    assert not first.folded
-    assert second.folded
-    # the pictures are those of the label with this similarity: jobs are numbered in the order of their making
-    fills = [float(row.pictures[0].array.flat[0]) for row in second.rows if row.sample == 0]
-    assert fills == pytest.approx([0.01, 0.03, 0.05])
-    assert_whole(builder.page())
+    assert "new_metric: k" in [found.title for found in compare_options(results)]
+    assert compare_models(results) == []
 
 
 def test_explainers_with_one_number_changed(builder: Builder) -> None:
@@ -428,21 +362,19 @@ def test_explainers_with_one_number_changed(builder: Builder) -> None:
     builder.other("saliency", [1.0, 2.0, 3.0])
     (chart,) = charts(builder)
     assert [(row["x"], row["y"]) for row in rows(chart, "lime")] == [(50, 100), (500, 1000), (1000, 2000)]
-    ((section,), _) = compare_options(builder.results())
-    assert section.title == "explainer lime: samples"
-    assert "These explainers differ in samples (50, 500, 1000), and in nothing else." in section.text
+    (found,) = compare_options(builder.results())
+    assert found.title == "explainer lime: samples"
+    assert [title for title, _ in tables([found])[0].columns] == ["50", "500", "1000"]
 
 
 def test_models_stand_beside_each_other(builder: Builder) -> None:
     for place, (model, name) in enumerate(itertools.product(("plain", "trained", "other"), ("b", "a"))):
         where = {"data": "series" if model == "other" else "digits", "model": model}
         builder.worst(name, [0.1 * place + d for d in (0.0, 0.02, 0.07)], **where)
-    ((section,), _) = compare_models(builder.results())
-    assert "only the model differs: plain, trained." in section.text
-    (chart,) = charts_of(section.parts[0])
-    assert [box["median"] for box in chart.spec["datasets"]["boxes"]] == pytest.approx([0.02, 0.22, 0.12, 0.32])
-    labels = [p["part"] for p in chart.spec["datasets"]["points"]]
-    assert labels == ["plain"] * 3 + ["trained"] * 3 + ["plain"] * 3 + ["trained"] * 3
+    (table,) = tables(compare_models(builder.results()))
+    assert [title for title, _ in table.columns] == ["plain", "trained"]
+    cells = {name: [float(cell.text) for cell in own] for name, own in table.rows}
+    assert cells == {"b": pytest.approx([0.02, 0.22]), "a": pytest.approx([0.12, 0.32])}
     assert_whole(page := builder.page())
     assert 'href="#models"' in page
     assert 'href="#options"' not in page
@@ -468,13 +400,13 @@ def test_a_whole_comparison_is_on_the_page_and_in_files(builder: Builder, tmp_pa
     assert_whole(page)
     assert 'href="#options"' in page
     section = page.split('<details id="options"')[1].split('<details id="explorer"')[0]
-    assert section.count('<figure class="plot">') == 2
+    assert section.count('<figure class="plot">') == 1  # the search itself is no number
     assert section.count('<table class="numbers">') == 2
     assert all(re.findall(r'aria-label="[^"]{30,}"', section))
     assert page.index('id="comparison"') < page.index('id="metrics"') < page.index('id="options"')
     assert builder.page() == page
     names = {path.name for path in write_figures(builder.results(), tmp_path / "figures")}
-    stem = "options-worst_case_search.population-options_search.population"
+    stem = "options-worst_case_search.population-similarity_pearson_by_search.population"
     assert {f"{stem}.{end}" for end in ("svg", "pdf")} <= names
 
 
@@ -484,7 +416,5 @@ def test_too_many_figures_are_left_out_and_counted(builder: Builder, monkeypatch
         for search in ("random", "block"):
             where = {"model": model, "event": event, "search": search}
             worst(builder, "a", f"{search} {event}", [0.3, 0.5, 0.6], **where)
-    options, models = compare_options(builder.results()), compare_models(builder.results())
-    assert len([figure for section in options[0] for part in section.parts for figure in part.figures]) == 2
-    assert (options[1], models[1]) == (True, True)
+    assert len(compare_options(builder.results())) == len(compare_models(builder.results())) == 1
     assert_whole(builder.page())

@@ -46,9 +46,9 @@ def heights(lane: Any) -> np.ndarray:
 def test_a_table_has_a_bar_for_each_feature_the_longest_first() -> None:
     before, after = [0.5, -2.0, 1.0], [-1.0, 0.2, 0.4]
     content = drawn(map_of(before), map_of(after, "map there"), features=("age", "height", "weight"))
-    assert [column.title for column in content.columns] == ["its map", "map there"]
-    assert [name for name, _ in content.rows] == ["age", "height", "weight"]  # 1.0 and 1.0 of their scales, then 0.5
-    bars = np.array([[share for _, share in cells] for _, cells in content.rows])
+    assert [column.title for column in content["columns"]] == ["its map", "map there"]
+    assert [name for name, _ in content["rows"]] == ["age", "height", "weight"]  # 1.0 and 1.0 of their scales, then 0.5
+    bars = np.array([[share for _, share in cells] for _, cells in content["rows"]])
     np.testing.assert_allclose(bars.T, [np.divide(before, 2), after])
 
 
@@ -56,17 +56,17 @@ def test_a_table_shows_at_most_a_dozen_features_and_says_how_many_more() -> None
     values = RNG.normal(size=30)
     content = drawn(input_of(values), map_of(values))
     order = np.argsort(-np.abs(values))[:FEATURES]
-    assert [name for name, _ in content.rows] == [f"feature {place}" for place in order]
-    assert content.left_out == 18
+    assert [name for name, _ in content["rows"]] == [f"feature {place}" for place in order]
+    assert content["left_out"] == 18
     number = f"{values[order[0]]:.4g}".replace("-", "−")
-    assert content.rows[0][1][0] == ("number", number)  # the value of the input
+    assert content["rows"][0][1][0] == ("number", number)  # the value of the input
 
 
 def test_marked_features_have_lines_where_there_is_no_map() -> None:
     marked = Picture("first", np.arange(4.0), "marks", marks=np.array([0, 2, 0, 1]), colours=("#ff0000", "#00ff00"))
     content = drawn(marked)
     expected = [("feature 3", [("mark", "#ff0000")]), ("feature 1", [("mark", "#00ff00")])]
-    assert (content.rows, content.left_out) == (expected, 2)
+    assert (content["rows"], content["left_out"]) == (expected, 2)
 
 
 def test_a_series_has_its_map_behind_the_line_of_the_input_that_it_explains() -> None:
@@ -123,7 +123,7 @@ def test_a_changed_text_has_its_new_words_beside_the_old_ones() -> None:
 
 def test_a_search_that_found_nothing_is_faint_and_a_constant_map_is_told() -> None:
     pictures = (input_of([0.1, 0.2]), map_of([1.0, 1.0]), map_of([1.0, 2.0], "map there"))
-    columns = drawn(*pictures, found=False).columns
+    columns = drawn(*pictures, found=False)["columns"]
     assert [column.faint for column in columns] == [False, False, True]
     assert [column.constant for column in columns] == [False, True, False]
     (image,) = draw_row(GalleryRow("a", 0, (map_of(np.ones((1, 4, 4))),), ""), (0.0, 1.0))

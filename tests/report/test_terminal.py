@@ -197,7 +197,7 @@ def test_cells_are_the_numbers_of_the_summary(builder: Builder) -> None:
         assert ("n=10" in line) == (row.explainer == "b")
 
 
-def test_heads_that_do_not_fit_are_numbers_and_more_columns_stand_below(builder: Builder) -> None:
+def test_columns_that_do_not_fit_stand_below_and_long_names_are_wrapped(builder: Builder) -> None:
     names = ["a", "integrated gradients of a model", "integrated gradients of another model"]
     labels = [f"{word} metric" for word in ("first", "second", "third", "fourth", "fifth", "sixth", "last")]
     for label in labels:
@@ -206,12 +206,8 @@ def test_heads_that_do_not_fit_are_numbers_and_more_columns_stand_below(builder:
     for count in (3, 7):
         text = format_text(summarised(found(builder), labels[:count]))
         assert max(map(len, text.splitlines())) <= 80
-        assert ("(1) first metric: " in text) == (count == 7)
         assert text.count("\na ") == (1 if count == 3 else 2)
-        short = re.findall(r"^(\S.*) = (.*)$", text, re.M)
-        assert [full for _, full in short] == names[1:]  # a legend has the names that are cut
-        assert len({cut for cut, _ in short}) == 2
-        assert all(len(cut) <= 20 and text.count(f"\n{cut} ") == text.count("\na ") + 1 for cut, _ in short)
+        assert len(re.findall(r"\nintegrated gradients .*\nof a model\n", text)) == text.count("\na ")
 
 
 def test_lines_keep_to_any_width(builder: Builder) -> None:

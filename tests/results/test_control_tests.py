@@ -177,5 +177,7 @@ def test_the_table_has_every_difference_to_a_control(found: standfast.Results) -
         assert test is not None
         assert test.difference is not None
         ends = format_interval(test.difference, row.spec.decimals)
-        (note,) = [note for note in describe_row(row).notes if note.startswith(f"against {test.control}: difference")]
+        (note,) = [
+            note for note in describe_row(found, row).notes if note.startswith(f"against {test.control}: difference")
+        ]
         assert ends in note

@@ -135,7 +135,7 @@ def test_a_frame_of_one_metric_has_no_empty_columns(builder: Builder) -> None:
     assert one["label"].unique().to_list() == [PROB]
     assert "similarity" not in one.columns
     assert all(one[name].null_count() < one.height for name in one.columns)
-    for words in ("worst case", "worst_case", "Worst_Case: changed explanation"):
+    for words in ("worst_case", WORST):
         assert results.frame(words)["label"].unique().to_list() == [WORST]
     with pytest.raises(UnknownNameError, match="metric: expected one of .*got 'worst_cas'"):
         results.frame("worst_cas")

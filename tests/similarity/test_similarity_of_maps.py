@@ -14,7 +14,7 @@ from conftest import SHAPES, small_net
 from standfast import similarity as sim
 from standfast.errors import ArgumentError
 from standfast.metrics import WorstCase
-from standfast.metrics.probe import Probe
+from standfast.metrics.probe import Call, Probe
 from standfast.neighbourhoods import LinfBall
 from standfast.study.file.options import similarity_from
 
@@ -124,7 +124,7 @@ def test_the_probe_compares_positions(name: str, absolute: bool, shape: tuple[in
     seed = torch.tensor([0, 1, 2, 3, 4, 5, 5, 0])
     moved = (x[seed] + 0.1 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(2))).clamp(0, 1)
     with network.session():
-        probe = Probe(network, explainer, x, None, similarity, absolute=absolute, explain="predicted")
+        probe = Probe(Call(network, explainer, x), similarity, absolute=absolute, explain="predicted")
         seen = probe.query(moved, seed, want_distance=True)
     before, after = explainer(network, x)[seed], explainer(network, moved)
     if absolute:
@@ -167,7 +167,7 @@ def test_what_is_compared_decides_whether_a_copy_counts_as_degenerate() -> None:
     origin = 0.1 + 0.5 * inputs((2, 6, 6), 1)
     origin[0, 0, 0, 0] = 0.95
     with network.session():
-        probe = Probe(network, standfast.explainers.get(explain), origin, similarity="lens_recall:k=3")
+        probe = Probe(Call(network, standfast.explainers.get(explain), origin), similarity="lens_recall:k=3")
         assert probe.status == ("ok",)
         probe.query(origin * 0.5)
         assert probe.common_fields(WorstCase(LinfBall(0.1), "changed_class"))["degenerate"].tolist() == [1]

@@ -10,13 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from standfast.training.classifier import initialize
-from standfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet18, ResNet20, SmallCNN
+from standfast.zoo import DLA34, VGG16, MobileNetV2, ResNet18, ResNet20, SmallCNN
 
 # small enough to run often
 SMALL: dict[str, Callable[..., nn.Module]] = {
     "resnet20": partial(ResNet20, width=4),
     "resnet20-B": partial(ResNet20, width=4, shortcut="B"),
-    "mobilenet_v1": partial(MobileNetV1, width_multiplier=0.125),
     "mobilenet_v2": partial(MobileNetV2, width_multiplier=0.125),
     "mobilenet_v2-relu": partial(MobileNetV2, width_multiplier=0.125, activation="relu"),
     "vgg16": partial(VGG16, width=4),

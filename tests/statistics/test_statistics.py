@@ -383,13 +383,6 @@ def test_signed_rank_against_scipy() -> None:
     assert signed_rank(at)[0] == pytest.approx(theirs, rel=0.02)
 
 
-def test_scipy_is_wrong_about_few_differences_among_ties() -> None:
-    """Why the distribution is computed here: three differences can give no p below 1/4."""
-    few = np.array([0.0] * 17 + [1.0] * 3)
-    assert stats.wilcoxon(few, zero_method="pratt").pvalue < 0.1
-    assert signed_rank(few)[0] == 0.25
-
-
 def test_signed_rank_ties_what_differs_by_rounding() -> None:
     differences = np.array([0.3 - 0.2, 0.2 - 0.1, 0.4 - 0.3, 0.1 - 0.2])
     assert len(set(np.abs(differences))) > 1
@@ -416,13 +409,6 @@ def test_holm() -> None:
     assert holm(np.empty(0)).shape == (0,)
 
 
-def test_holm_is_that_of_statsmodels() -> None:
-    multitest = pytest.importorskip("statsmodels.stats.multitest", reason="statsmodels is not installed")
-    for seed in range(20):
-        p = rng(seed).random(8) ** 3
-        np.testing.assert_allclose(holm(p), multitest.multipletests(p, method="holm")[1])
-
-
 #: adjusted p of all pairs, by scikit-posthocs 0.17.1
 PAIRS = {
     8: [0.390625, 0.046875, 0.046875, 0.390625, 0.15625, 0.15625],
@@ -433,29 +419,16 @@ PAIRS = {
 @pytest.mark.parametrize("n", PAIRS)
 def test_p_values_of_pairs_are_those_that_scikit_posthocs_gave(n: int) -> None:
     values = rng(0, n).normal(size=(n, 4)) + np.array([0, 0.3, 0.6, 1.2])
-    found = compare(values, "abcd", "higher").p_values[np.triu_indices(4, 1)]
-    np.testing.assert_allclose(found, PAIRS[n], rtol=1e-9)
-
-
-def test_comparison_is_that_of_scikit_posthocs() -> None:
-    scikit_posthocs = pytest.importorskip("scikit_posthocs", reason="scikit-posthocs is not installed")
-    for seed, n in itertools.product(range(3), (8, 30)):
-        values = rng(seed, n).normal(size=(n, 4)) + np.array([0, 0.3, 0.6, 1.2])
-        ours = compare(values, "abcd", "higher")
-        theirs = scikit_posthocs.posthoc_wilcoxon(list(values.T), zero_method="pratt", p_adjust="holm")
-        np.testing.assert_allclose(ours.p_values, theirs.to_numpy())
-        np.testing.assert_allclose(ours.mean_ranks, stats.rankdata(-values, axis=1).mean(axis=0))
-        for i, j in itertools.permutations(range(4), 2):
-            assert ours.effects[i, j] == pytest.approx(slow_signed_rank_effect(values[:, i] - values[:, j]))
-            middle = ours.differences[i][j]
-            assert middle is not None
-            assert middle.value == pytest.approx(np.median(values[:, i] - values[:, j]))
-
-
-def slow_signed_rank_effect(gains: Any) -> float:
-    """Kerby: the share of rank sum in favour less the share against."""
-    ranks = stats.rankdata(np.abs(gains))
-    return float((ranks[gains > 0].sum() - ranks[gains < 0].sum()) / ranks.sum())
+    found = compare(values, "abcd", "higher")
+    np.testing.assert_allclose(found.p_values[np.triu_indices(4, 1)], PAIRS[n], rtol=1e-9)
+    np.testing.assert_allclose(found.mean_ranks, stats.rankdata(-values, axis=1).mean(axis=0))
+    for i, j in itertools.permutations(range(4), 2):
+        gains = values[:, i] - values[:, j]
+        ranks = stats.rankdata(np.abs(gains))  # Kerby: the share of the rank sum in favour less the share against
+        assert found.effects[i, j] == pytest.approx((ranks * np.sign(gains)).sum() / ranks.sum())
+        middle = found.differences[i][j]
+        assert middle is not None
+        assert middle.value == pytest.approx(np.median(gains))
 
 
 # comparisons
@@ -554,45 +527,26 @@ def made(mean_ranks: Any, differ: set[tuple[int, int]], friedman_p: float = 0.00
     )
 
 
-def test_cliques_by_hand() -> None:
+def test_winners_by_hand() -> None:
     # order: b, a, c, d. Not significantly different: b and a, a and c. All other pairs differ
     found = made([2.0, 1.0, 3.0, 4.0], {(1, 2), (1, 3), (0, 3), (2, 3)})
     assert found.order == (1, 0, 2, 3)
-    assert found.cliques == ((1, 0), (0, 2), (3,))
     assert found.winner_set == (1, 0)
     # b and c do not differ, but a, which lies between them, differs from b: no bar joins b and c
     found = made([2.0, 1.0, 3.0], {(1, 0)})
-    assert found.cliques == ((1,), (0, 2))
     assert found.winner_set == (1, 2)
     # Friedman does not reject
     found = made([2.0, 1.0, 3.0], {(1, 0)}, friedman_p=0.2)
-    assert found.cliques == ((1, 0, 2),)
     assert found.winner_set == (1, 0, 2)
     assert not found.significant.any()
     # behind the best by ranks, yet significantly ahead of it by signed ranks: may not be ruled out
     found = made([1.0, 2.0, 3.0], {(1, 0), (0, 2)})
     assert found.winner_set == (0, 1)
-    assert "surpassed, weighing each difference by its size, by b (p = 0.01)" in found.sentence()
-
-
-def test_cliques_are_the_maximal_contiguous_ones() -> None:
-    for seed in range(100):
-        random = rng(seed)
-        pairs = [pair for pair in itertools.combinations(range(6), 2) if random.random() < 0.4]
-        found = made(random.permutation(6) + 1.0, set(pairs))
-        order = found.order
-
-        def differ_in_no_pair(group: Any, pairs: Any = pairs) -> bool:
-            return not any((i, j) in pairs or (j, i) in pairs for i, j in itertools.combinations(group, 2))
-
-        every = [order[a:b] for a in range(6) for b in range(a + 1, 7) if differ_in_no_pair(order[a:b])]
-        assert found.cliques == tuple(g for g in every if not any(set(g) < set(other) for other in every))
 
 
 def test_nothing_is_ranked_where_no_sample_has_all_values() -> None:
     nothing = compare(np.full((4, 2), np.nan), ["X", "Y"], "lower")
     assert nothing.count == 0
-    assert nothing.cliques == ((0, 1),)
     assert (nothing.p_values == 1).all()
 
 

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 import standfast
 from conftest import SHAPES, small_net
-from standfast.metrics import Metric, Probe, Result, metrics
+from standfast.metrics import Cost, Metric, Probe, Result, metrics
 from standfast.study import cost
 from standfast.study.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.study.plan import make_plan
-from standfast.study.store import Store
 
 #: the sanity checks would be lines of their own
 estimate = partial(standfast.estimate, sanity=False)
@@ -79,15 +78,15 @@ class Repeated(Metric):
     factor: int = 1
     budget: int | None = None
 
-    def expected_evaluations(self) -> int:
-        return min(self.samples + 1, self.budget or sys.maxsize)
+    def cost(self, classes: int | None = None) -> Cost:
+        return Cost(predictions=0, explanations=min(self.samples + 1, self.budget or sys.maxsize))
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
-        value = probe.query(inputs).similarity
+    def evaluate(self, call: Any) -> Result:
+        probe = Probe(call, similarity="cosine")
+        value = probe.query(call.inputs).similarity
         for _ in range(self.factor * self.samples - 1):
             if int(probe.evaluations.max()) != self.budget:
-                value = probe.query(inputs).similarity
+                value = probe.query(call.inputs).similarity
         return Result(**probe.common_fields(self), value=value)
 
 
@@ -110,11 +109,11 @@ class Prepared(Repeated):
 
     name = "prepared"
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        Probe(model, explainer, inputs, targets, similarity="cosine")
+    def evaluate(self, call: Any) -> Result:
+        Probe(call, similarity="cosine")
         for _ in range(2_000):
-            model.forward(inputs)
-        return super().evaluate(model, explainer, inputs, targets, generator)
+            call.model.forward(call.inputs)
+        return super().evaluate(call)
 
 
 @pytest.mark.parametrize(
@@ -242,9 +241,9 @@ class Large(Repeated):
 
     name = "large"
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+    def evaluate(self, call: Any) -> Result:
         held = torch.ones(75_000_000)
-        result = super().evaluate(model, explainer, inputs, targets, generator)
+        result = super().evaluate(call)
         return replace(result, value=result.value + 0 * held[0])
 
 
@@ -270,7 +269,7 @@ def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
         job.label: job.work
         for job in make_plan(make_grid(model, draw(2), curve, many, explainers={"ig": explainer})).jobs
     }
-    assert curve.expected_evaluations() == many.expected_evaluations() == 22
+    assert curve.cost().evaluations == many.cost().evaluations == 22
     rows = explainer.rows_per_input
     assert rows >= 10
     assert work == {"corruption_curve": 2 * (3 * rows + 21), "max_sensitivity": 2 * 3 * rows * 22}
@@ -280,7 +279,7 @@ def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
     model = timed_model(clock, SHAPES["image"])
     metric = standfast.metrics.ParameterSensitivityConsistency(masks=3_000)
     found = estimate(model, "saliency", draw(1, SHAPES["image"]), metric, seconds=0.02, controls=False)
-    layers = metric.for_module(model.module).layers
+    layers = metric.bind(module=model.module).layers
     assert len(layers) == 3
     assert found.evaluations == 1 + 3 * 3_000
     refused = estimate(timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False)
@@ -310,7 +309,7 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
     grid = Grid({"x": Samples(inputs)}, models, saliency, {"c": metric}, samples_per_job=32)
     plan = make_plan(grid)
     assert [job.work / 32 for job in plan.jobs] == pytest.approx(
-        [metric.expected_for(2), metric.expected_for(300)], rel=0.01
+        [metric.cost(2).evaluations, metric.cost(300).evaluations], rel=0.01
     )
     found = cost.estimate_plan(plan, set(), seconds=0.2)
     assert clock.rows < 10_000
@@ -320,61 +319,3 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
         with model.watch(used.append):
             metric(model, "saliency", inputs)
         assert line.evaluations == pytest.approx(sum(used), rel=0.15)
-
-
-def announce(
-    clock: Clock, capsys: pytest.CaptureFixture[str], samples: int, done: int = 0, workers: int = 1
-) -> tuple[str, float]:
-    """What is said of 64 samples, and the seconds that the measurement took."""
-    plan = make_plan(make_grid(timed_model(clock), draw(64), Repeated(samples), samples_per_job=16))
-    before, store = clock.rows, Store("memory://announced")
-    cost.announce_cost(plan, plan.jobs[done:], store, workers=workers, quick=lambda: {"repeated": Repeated(100)})
-    assert store.begun() == ("", 0)
-    return capsys.readouterr().err, (clock.rows - before) / 1000
-
-
-@pytest.mark.parametrize(
-    ("samples", "options", "words", "most"),
-    [
-        (10_000, {}, 'about 11 minutes with one worker; preset="quick" would take about 6 s.', 0.05 * 640),
-        (10_000, {"done": 2}, "about 5 minutes", 0.05 * 320),  # only jobs that are left count
-        (10_000, {"workers": 6}, "", 0.05 * 640),
-        (1800, {}, "", 0.1 * 115),
-        (5, {}, "", 0.4),  # 0.3 s, before which no metric is tried: the model is timed with 341 rows
-    ],
-)
-def test_a_long_run_says_first_what_it_takes(
-    samples: int, options: dict[str, int], words: str, most: float, clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """64 rows take 64 ms: 10,000 queries 640 s, 100 of the preset 6.4 s, and 1800 queries 115 s."""
-    said, spent = announce(clock, capsys, samples, **options)
-    assert words in said
-    assert bool(said) == bool(words)
-    assert spent < most
-
-
-def test_a_trial_that_ends_the_process_is_not_made_again(
-    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The store has a note during trials, so that the next run begins at once."""
-    store, seen = Store("memory://noted"), []
-    monkeypatch.setattr(Repeated, "evaluate", lambda *_: seen.append(store.begun()[1]) or 1 / 0)
-    plan = make_plan(make_grid(timed_model(clock), draw(64), Repeated()))
-    cost.announce_cost(plan, plan.jobs, store)
-    assert set(seen) == {1}
-    tried = len(seen)
-    store.begin(plan.jobs[0].identity, 1)
-    cost.announce_cost(plan, plan.jobs, store)
-    assert len(seen) == tried
-
-
-def test_without_progress_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def announced(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("standfast.evaluation.announce_cost", announced)
-    model = standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu")
-    arguments = model, "saliency", draw(2), "aopc:steps=2"
-    standfast.evaluate(*arguments, controls=False, progress=False)
-    with pytest.raises(KeyboardInterrupt):
-        standfast.evaluate(*arguments, controls=False)

@@ -26,14 +26,15 @@ from refusals import assert_refused
 import standfast
 from conftest import small_net
 from standfast.explainers import Explainer
-from standfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
+from standfast.metrics import Cost, LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
 from standfast.results import Results, load_results
-from standfast.study import worker
-from standfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm, processes
+from standfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm
+from standfast.study.executors.base import Outcomes
 from standfast.study.executors.processes import local
 from standfast.study.grid import Grid, LoadedModel, Samples
-from standfast.study.plan import Job, make_plan
-from standfast.study.run import Progress, RunSummary, run_grid
+from standfast.study.plan import make_plan
+from standfast.study.progress import Progress
+from standfast.study.run import RunSummary, run_grid
 from standfast.study.store import Store
 
 BALL = standfast.LinfBall(0.1)
@@ -61,7 +62,7 @@ def deadly(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> t
 def once_deadly(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The first worker that explains dies; the file named in the environment says that it has."""
     marker = Path(os.environ["STANDFAST_TEST_MARKER"])
-    if not marker.exists() and multiprocessing.parent_process() is not None:
+    if not marker.exists() and multiprocessing.current_process().name.startswith("standfast-"):
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return x * 2
@@ -80,14 +81,12 @@ class Queries(Metric):
     name = "queries"
     direction = "higher"
 
-    expected: int = 21
+    def cost(self, classes: int | None = None) -> Cost:
+        return Cost(predictions=0, explanations=21)
 
-    def expected_evaluations(self) -> int:
-        return self.expected
-
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
-        values = [probe.query(inputs).similarity for _ in range(20)]
+    def evaluate(self, call: Any) -> Result:
+        probe = Probe(call, similarity="cosine")
+        values = [probe.query(call.inputs).similarity for _ in range(20)]
         return Result(**probe.common_fields(self), value=values[-1])
 
 
@@ -157,57 +156,22 @@ def test_progress_moves_within_a_job_and_its_errors_are_no_failures(
 ) -> None:
     """Two jobs of 21 queries one after the other, each of which is a batch of a tenth of a second."""
     grid = replace(a_grid({"slow": standfast.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
+    seen: list[Progress] = []
 
     def tell(progress: Progress) -> None:
-        if progress.done == 0 and progress.share > 0:
+        seen.append(progress)
+        if progress.done == 2:
             raise BrokenPipeError("nobody reads")
 
     with pytest.raises(BrokenPipeError, match="nobody reads"):
         run(tmp_path, make(), grid, progress=tell)
-    assert Store(tmp_path).statuses() == {}
-    seen: list[Progress] = []
-    run(tmp_path, make(), grid, progress=seen.append)
+    assert set(Store(tmp_path).statuses().values()) == {"done"}
     shares = [progress.share for progress in seen]
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0.0, 1.0)
     within = [progress for progress in seen if 0 < progress.share < 1 and progress.share != 0.5]
     assert len(within) >= 2
     assert all(progress.current == "queries: slow" for progress in within)
-
-
-def test_a_worker_that_nobody_listens_to_ends_and_stores_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grid = replace(a_grid({"grad": standfast.explainers.get("saliency")}, count=2), metrics={"queries": Queries()})
-    sent: list[object] = []
-
-    class Gone:
-        def recv(self) -> Job:
-            return make_plan(grid).jobs[0]
-
-        def send(self, value: object) -> None:
-            sent.append(value)
-            if len(sent) > 1:
-                raise BrokenPipeError
-
-    monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
-    monkeypatch.setattr(processes, "_end_with_parent", lambda *_: None)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(os, "setpgid", lambda *_: None)
-    processes._run_worker(Gone(), grid, Store(tmp_path), torch.get_num_threads(), "cpu")  # type: ignore[arg-type]
-    assert [type(value) for value in sent] == [type(None), float, standfast.StandfastError]
-    assert Store(tmp_path).statuses() == {}
-
-
-def test_a_metric_that_expects_no_evaluations_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
-    grid = replace(
-        a_grid({"grad": standfast.explainers.get("saliency")}, count=2), metrics={"unknown": Queries(expected=0)}
-    )
-    seen: list[Progress] = []
-    summary, _ = run(tmp_path, InProcess(), grid, progress=seen.append)
-    assert not summary.failed
-    assert all(0 <= progress.share <= 1 for progress in seen)
 
 
 @pytest.mark.parametrize("retries", [0, None])
@@ -248,6 +212,23 @@ def test_what_cannot_be_sent_to_a_process_is_refused_with_what_to_do(tmp_path: P
             run(tmp_path, Processes(2), grid)
 
 
+def spoil(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Changes the weights in a worker."""
+    if multiprocessing.parent_process() is not None:
+        with torch.no_grad():
+            next(module.parameters()).add_(1.0)
+    return x * 2
+
+
+def test_workers_have_weights_of_their_own(tmp_path: Path) -> None:
+    grid = a_grid({"spoil": standfast.explainers.from_callable(spoil)}, count=2, repeats=1)
+    source = grid.models["net"]
+    assert isinstance(source, LoadedModel)
+    before = [parameter.clone() for parameter in source.ready.module.parameters()]
+    run(tmp_path, Processes(1), grid)
+    assert all(map(torch.equal, source.ready.module.parameters(), before))
+
+
 def test_no_process_outlives_an_interruption(tmp_path: Path) -> None:
     def stop(progress: Progress) -> None:
         if progress.done == 3:
@@ -255,8 +236,6 @@ def test_no_process_outlives_an_interruption(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, Processes(2), progress=stop)
-    import multiprocessing
-
     assert multiprocessing.active_children() == []
     assert 3 <= len(Store(tmp_path).statuses()) < 36
 
@@ -325,8 +304,8 @@ class Nobody(Executor):
 
     name = "nobody"
 
-    def run(self, grid: Grid, store: Store, jobs: Any, tell: Any = None) -> Iterator[Any]:
-        return iter(())
+    def run(self, grid: Grid, store: Store, jobs: Any, tell: Any = None) -> Outcomes:
+        yield from ()
 
 
 def test_what_was_left_to_others_does_not_count_as_done(tmp_path: Path) -> None:
@@ -338,7 +317,6 @@ def test_what_was_left_to_others_does_not_count_as_done(tmp_path: Path) -> None:
 def test_a_preempted_slurm_task_is_requeued_as_it_is(tmp_path: Path) -> None:
     submitit = pytest.importorskip("submitit", reason="needs submitit")
     from standfast.study.executors.slurm import Task
-    from standfast.study.plan import make_plan
 
     grid = a_grid(repeats=1)
     store, jobs = Store(tmp_path), make_plan(grid).jobs
@@ -507,54 +485,6 @@ def is_running(process: int) -> bool:
         return True
 
 
-def leave_at_once(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Ends its process without a word, as a crash does, for inputs whose first pixel is black."""
-    if bool((x[:, 0, 0, 0] == 0).any()):
-        os._exit(7)
-    return x * 2
-
-
-def test_a_job_that_ends_this_process_is_a_failure_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first run is lost. The second does the other jobs first, and is lost again. The third says what happened."""
-
-    def lose_process(job: Job, tell: Any = None) -> Any:
-        if job.start == 0:
-            raise KeyboardInterrupt  # stands for the end of the process: nothing below runs in a process that is gone
-        return done(job, tell)
-
-    grid, store = one_bad_job(slow), Store(tmp_path)
-    done = worker.Worker(grid).run
-    with monkeypatch.context() as patch:
-        patch.setattr(worker.Worker, "run", lambda self, job, tell=None: lose_process(job, tell))
-        patch.setattr(Store, "end", lambda self: None)
-        for count in (1, 2):
-            with pytest.raises(KeyboardInterrupt):
-                run(tmp_path, InProcess(), grid)
-            assert store.begun()[1] == count
-            assert len(store.statuses()) == (0 if count == 1 else 2)
-        summary, results = run(tmp_path, InProcess(), grid)
-    assert (summary.earlier, summary.done, len(summary.failed)) == (2, 0, 1)
-    assert results.failures[0]["error"].startswith("ProcessDied: 2 runs ended during this job")
-    store.end()
-    summary, results = run(tmp_path, InProcess(), grid)  # a failure is tried again
-    assert (summary.earlier, summary.done, len(results.failures), store.begun()) == (2, 1, 0, ("", 0))
-
-
-def test_a_process_that_is_gone_leaves_word_of_its_job(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from test_executors import InProcess, leave_at_once, one_bad_job, run\n"
-        "run(sys.argv[2], InProcess(), one_bad_job(leave_at_once))\n"
-    )
-    folders = os.pathsep.join(entry for entry in sys.path if entry)
-    command = [sys.executable, "-c", code, str(Path(__file__).parent), str(tmp_path)]
-    ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": folders}, capture_output=True, text=True)
-    assert ran.returncode == 7, ran.stderr
-    store = Store(tmp_path)
-    job, times = store.begun()
-    assert (job in store.manifest()["jobs"], times, store.statuses()) == (True, 1, {})
-
-
 def test_after_a_lost_run_the_command_line_works_in_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -575,7 +505,7 @@ def test_after_a_lost_run_the_command_line_works_in_another_process(
     monkeypatch.setattr("standfast.evaluation.run_study", keep)
     for lost in (False, True):
         if lost:
-            Store(tmp_path / "r").begin("some job", 1)
+            Store(tmp_path / "r").folder.write("running.json", b"")
         CliRunner().invoke(app, ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "r")])
     assert [type(executor) for executor in chosen] == [InProcess, Processes]
 

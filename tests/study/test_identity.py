@@ -329,10 +329,49 @@ def test_what_an_explainer_leaves_behind_is_undone_and_said(what: str, tmp_path:
     assert found.filter(found["explainer"] == "saliency")["value"].to_list() == alone["value"].to_list()
 
 
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        (lambda: torch.set_default_dtype(torch.float64), torch.get_default_dtype),
+        (lambda: torch.set_num_threads(torch.get_num_threads() + 1), torch.get_num_threads),
+    ],
+)
+def test_what_an_explainer_changes_for_the_whole_process_is_undone_and_said(
+    change: Callable[[], object], read: Callable[[], object]
+) -> None:
+    before = read()
+
+    def spoil(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
+        change()
+        return x
+
+    metric = get_metric("max_sensitivity", samples=2, neighbourhood=LinfBall(0.1))
+    model = standfast.Model(Net().eval(), (0.0, 1.0), device="cpu")
+    with pytest.warns(UserWarning, match="'spoil' has changed torch's"):
+        standfast.evaluate(model, {"spoil": spoil}, INPUTS, metric, controls=False, sanity=False, progress=False)
+    assert read() == before
+
+
+def test_an_explainer_that_draws_at_random_draws_the_same_in_each_run() -> None:
+    def draw(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
+        return torch.rand_like(x) + float(np.random.rand())  # noqa: NPY002
+
+    metric = get_metric("max_sensitivity", samples=2, neighbourhood=LinfBall(0.1))
+    model = standfast.Model(Net().eval(), (0.0, 1.0), device="cpu")
+    state, found = torch.get_rng_state(), []
+    for _ in range(2):
+        each = standfast.evaluate(
+            model, {"draw": draw}, INPUTS, metric, controls=False, sanity=False, progress=False, samples_per_job=1
+        )
+        found.append(each.frame()["value"].to_list())
+    assert found[0] == found[1]
+    assert len(set(found[0])) == len(INPUTS)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_answers_are_compared_where_both_have_them() -> None:
     few, many = Answers({"inputs": (1.0, 2.0)}), Answers({"inputs": (1.0, 2.0, 5.0), "maps": (1.0,)})
     assert few.find_difference(few) == ""
     assert few.find_difference(many) == "maps"
     assert Answers({"inputs": (1.0, 2.0 + 1e-6)}).find_difference(few) == ""
     assert Answers.from_plain(many.plain) == many
-    assert Answers.from_plain("nothing").numbers == {}

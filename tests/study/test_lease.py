@@ -138,7 +138,8 @@ def test_what_was_forked_by_a_run_that_has_ended_does_not_block_the_next(tmp_pat
         os.waitpid(child, 0)
 
 
-def test_of_many_that_take_over_one_does(folder: Folder) -> None:
+def test_of_many_that_take_over_one_does(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "SECONDS_TO_SETTLE", 0.5)
     folder.write("running.json", b"left behind")
     working, most, lock = 0, 0, threading.Lock()
 

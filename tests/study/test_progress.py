@@ -10,8 +10,7 @@ import pytest
 
 from standfast.study import worker
 from standfast.study.plan import Job
-from standfast.study.progress import in_notebook, watch
-from standfast.study.run import Pace, Progress
+from standfast.study.progress import EtaEstimator, Progress, in_notebook, watch
 
 
 class Handle:
@@ -73,33 +72,44 @@ def test_the_time_left_is_that_of_the_metrics_to_come() -> None:
         for label, work in (("slow", 1.0), ("fast", 100.0))
         for n in (0, 1)
     ]
-    pace = Pace(jobs, lambda: now)
-    assert pace.estimate_left() is None
+    eta = EtaEstimator(jobs, lambda: now)
+    assert eta.estimate_left() is None
     now = 10.0
-    pace.record(jobs[0], 1.0)
-    assert pace.estimate_left() is None  # nearly all work is of another metric
+    eta.record(jobs[0], 1.0)
+    assert eta.estimate_left() is None  # nearly all work is of another metric
     now = 12.0
-    pace.record(jobs[2], 0.5)
-    pace.record(jobs[1], 0.0)
-    assert pace.estimate_left() == pytest.approx(10 + 2 * 3)
+    eta.record(jobs[2], 0.5)
+    eta.record(jobs[1], 0.0)
+    assert eta.estimate_left() == pytest.approx(10 + 2 * 3)
     now = 22.0  # two at once share the time: both take twice as long
-    pace.record(jobs[1], 0.5)
-    assert pace.estimate_left() == pytest.approx(0.5 * 15 / 1.5 + 150 * 7 / 50)
+    eta.record(jobs[1], 0.5)
+    assert eta.estimate_left() == pytest.approx(0.5 * 10 + 150 * 7 / 50)  # a finished job tells the pace of its metric
+
+
+def test_after_20_seconds_the_time_left_is_known_of_little_work() -> None:
+    now = 0.0
+    jobs = [Job(str(n), "", "", "ig", "aopc", 0, n, n + 1, 1.0) for n in range(100)]
+    eta = EtaEstimator(jobs, lambda: now)
+    for number in (0, 1):
+        now += 12.0
+        assert eta.estimate_left() is None
+        eta.record(jobs[number], 1.0)
+    assert (eta.share, eta.estimate_left()) == (0.02, 98 * 12.0)
 
 
 def test_a_running_job_does_not_set_the_pace_of_a_metric_with_finished_ones() -> None:
     """A probability tells a hundredth of its expected work, and is done a moment later."""
     now = 0.0
     jobs = [Job(name, "", "", name, "probability", 0, 0, 1, 1000.0) for name in ("saliency", "ig")]
-    pace = Pace(jobs, lambda: now)
+    eta = EtaEstimator(jobs, lambda: now)
     now = 2.0
-    pace.record(jobs[0], 1.0)
+    eta.record(jobs[0], 1.0)
     now = 12.0
-    pace.record(jobs[1], 0.005)
-    assert pace.estimate_left() == pytest.approx(995 * 2 / 1000)
+    eta.record(jobs[1], 0.005)
+    assert eta.estimate_left() == pytest.approx(995 * 2 / 1000)
     now = 13.0
-    pace.record(jobs[1], 1.0)
-    assert pace.estimate_left() == 0
+    eta.record(jobs[1], 1.0)
+    assert eta.estimate_left() == 0
 
 
 def test_a_finished_run_has_nothing_to_do(
@@ -119,15 +129,15 @@ def test_a_finished_run_has_nothing_to_do(
     assert "starting" not in pages[-1]
 
 
-@pytest.mark.parametrize("fails", ["expect", "tell"])
-def test_an_error_of_the_metric_belongs_to_its_job_and_one_of_the_bar_does_not(
-    fails: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_metric_belongs_to_its_job_and_one_of_the_bar_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
 
     def fail(*_: float) -> int:
-        raise ValueError(fails)
+        raise ValueError("no")
 
-    expect, tell = (fail, lambda share: None) if fails == "expect" else (lambda: 10, fail)
-    with pytest.raises(ValueError if fails == "expect" else worker._TellError, match=fails):
-        worker._tell_share(expect, tell)(5)
+    worker._tell_share(lambda: 10, fail)(5)
+    shares: list[float] = []
+    worker._tell_share(lambda: 0, shares.append)(5)  # a metric that expects no evaluations
+    assert shares == [0.99]
+    with pytest.raises(ValueError, match="no"):
+        worker._tell_share(fail, lambda share: None)(5)

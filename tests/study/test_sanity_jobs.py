@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 import torch
 
@@ -20,7 +19,7 @@ from standfast.study.cost import estimate_plan
 from standfast.study.file.spec import study_from
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import Job, make_plan
-from standfast.study.run import Progress, run_grid
+from standfast.study.run import run_grid
 from standfast.study.store import Store
 
 BALL = standfast.LinfBall(0.1)
@@ -104,28 +103,6 @@ def test_labels_are_part_of_no_other_job() -> None:
     assert identities[0] == identities[1]
 
 
-def test_a_stopped_run_goes_on_and_does_not_check_again(tmp_path: Path) -> None:
-    grid, store = a_grid(), Store(tmp_path / "stopped")
-
-    def stop(progress: Progress) -> None:
-        if progress.done == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_grid(grid, store, progress=stop)
-    begun = load_results(store)
-    assert (begun.planned, begun.missing, begun.samples.height, begun.sanity_rows.height) == (6, 4, 1, 5)
-    (job,) = list_checks(grid)
-    file = tmp_path / "stopped" / "jobs" / f"{job.identity}.parquet"
-    before = file.stat().st_mtime_ns
-    assert (run_grid(grid, store).earlier, file.stat().st_mtime_ns) == (2, before)
-    run_grid(grid, Store(tmp_path / "whole"))
-    found, whole = load_results(store), load_results(tmp_path / "whole")
-    assert found.sanity_rows.equals(whole.sanity_rows)
-    assert found.samples.equals(whole.samples)
-    assert found.sanity == whole.sanity
-
-
 def test_checks_that_have_not_run_are_untested(tmp_path: Path) -> None:
     store = Store(tmp_path)
     run_grid(a_grid(), store)
@@ -168,14 +145,3 @@ def test_a_label_of_the_users_cannot_be_theirs() -> None:
     model = standfast.Model(torch.nn.Linear(2, 2), (0.0, 1.0), device="cpu")
     with pytest.raises(standfast.ArgumentError, match="sanity: expected a whole number of at least 3, got 'no'"):
         standfast.estimate(model, "saliency", torch.rand(3, 2), "aopc", sanity="no")  # type: ignore[arg-type]
-
-
-def test_of_compacted_results_the_rows_are_the_same(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    run_grid(a_grid(), store)
-    before = load_results(store)
-    store.compact(before.jobs["job"].to_list())
-    after = load_results(store)
-    assert after.sanity_rows.equals(before.sanity_rows)
-    assert after.samples.equals(before.samples)
-    assert before.sanity_rows.filter(pl.col("metric") != "sanity").height == 0

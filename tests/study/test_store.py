@@ -20,24 +20,22 @@ import standfast
 from standfast.files import write_atomically
 from standfast.results import load_results, verify_results
 from standfast.study import folders
-from standfast.study import store as store_module
 from standfast.study.executors import Processes
 from standfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder
 from standfast.study.grid import Grid, LoadedModel, Samples
-from standfast.study.run import Progress, run_grid
+from standfast.study.progress import Progress
+from standfast.study.run import run_grid
 from standfast.study.store import Store, tensor_digest
 
-PLACES = ("local", "memory", "unconditional")
 
-
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=["local", "memory", "gradual"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
-    """A folder on this computer; one where files are created conditionally; and one where they cannot be."""
+    """A folder on this computer; one that writes in one piece; one where a file appears too early."""
     monkeypatch.setattr(folders, "SECONDS_TO_SETTLE", 0.3)
     if request.param == "local":
         yield open_folder(tmp_path)
     else:
-        address = f"local://{tmp_path}" if request.param == "unconditional" else f"memory://{uuid.uuid4()}"
+        address = f"local://{tmp_path}" if request.param == "gradual" else f"memory://{uuid.uuid4()}"
         found = open_folder(address)
         assert isinstance(found, RemoteFolder)
         yield found
@@ -72,21 +70,7 @@ def test_of_several_that_create_a_file_one_succeeds(folder: Folder, monkeypatch:
     assert sum(made) == 1
     assert folder.read("file") == b"abcd"[made.index(True) :][:1]
     assert not folder.create("file", b"e")
-
-
-def test_of_several_that_take_a_file_over_one_succeeds(folder: Folder) -> None:
-    folder.write("file", b"old")
-    made = at_once([lambda text=text: folder.take_over("file", b"old", text) for text in (b"a", b"b")])  # type: ignore[misc]
-    assert sum(made) == 1
-    assert folder.read("file") == b"ab"[made.index(True) :][:1]
-
-
-def test_a_file_that_was_replaced_is_not_taken_over(folder: Folder) -> None:
-    folder.write("file", b"another run's")
-    assert not folder.take_over("file", b"old", b"mine")
-    assert folder.read("file") == b"another run's"
-    assert not folder.take_over("none", b"old", b"mine")
-    assert folder.names("") == ["file"]
+    assert folder.replace("file", b"e")
 
 
 def a_grid(count: int = 4) -> Grid:
@@ -167,7 +151,7 @@ def test_names_that_cannot_be_stored_are_refused() -> None:
         dataclasses.replace(grid, explainers={"half\ud800": grid.explainers["s"]})
 
 
-def test_results_elsewhere_are_verified_and_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_elsewhere_are_verified_and_done_again() -> None:
     store = Store(f"memory://{uuid.uuid4()}")
     run_grid(a_grid(2), store)
     assert verify_results(store).fine
@@ -176,10 +160,9 @@ def test_results_elsewhere_are_verified_and_done_again(monkeypatch: pytest.Monke
     whole = store.folder.read(name)
     store.folder.write(name, whole[:-1] + bytes([whole[-1] ^ 1]))
     assert list(verify_results(store).damaged) == [name]
-    with monkeypatch.context() as patch:
-        patch.setattr(store_module, "_LARGE", len(whole))  # too much to be read at the start of each run
-        assert run_grid(a_grid(2), store).earlier == 2
-    with pytest.warns(UserWarning, match="^a stored job is damaged and is done again: .* is damaged .*SHA-256\\)$"):
+    assert run_grid(a_grid(2), store).earlier == 2  # arrays elsewhere are not read at the start of a run
+    store.folder.delete(name)
+    with pytest.warns(UserWarning, match="^a stored job is damaged and is done again: .* is damaged .it is missing.$"):
         summary = run_grid(a_grid(2), store)
     assert (summary.earlier, summary.done) == (1, 1)
     again = store.read_artefacts(job)  # the order of keys in the file's header is random

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from standfast import data, zoo
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import L2Ball, LinfBall
-from standfast.training.adversarial import Ball, Pgd, pgd, project_offset, robust_accuracy
-from standfast.training.classifier import Epoch, accuracy, initialize, train_classifier
+from standfast.training.adversarial import Ball, Pgd, project_offset, robust_accuracy
+from standfast.training.classifier import accuracy, initialize, train_classifier
+from standfast.training.schemes import Adversarial, Natural
 
 BALLS = [L2Ball(1.5), LinfBall(0.15)]
 each_ball = pytest.mark.parametrize("ball", BALLS, ids=["l2", "linf"])
@@ -24,6 +25,10 @@ each_network = pytest.mark.parametrize("name", NETWORKS)
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def pgd(module: nn.Module, inputs: Tensor, labels: Tensor, ball: Ball, generator: torch.Generator, **options) -> Tensor:
+    return Pgd(ball, **options)(module, inputs, labels, generator)
 
 
 def length(offsets: Tensor, ball: Ball) -> Tensor:
@@ -236,78 +241,17 @@ def test_adversarial_training_increases_robustness() -> None:
     inputs = torch.cat([wide[:, None], narrow], dim=1)
     attack = Pgd(LinfBall(0.5), steps=5, step=0.25)
     reached = {}
-    for kind, options in {"natural": {}, "robust": {"perturb": attack, "clean_share": 0.0}}.items():
+    for kind, scheme in {"natural": Natural(), "robust": Adversarial(0.5, steps=5, step=0.25)}.items():
         generator = seeded(1)
         module = initialize(nn.Sequential(nn.Linear(21, 16), nn.ReLU(), nn.Linear(16, 2)), generator)
-        train_classifier(
-            module, inputs, labels, epochs=10, learning_rate=0.02, generator=generator, weight_decay=0.01, **options
-        )
+        options = {"epochs": 10, "learning_rate": 0.02, "weight_decay": 0.01}
+        train_classifier(module, inputs, labels, scheme=scheme, generator=generator, **options)
         clean = accuracy(module, inputs, labels)
         reached[kind] = clean, robust_accuracy(module, inputs, labels, attack, generator=seeded(2))
     assert reached["natural"][0] > 0.99
     assert reached["natural"][1] < 0.2
     assert reached["robust"][0] > 0.85
     assert reached["robust"][1] > 0.8
-
-
-def mixed(clean_share: float, perturb, read_option: list[Epoch] | None = None) -> Tensor:
-    """The weights after one epoch of a linear model on 40 points."""
-    inputs, labels = torch.randn(40, 3, generator=seeded()), torch.arange(40) % 2
-    module = initialize(nn.Linear(3, 2), seeded(1))
-    progress = None if read_option is None else read_option.append
-    options = {"perturb": perturb, "clean_share": clean_share, "progress": progress}
-    train_classifier(module, inputs, labels, epochs=1, batch_size=8, generator=seeded(2), **options)
-    return module.weight.detach()
-
-
-def test_the_share_mixes_the_losses() -> None:
-    """The identity as perturbation changes nothing; another one counts with its share and gets the right arguments."""
-    seen: list[tuple[torch.Size, torch.Size]] = []
-
-    def same(module: nn.Module, batch: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        seen.append((batch.shape, labels.shape))
-        return batch
-
-    def mirrored(module: nn.Module, batch: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        return -batch
-
-    natural = mixed(0.5, None)
-    for share in (0.0, 0.3, 0.5, 1.0):
-        torch.testing.assert_close(mixed(share, same), natural)
-    assert seen == [((8, 3), (8,))] * 20
-    torch.testing.assert_close(mixed(1.0, mirrored), natural)
-    results = [mixed(share, mirrored) for share in (0.0, 0.5, 1.0)]
-    assert not torch.allclose(results[0], results[1], atol=1e-4)
-    assert not torch.allclose(results[1], results[2], atol=1e-4)
-
-
-def test_progress_reports_the_mix() -> None:
-    """With a perturbation after which half of the images are right, for a fixed network."""
-    read_option: list[Epoch] = []
-    inputs, labels = torch.tensor([[2.0, 0.0]]).repeat(10, 1), torch.zeros(10, dtype=torch.int64)
-    module = nn.Linear(2, 2, bias=False)
-    with torch.no_grad():
-        module.weight.copy_(torch.eye(2))
-    train_classifier(
-        module,
-        inputs,
-        labels,
-        epochs=1,
-        learning_rate=1e-12,
-        generator=seeded(),
-        perturb=lambda module, batch, labels, generator: -batch,
-        clean_share=0.75,
-        progress=read_option.append,
-    )
-    right, wrong = math.log1p(math.exp(-2.0)), math.log1p(math.exp(2.0))
-    assert read_option[0].loss == pytest.approx(0.75 * right + 0.25 * wrong, rel=1e-5)
-    assert read_option[0].accuracy == pytest.approx(0.75)
-
-
-def test_the_share_must_be_in_its_range() -> None:
-    for share in (-0.1, 1.1, math.nan):
-        with pytest.raises(ArgumentError, match="clean_share: expected"):
-            mixed(share, None)
 
 
 # the networks

@@ -13,12 +13,7 @@ from torch.nn import functional as F
 from standfast import zoo
 from standfast.data import Dataset
 from standfast.errors import ArgumentError
-from standfast.training.regularization import (
-    InputDerivatives,
-    compute_gradient_norms,
-    compute_hessian_norms,
-    differentiate_loss,
-)
+from standfast.training.regularization import InputDerivatives
 
 LABELS = torch.tensor([0, 2, 1, 2, 0, 1])
 
@@ -38,6 +33,11 @@ def inputs(seed: int = 1) -> Tensor:
     return torch.randn(6, 1, 6, generator=seeded(seed), dtype=torch.float64)
 
 
+def differentiate_loss(module: nn.Module, x: Tensor, labels: Tensor) -> InputDerivatives:
+    x = x.detach().requires_grad_()
+    return InputDerivatives(F.cross_entropy(module(x), labels, reduction="none"), x)
+
+
 def exact(module: nn.Module, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """`||grad||_2` and `||H||_F` of each row by itself, with the whole Hessian: (N,) and (N,)."""
     gradients, hessians = [], []
@@ -55,8 +55,9 @@ def exact(module: nn.Module, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]
 def test_gradient_norms_are_those_of_each_row(activation: type[nn.Module]) -> None:
     module = network(activation)
     expected, _ = exact(module, inputs(), LABELS)
-    torch.testing.assert_close(compute_gradient_norms(module, inputs(), LABELS), expected)
-    torch.testing.assert_close(compute_gradient_norms(module, inputs(), LABELS, squared=True), expected**2)
+    derivatives = differentiate_loss(module, inputs(), LABELS)
+    torch.testing.assert_close(derivatives.compute_gradient_norms(), expected)
+    torch.testing.assert_close(derivatives.compute_gradient_norms(squared=True), expected**2)
 
 
 @pytest.mark.parametrize("activation", [nn.Softplus, nn.ReLU, nn.Tanh])
@@ -69,7 +70,7 @@ def test_squared_hessian_norms_are_unbiased(activation: type[nn.Module]) -> None
     error = each.std(dim=0) / math.sqrt(probes)
     assert bool(((each.mean(dim=0) - expected**2).abs() < 4.5 * error).all())
     assert bool((error < 0.06 * expected**2).all())  # otherwise the assertion above would be trivial
-    together = compute_hessian_norms(module, inputs(), LABELS, probes=500, generator=seeded(1))
+    together = differentiate_loss(module, inputs(), LABELS).compute_hessian_norms(500, seeded(1))
     torch.testing.assert_close(together, expected, rtol=0.15, atol=0)
 
 
@@ -112,12 +113,14 @@ def test_certainty_lowers_both_norms_without_being_flat() -> None:
     x, labels = torch.ones(1, 4, dtype=torch.float64), torch.tensor([0])
     with torch.no_grad():
         module.weight.copy_(torch.tensor([[0.1] * 4, [-0.1] * 4]))
-    before = float(compute_gradient_norms(module, x, labels).detach()), float(exact(module, x, labels)[1])
-    with torch.no_grad():
-        module.weight.mul_(50)
-    after = float(compute_gradient_norms(module, x, labels).detach()), float(exact(module, x, labels)[1])
-    assert after[0] < 1e-3 * before[0]
-    assert after[1] < 1e-3 * before[1]
+    norms = []
+    for factor in (1, 50):
+        with torch.no_grad():
+            module.weight.mul_(factor)
+        gradient = differentiate_loss(module, x, labels).compute_gradient_norms()
+        norms.append((float(gradient.detach()), float(exact(module, x, labels)[1])))
+    assert norms[1][0] < 1e-3 * norms[0][0]
+    assert norms[1][1] < 1e-3 * norms[0][1]
 
 
 def test_rows_do_not_mix() -> None:
@@ -129,10 +132,10 @@ def test_rows_do_not_mix() -> None:
     other = torch.cat([inputs()[:3], 5 * inputs(2)[3:]])
     for training, alike in ((False, True), (True, False)):
         module.train(training)
-        both = [compute_gradient_norms(module, x, LABELS)[:3] for x in (inputs(), other)]
-        assert torch.allclose(both[0], both[1]) is alike
-        both = [compute_hessian_norms(module, x, LABELS, generator=seeded())[:3] for x in (inputs(), other)]
-        assert torch.allclose(both[0], both[1]) is alike
+        one, two = (differentiate_loss(module, x, LABELS) for x in (inputs(), other))
+        assert torch.allclose(one.compute_gradient_norms()[:3], two.compute_gradient_norms()[:3]) is alike
+        first, second = (each.compute_hessian_norms(1, seeded())[:3] for each in (one, two))
+        assert torch.allclose(first, second) is alike
 
 
 def test_the_gradient_for_training_is_right() -> None:
@@ -164,7 +167,7 @@ def test_gradient_descent_reduces_the_penalty(digits: Dataset) -> None:
     optimizer = torch.optim.SGD(module.parameters(), lr=2e-4)
 
     def penalty() -> Tensor:
-        return compute_hessian_norms(module, x, labels, probes=2, generator=seeded()).mean()
+        return differentiate_loss(module, x, labels).compute_hessian_norms(2, seeded()).mean()
 
     before = float(penalty().detach())
     for _ in range(3):
@@ -195,12 +198,12 @@ def test_a_linear_loss_has_no_curvature() -> None:
 
 
 def test_random_numbers_come_from_the_generator_only() -> None:
-    module = network(nn.Softplus)
-    torch.manual_seed(1)
-    first = compute_hessian_norms(module, inputs(), LABELS, generator=seeded(3))
-    torch.manual_seed(2)
-    assert torch.equal(first, compute_hessian_norms(module, inputs(), LABELS, generator=seeded(3)))
-    assert not torch.equal(first, compute_hessian_norms(module, inputs(), LABELS, generator=seeded(4)))
+    derivatives = differentiate_loss(network(nn.Softplus), inputs(), LABELS)
+    state = torch.get_rng_state()
+    first = derivatives.compute_hessian_norms(1, seeded(3))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(first, derivatives.compute_hessian_norms(1, seeded(3)))
+    assert not torch.equal(first, derivatives.compute_hessian_norms(1, seeded(4)))
 
 
 def test_errors() -> None:

@@ -24,8 +24,6 @@ from standfast.training.objective import Batch, Scheme
 from standfast.training.schemes import (
     Adversarial,
     GradientHessian,
-    GradientNorm,
-    HessianNorm,
     IgNorm,
     IgSumNorm,
     Natural,
@@ -36,11 +34,9 @@ from standfast.training.schemes import (
 Blobs = tuple[Tensor, Tensor]
 ALL = [
     Natural(),
-    GradientNorm(weight=0.3),
-    GradientNorm(weight=0.3, squared=True),
-    HessianNorm(weight=0.2, probes=2),
-    HessianNorm(weight=0.2, squared=True),
-    GradientHessian(gradient_weight=0.1, hessian_weight=0.2),
+    GradientHessian(gradient_weight=0.3, hessian_weight=0.0),
+    GradientHessian(gradient_weight=0.0, hessian_weight=0.2, probes=2),
+    GradientHessian(gradient_weight=0.1, hessian_weight=0.2, squared=True),
     Adversarial(radius=0.1, steps=3, clean_share=0.25),
     Adversarial(radius=0.15, norm="l2", steps=2, step=0.1, warm_up=1.5),
     IgNorm(radius=0.1, weight=0.5, steps=2, points=4, points_in_attack=3),
@@ -119,13 +115,9 @@ def compute_by_formula(scheme: Scheme, module: nn.Module, inputs: Tensor, labels
         gradient = torch.autograd.functional.jacobian(loss, row, create_graph=True)
         hessian = torch.autograd.functional.hessian(loss, row, create_graph=True)
         total = loss(row)
-        if isinstance(scheme, GradientNorm):
-            total = total + scheme.weight * gradient.norm() ** power
         if isinstance(scheme, GradientHessian):
             total = total + scheme.gradient_weight * gradient.norm() ** power
-        if isinstance(scheme, HessianNorm | GradientHessian):
-            weight = scheme.weight if isinstance(scheme, HessianNorm) else scheme.hessian_weight
-            total = total + weight * ((vectors @ hessian).square().sum(dim=1).mean()) ** (power / 2)
+            total = total + scheme.hessian_weight * ((vectors @ hessian).square().sum(dim=1).mean()) ** (power / 2)
         losses.append(total)
     return torch.stack(losses).mean()
 
@@ -180,7 +172,7 @@ def test_natural_is_training_without_a_scheme(blobs: Blobs) -> None:
 def test_a_weight_of_zero_is_natural_training(blobs: Blobs) -> None:
     module = network()
     _, expected = gradient_of(module, Natural(), batch_of(module, blobs))
-    for scheme in (GradientNorm(weight=0.0), HessianNorm(weight=0), GradientHessian(0.0, 0.0), IgNorm(weight=0)):
+    for scheme in (GradientHessian(0.0, 0.0), IgNorm(weight=0)):
         torch.testing.assert_close(gradient_of(module, scheme, batch_of(module, blobs))[1], expected)
 
 
@@ -232,9 +224,7 @@ def test_no_scheme_runs_more_forward_passes_than_it_needs(blobs: Blobs) -> None:
     """The number of forward passes of a training step is that of the formula."""
     for scheme, passes in (
         (Natural(), 1),
-        (GradientNorm(), 1),
-        (HessianNorm(probes=3), 1),
-        (GradientHessian(probes=2), 1),
+        (GradientHessian(probes=3), 1),
         (Adversarial(steps=4), 5),
         (Adversarial(steps=4, clean_share=0.5), 6),
         (IgNorm(steps=4), 6),  # the gradient at the inputs, the steps, and the loss
@@ -273,7 +263,7 @@ def test_mixed_precision_computes_nearly_the_same(scheme: Scheme, precision: tor
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
 def test_training_in_mixed_precision(precision: torch.dtype, blobs: Blobs) -> None:
-    for scheme in (Natural(), HessianNorm(weight=0.01)):
+    for scheme in (Natural(), GradientHessian(0.0, 0.01)):
         module, last = network(), []
         options = {"epochs": 12, "batch_size": 15, "learning_rate": 0.03, "generator": seeded()}
         train_classifier(
@@ -317,27 +307,18 @@ def test_training_on_a_gpu(scheme: Scheme, precision: torch.dtype, blobs: Blobs)
 
 
 def test_schemes_are_built_by_name_and_options() -> None:
-    assert schemes.names() == [
-        "calibrated",
-        "gradient_hessian",
-        "gradient_norm",
-        "hessian_norm",
-        "ig_norm",
-        "ig_sum_norm",
-        "natural",
-        "pgd",
-    ]
+    assert schemes.names() == ["calibrated", "gradient_hessian", "ig_norm", "ig_sum_norm", "natural", "pgd"]
     assert build(schemes, "natural") == Natural()
     assert build(schemes, "pgd:radius=0.1,steps=3,norm=l2") == Adversarial(radius=0.1, steps=3, norm="l2")
     assert build(schemes, "ig_sum_norm:radius=0.1,points_in_attack=3") == IgSumNorm(radius=0.1, points_in_attack=3)
-    assert build(schemes, "hessian_norm", {"weight": 2}) == HessianNorm(weight=2)
+    assert build(schemes, "gradient_hessian", {"probes": 2}) == GradientHessian(probes=2)
     for scheme in ALL:
         assert build(schemes, spell_scheme(scheme)) == scheme
         assert scheme.describe()
         with pytest.raises(FrozenInstanceError):
             scheme.weight = 1.0  # type: ignore[attr-defined]
-    with pytest.raises(UnknownNameError, match="did you mean 'hessian_norm'"):
-        build(schemes, "hesian_norm")
+    with pytest.raises(UnknownNameError, match="did you mean 'gradient_hessian'"):
+        build(schemes, "gradient_hesian")
     with pytest.raises(ArgumentError, match="expected an option of pgd: radius"):
         build(schemes, "pgd:radios=0.1")
 
@@ -346,9 +327,7 @@ def test_options_are_checked() -> None:
     def refuse(scheme: str, **wrong: list[object]) -> None:
         assert_refused(lambda **options: build(schemes, scheme, options), **wrong)
 
-    refuse("gradient_norm", weight=[-1, "heavy"], squared=[2])
-    refuse("hessian_norm", probes=[0, 1.5])
-    refuse("gradient_hessian", hessian_weight=[-1], gradient_weight=[True])
+    refuse("gradient_hessian", hessian_weight=[-1], gradient_weight=[True, "heavy"], probes=[0, 1.5], squared=[2])
     refuse("pgd", radius=[0], norm=["l1"], steps=[0], step=[0], clean_share=[2], warm_up=[-1])
     refuse("ig_norm", weight=[-1], points=[1], radius=[-1])
     refuse("ig_sum_norm", points_in_attack=[1.5], steps=[0], step=[0], warm_up=["soon"])
@@ -356,8 +335,6 @@ def test_options_are_checked() -> None:
 
 def test_training_refuses_wrong_arguments(blobs: Blobs) -> None:
     options = {"epochs": 1, "generator": seeded()}
-    with pytest.raises(ArgumentError, match="scheme: expected None together with perturb"):
-        train_classifier(network(), *blobs, scheme=Natural(), perturb=Pgd(LinfBall(0.1), 1, 0.1), **options)
     with pytest.raises(ArgumentError, match="inputs: expected values within the bounds"):
         train_classifier(network(), *blobs, bounds=(0.0, 0.5), **options)
     with pytest.raises(ArgumentError, match="precision: expected float32, bfloat16 or float16"):

@@ -22,7 +22,6 @@ from standfast.errors import ArgumentError, ModelError
 from standfast.registry import build
 from standfast.training.calibration import Calibrated, find_best_probability
 from standfast.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
-from standfast.training.loop import get_extra
 from standfast.training.objective import Batch
 from standfast.training.schemes import Natural, schemes, spell_scheme
 from standfast.zoo.networks.names import architectures
@@ -128,7 +127,7 @@ class Recording(Natural):
     needs = ("f_norm", "number")
 
     def parts(self, batch: Batch) -> Any:
-        read_option.append((get_extra(batch, "f_norm"), get_extra(batch, "number"), batch.inputs.detach().clone()))
+        read_option.append((batch.extra("f_norm"), batch.extra("number"), batch.inputs.detach().clone()))
         return super().parts(batch)
 
 
@@ -167,11 +166,9 @@ def test_values_that_a_scheme_needs_must_be_there() -> None:
 @pytest.mark.parametrize("weight", [0.0, 1.0, 2.5])
 def test_the_calibrated_loss_equals_both_forms_of_the_paper(weight: float) -> None:
     """Eqs. D.1 and D.2 are one number, since the two probabilities add up to 1."""
-    from standfast.training.loop import BatchWithExtras
-
     module, inputs, labels = problem(20)
     wanted = torch.rand(20, generator=generator(5))
-    batch = BatchWithExtras(module, inputs, labels, generator(), 1.0, extras={"f_norm": wanted})
+    batch = Batch(module, inputs, labels, generator(), 1.0, extras={"f_norm": wanted})
     (part,) = Calibrated(weight).parts(batch)
     shares = module(inputs).softmax(1)
     entropy = -torch.stack([shares[i, label].log() for i, label in enumerate(labels.tolist())]).mean()
@@ -217,9 +214,7 @@ def test_the_papers_example() -> None:
         def forward(self, inputs: Tensor) -> Tensor:
             return logits
 
-    from standfast.training.loop import BatchWithExtras
-
-    batch = BatchWithExtras(Known(), waves.inputs, waves.labels, generator(), 1.0, extras={"f_norm": place})
+    batch = Batch(Known(), waves.inputs, waves.labels, generator(), 1.0, extras={"f_norm": place})
     (part,) = Calibrated(1e6).parts(batch)
     assert float(part.loss) == pytest.approx(float(F.cross_entropy(logits, waves.labels)), rel=1e-3)
 
@@ -228,7 +223,6 @@ def test_the_papers_example() -> None:
 @pytest.mark.parametrize("place", [0.05, 0.45, 0.5, 0.6, 0.9])
 def test_the_minimum_of_the_loss(place: float, weight: float) -> None:
     """The scheme's loss by its slope on a grid of logits: with the paper's weight the minimum is at certainty."""
-    from standfast.training.loop import BatchWithExtras
 
     class Same(nn.Module):
         def forward(self, inputs: Tensor) -> Tensor:
@@ -238,7 +232,7 @@ def test_the_minimum_of_the_loss(place: float, weight: float) -> None:
     logits = torch.stack([torch.zeros_like(logit), logit], dim=1).requires_grad_()
     labels = torch.full((len(logit),), int(place >= 0.5))
     extras = {"f_norm": torch.full_like(logit, place)}
-    (part,) = Calibrated(weight).parts(BatchWithExtras(Same(), logits, labels, generator(), 1.0, extras=extras))
+    (part,) = Calibrated(weight).parts(Batch(Same(), logits, labels, generator(), 1.0, extras=extras))
     (slopes,) = torch.autograd.grad(part.loss, logits)
     least = slopes[:, 1].cumsum(0).argmin()
     assert find_best_probability(place, weight) == pytest.approx(float(logit[least].sigmoid()), abs=1e-3)
@@ -287,19 +281,6 @@ def test_a_plan_for_series(tmp_path: Path) -> None:
     assert "RAdam" in card["scheme"]
     assert card["options"]["optimizer"] == "radam"
     assert card["options"]["augment"] == "noise_blocks"
-
-
-def test_cards_without_an_optimizer_mean_adamw(tmp_path: Path) -> None:
-    import json
-
-    found = train.fit(plan(), tmp_path)
-    file = found.weights.with_suffix(".json")
-    card = json.loads(file.read_bytes())
-    assert card["options"].pop("optimizer") == "adamw"
-    file.write_text(json.dumps(card))
-    assert train.fit(plan(), tmp_path).was_there
-    with pytest.raises(ArgumentError, match="optimizer is adamw there and radam now"):
-        train.fit(plan(optimizer="radam"), tmp_path)
 
 
 def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,6 @@ TEST_SETS = {
 #: how the description of a scheme begins, by the end of the network's name; the first that fits
 SCHEMES = {
     "-calibrated": Calibrated(1.0).describe() + "; RAdam, ",
-    "-calibrated10": Calibrated(10.0).describe() + "; RAdam, ",
     "-gradient-hessian": "gradient and Hessian norm: ",
     "-gradient": "gradient norm: ",
     "-hessian": "Hessian norm: ",

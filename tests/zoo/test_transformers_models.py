@@ -206,10 +206,10 @@ def make_of_texts(name: str, attention: str) -> zoo.EmbeddedText:
     torch.manual_seed(0)
     if name == "BERT":
         config = transformers().BertConfig(vocab_size=30, attn_implementation=attention, **SIZES)
-        return zoo.from_text_transformers(transformers().BertForSequenceClassification(config).eval())
+        return zoo.TransformersText(transformers().BertForSequenceClassification(config).eval())
     config = transformers().GPT2Config(vocab_size=30, n_embd=16, n_layer=2, n_head=2, num_labels=4, pad_token_id=0)
     config._attn_implementation = attention
-    return zoo.from_text_transformers(transformers().GPT2ForSequenceClassification(config).eval())
+    return zoo.TransformersText(transformers().GPT2ForSequenceClassification(config).eval())
 
 
 def explain_slowly(out: Any, deciding: list[int]) -> tuple[Tensor, ...]:
@@ -241,7 +241,7 @@ def test_attention_of_text_models(name: str) -> None:
     if name == "BERT":
         ids[1, 4:] = 0
     x = text.embed(ids)
-    model = zoo.text_classifier(text)
+    model = standfast.Model(text, text.bounds())
     maps = [zoo.token_relevance(standfast.explainers.get(kind)(model, x, 1)) for kind in EXPLAINERS]
     for i in range(2):
         given = {"inputs_embeds": x[i : i + 1].transpose(1, 2), "attention_mask": text.present(x[i : i + 1]).long()}
@@ -267,7 +267,7 @@ def test_integrated_gradients_by_embeddings_equal_captum() -> None:
     options = {"target": 1, "n_steps": 8, "additional_forward_args": (ids != 0).long()}
     expected = captum.attribute(ids, torch.zeros_like(ids), **options).sum(2)
     explainer = standfast.explainers.get("integrated_gradients", steps=8, baseline=text.baseline())
-    found = zoo.token_relevance(explainer(zoo.text_classifier(text), text.embed(ids), 1))
+    found = zoo.token_relevance(explainer(standfast.Model(text, text.bounds()), text.embed(ids), 1))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     assert (found[1, 4:] == 0).all()
 
@@ -298,7 +298,7 @@ def test_relevance_by_rules_does_not_depend_on_how_attention_is_written(name: st
         if name == "BERT":
             text = make_of_texts(name, attention)
             x = text.embed(torch.tensor([[3, 5, 2, 7], [4, 8, 0, 0]]))
-            model = zoo.text_classifier(text)
+            model = standfast.Model(text, text.bounds())
         else:
             x = rand(2, 3, 8, 8)
             options = {"depths": [2], "num_heads": [2], "window_size": 2, "initializer_range": 0.4, "num_labels": 4}
@@ -375,7 +375,7 @@ def make_text_model(name: str, **options: Any) -> Any:
 @pytest.mark.parametrize("name", OF_TEXTS)
 def test_logits_of_embeddings_are_those_of_token_ids(name: str) -> None:
     model = make_text_model(name).train()
-    text = zoo.from_text_transformers(model, padding=0)
+    text = zoo.TransformersText(model, padding=0)
     assert model.training
     model.eval()
     for case, ids in BATCHES.items():
@@ -384,7 +384,7 @@ def test_logits_of_embeddings_are_those_of_token_ids(name: str) -> None:
             expected = model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits
             x = text.embed(tokens)
             assert torch.equal(text(x), expected), case
-            found = zoo.text_classifier(text, device="cpu").logits(x)  # within the bounds
+            found = standfast.Model(text, text.bounds(), device="cpu").logits(x)  # within the bounds
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert not model.get_input_embeddings()._forward_hooks
     assert torch.equal(copy.deepcopy(text)(x), text(x))
@@ -397,8 +397,9 @@ def test_gradients_of_a_decoder_are_those_of_its_own_embeddings() -> None:
     hook = model.get_input_embeddings().register_forward_hook(lambda layer, args, out: outputs.append(out))
     model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits[:, 1].sum().backward(inputs=outputs)
     hook.remove()
-    text = zoo.from_text_transformers(model)
-    maps = standfast.explainers.get("saliency", absolute=False)(zoo.text_classifier(text), text.embed(tokens), 1)
+    text = zoo.TransformersText(model)
+    explainer = standfast.explainers.get("saliency", absolute=False)
+    maps = explainer(standfast.Model(text, text.bounds()), text.embed(tokens), 1)
     torch.testing.assert_close(maps, outputs[0].grad.transpose(1, 2), rtol=1e-4, atol=1e-6)
     assert bool((maps.transpose(1, 2)[tokens == 0] == 0).all())
 
@@ -406,7 +407,7 @@ def test_gradients_of_a_decoder_are_those_of_its_own_embeddings() -> None:
 @pytest.mark.parametrize("name", ["Bert", "Electra", "Longformer"])
 def test_pairs_of_sentences(name: str) -> None:
     network = make_text_model(name, type_vocab_size=2)
-    text = zoo.from_text_transformers(network)
+    text = zoo.TransformersText(network)
     tokens = torch.tensor([[4, 8, 15, 16, 23, 2], [7, 9, 11, 2, 0, 0]])
     types = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 1]])  # those of padding say nothing
     with torch.no_grad():
@@ -415,7 +416,7 @@ def test_pairs_of_sentences(name: str) -> None:
     assert not torch.allclose(own, single, atol=1e-2)
     x = text.embed(tokens, token_types=types)
     assert torch.equal(text.present(x), tokens != 0)
-    model = zoo.text_classifier(text, text.bounds(margin=1.0), device="cpu")
+    model = standfast.Model(text, text.bounds(margin=1.0), device="cpu")
     torch.testing.assert_close(model.logits(x), own, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(model.logits(text.embed(tokens)), single, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(text.embed(tokens, token_types=torch.zeros_like(tokens)), text.embed(tokens))
@@ -427,7 +428,7 @@ def test_pairs_of_sentences(name: str) -> None:
 def test_another_padding_than_the_models_own() -> None:
     """The model sees the id that it knows."""
     model = make_text_model("GPT2")
-    text = zoo.from_text_transformers(model, padding=5)
+    text = zoo.TransformersText(model, padding=5)
     tokens = torch.tensor([[4, 8, 15], [7, 0, 0]])
     with torch.no_grad():
         expected = model(input_ids=tokens, attention_mask=torch.tensor([[1, 1, 1], [1, 0, 0]])).logits
@@ -436,7 +437,7 @@ def test_another_padding_than_the_models_own() -> None:
 
 @pytest.mark.parametrize("name", ["XLNet", "GPT2"])
 def test_token_types_that_are_not_added_are_refused(name: str) -> None:
-    text = zoo.from_text_transformers(make_text_model(name))
+    text = zoo.TransformersText(make_text_model(name))
     with pytest.raises(ArgumentError, match=f"token_types: expected None for {name}"):
         text.embed(torch.tensor([[4, 8]]), token_types=torch.tensor([[0, 1]]))
 
@@ -444,17 +445,17 @@ def test_token_types_that_are_not_added_are_refused(name: str) -> None:
 def test_text_models_that_say_something_else_of_embeddings() -> None:
     for padding in (None, 0):
         with pytest.raises(ModelError, match=r"GPT2ForSequenceClassification .* config\.pad_token_id"):
-            zoo.from_text_transformers(make_text_model("GPT2", pad_token_id=None), padding=padding)
+            zoo.TransformersText(make_text_model("GPT2", pad_token_id=None), padding=padding)
     package = transformers()
     sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "eos_token_id": 2, "pad_token_id": 0}
     bart = package.BartForSequenceClassification(package.BartConfig(vocab_size=40, **sizes, **heads))
     with pytest.raises(ModelError, match=r"BartForSequenceClassification .* EmbeddedText"):
-        zoo.from_text_transformers(bart)
+        zoo.TransformersText(bart)
     with pytest.raises(ArgumentError, match="model: expected a sequence classifier"):
-        zoo.from_text_transformers(make_text_model("GPT2").score)
+        zoo.TransformersText(make_text_model("GPT2").score)
     # of a model that reads an id elsewhere, the first batches are compared as they are
-    text = zoo.from_text_transformers(make_text_model("Bert"))
+    text = zoo.TransformersText(make_text_model("Bert"))
     text.model.register_forward_hook(
         lambda model, args, kwargs, out: SimpleNamespace(
             logits=out.logits + (kwargs.get("input_ids", out.logits) == 3).any()

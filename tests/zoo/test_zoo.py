@@ -90,7 +90,7 @@ def test_the_schemes_increase_robustness():
 
 def test_the_networks_for_series_by_name():
     assert {"cnn-waves", "bilstm-waves", "transformer-waves"} <= set(zoo.names())
-    assert len(BUNDLED) == 18
+    assert len(BUNDLED) == 15
     assert {name.split("-")[1] for name in BUNDLED} == set(NOISES)
 
 

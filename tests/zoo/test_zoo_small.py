@@ -1,4 +1,4 @@
-"""The small models for colour images: architectures, weights, cards, every explainer on them; random flips."""
+"""The small models for colour images: architectures and weights; random flips."""
 
 from __future__ import annotations
 
@@ -88,16 +88,6 @@ def test_the_batch_statistics_are_those_of_training() -> None:
         assert not torch.equal(norm.running_var, torch.ones_like(norm.running_var))
 
 
-# explainers: all of them support residual sums, batch normalisation and averages
-
-
-@pytest.fixture(scope="module")
-def images() -> torch.Tensor:
-    """Two smooth pictures, (2, 3, 32, 32)."""
-    coarse = torch.rand(2, 3, 5, 5, generator=torch.Generator().manual_seed(0))
-    return nn.functional.interpolate(coarse, size=(32, 32), mode="bilinear").clamp(0, 1)
-
-
 # training
 
 
@@ -114,6 +104,3 @@ def test_random_flip_mirrors_whole_images_or_keeps_them() -> None:
     assert not torch.equal(result, random_flip(images, torch.Generator().manual_seed(2)))
     with pytest.raises(ArgumentError, match="inputs: expected images"):
         random_flip(images[0], torch.Generator())
-
-
-# the augmentation for traffic signs

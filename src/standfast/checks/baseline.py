@@ -20,7 +20,7 @@ import polars as pl
 from torch import Tensor
 
 from standfast.checks.values import SampleValues, read_mistaken, read_values
-from standfast.errors import ArgumentError, StandfastError, check, check_name
+from standfast.errors import ArgumentError, StandfastError, check
 from standfast.files import read_file, write_atomically
 from standfast.report import load_results
 from standfast.results import Results
@@ -151,7 +151,6 @@ def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:
         raise ArgumentError("no_worse_than", "the folder of a baseline (`standfast baseline` makes one)", str(path))
     try:
         about = json.loads(read_file(place / _ABOUT))
-        check_name(about, f"the baseline {place}", "make it again from new results")
         content = read_file(place / _VALUES)
         if hashlib.sha256(content).hexdigest() != about["sha256"]:
             raise StandfastError(f"{place}: the values are not those that were frozen (SHA-256 differs)")

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from standfast.cli.kinds import KINDS, describe_names
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError, make_printable
+from standfast.errors import ArgumentError, StandfastError, UnknownNameError, make_printable, own_version
 
 if TYPE_CHECKING:
     from standfast.results import Results
@@ -53,7 +53,7 @@ def _show_version(wanted: bool) -> None:
         import platform
         from importlib.metadata import version
 
-        _echo(f"standfast {version('standfast')}\ntorch {version('torch')}\npython {platform.python_version()}")
+        _echo(f"standfast {own_version()}\ntorch {version('torch')}\npython {platform.python_version()}")
         raise typer.Exit
 
 
@@ -245,13 +245,14 @@ def run(
     from standfast.evaluation import default_folder, executor_of, run_study
     from standfast.study.executors import InProcess, Processes
     from standfast.study.file.spec import load_study
+    from standfast.study.lease import has_run
     from standfast.study.store import Store
 
     loaded = load_study(study, None if preset is None else preset.value)
     target = out or str(default_folder(loaded))
     chosen = executor_of(loaded, executor, _count(workers))
-    if isinstance(chosen, InProcess) and not dry_run and Store(target).begun()[0]:
-        _echo("the last run was lost in the middle of a job, so this one does its jobs in a process of its own")
+    if isinstance(chosen, InProcess) and not dry_run and has_run(Store(target).folder):
+        _echo("the last run did not end, so this one does its jobs in a process of its own")
         chosen = Processes(1)
     if dry_run:
         from standfast.cli.dry_runs import dry_run as describe
@@ -549,9 +550,7 @@ def export(
 
 @app.command(epilog="Example: standfast cache clear")
 def cache(
-    action: Annotated[
-        CacheAction, typer.Argument(help="show, or clear to delete all results that no process uses.")
-    ] = CacheAction.show,
+    action: Annotated[CacheAction, typer.Argument(help="show, or clear to delete all of them.")] = CacheAction.show,
 ) -> None:
     """Show where the results of `evaluate` without a folder are kept, and how large they are; or delete them.
 
@@ -565,13 +564,13 @@ def cache(
         _echo("nothing is kept, because STANDFAST_CACHE is off")
         return
     entries = list_entries(folder)
+    size = format_size(sum(entry.size for entry in entries))
     if action is CacheAction.clear:
-        deleted = [entry for entry in entries if delete_entry(entry.path)]
-        size = format_size(sum(entry.size for entry in deleted))
-        used = len(entries) - len(deleted)
-        _echo(f"deleted: {len(deleted)} evaluations, {size}" + f"; {used} in use were kept" * (used > 0))
+        for entry in entries:
+            delete_entry(entry.path)
+        _echo(f"deleted: {len(entries)} evaluations, {size}")
     else:
-        _echo(f"{folder}: {len(entries)} evaluations, {format_size(sum(entry.size for entry in entries))}")
+        _echo(f"{folder}: {len(entries)} evaluations, {size}")
 
 
 @app.command("list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names")

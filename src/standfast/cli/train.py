@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,22 @@ from torch import Tensor, nn
 
 from standfast import data
 from standfast.data import Dataset
-from standfast.errors import ArgumentError, ModelError, StandfastError, UnknownOptionError, check, check_integer
+from standfast.errors import (
+    ArgumentError,
+    ModelError,
+    StandfastError,
+    UnknownOptionError,
+    check,
+    check_integer,
+    own_version,
+)
 from standfast.files import write_atomically
 from standfast.records import set_fields
 from standfast.registry import Registry, build, parse_options
 from standfast.study.progress import show_bar
 from standfast.training.adversarial import Pgd, robust_accuracy
 from standfast.training.classifier import accuracy, initialize, random_flip, random_noise_blocks, random_shift
-from standfast.training.loop import OPTIMIZERS, Augmentation, Epoch, Training, get_needs
+from standfast.training.loop import OPTIMIZERS, Augmentation, Epoch, Training
 from standfast.training.objective import Scheme
 from standfast.training.schemes import Adversarial, Natural, schemes, spell_scheme
 from standfast.zoo.networks.names import architectures
@@ -150,7 +157,7 @@ class Plan:
 
         generator = torch.Generator().manual_seed(self.seed)
         module = initialize(self.module(len(training.classes), training.inputs.shape[1]), generator).to(device)
-        needed = get_needs(self.chosen_scheme)
+        needed = self.chosen_scheme.needs
         return Training(
             module,
             place(training.inputs),
@@ -385,7 +392,7 @@ def _card(name: str, plan: Plan, trained: Training, training: Dataset, test: Dat
         "test_accuracy": accuracy(module, test.inputs, test.labels),
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
-        "versions": {"torch": torch.__version__, "standfast": version("standfast")},
+        "versions": {"torch": torch.__version__, "standfast": own_version()},
         "options": options,
     }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pooch
 
-from standfast.errors import StandfastError, read_variable
+from standfast.errors import StandfastError
 
 VARIABLE = "STANDFAST_DATA"
 
@@ -22,7 +23,7 @@ def data_root() -> Path:
     It is the value of the environment variable `STANDFAST_DATA` if set. Else it is `../shared/data`, relative to the
     current folder or to the repository, if that exists. Else it is the user's cache folder for standfast.
     """
-    named = read_variable("DATA")
+    named = os.environ.get("STANDFAST_DATA")
     if named:
         return Path(named).expanduser()
     for base in (Path.cwd(), *_find_repository()):

@@ -21,8 +21,9 @@ from standfast.report.page.options import flatten_options
 from standfast.results import Results
 from standfast.results.formatting import format_estimate
 
-#: names of searches and attacks that only draw at random
-_RANDOM = ("sample", "random", "random_sign", "universal")
+#: metrics whose inputs are drawn, and names of searches and attacks that only draw at random
+_SAMPLED = ("max_sensitivity", "local_lipschitz")
+_RANDOM = ("random", "random_sign", "universal")
 #: what the numbers of a group of metrics are; those of worst cases are `searched` or `drawn`
 _KINDS = {"probabilities": "probability", "plausibility": "plausible"}
 
@@ -95,7 +96,8 @@ def _list_kinds(results: Results, name: str) -> list[str]:
     label, groups = results.metrics[name], _read_file()["groups"]
     if label.metric in groups["worst cases"]:
         options = flatten_options(label.options)
-        kind = "drawn" if {options.get("search"), options.get("attack")} & set(_RANDOM) else "searched"
+        drawn = label.metric in _SAMPLED or {options.get("search"), options.get("attack")} & set(_RANDOM)
+        kind = "drawn" if drawn else "searched"
     else:
         kind = next((words for group, words in _KINDS.items() if label.metric in groups[group]), "faithful")
     metrics = (each for each in results.summary.metrics if each.label == name)

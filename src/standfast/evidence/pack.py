@@ -24,7 +24,7 @@ from typing import Any
 from standfast.checks.decision import Decisions
 from standfast.checks.formats import FORMATS
 from standfast.checks.sequence import confirm_decisions, read_decisions
-from standfast.errors import ArgumentError, MissingExtraError, StandfastError, check, check_name
+from standfast.errors import ArgumentError, MissingExtraError, StandfastError, check
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
 from standfast.evidence.pages import fill_page
@@ -138,7 +138,6 @@ def verify_pack(path: str | Path, key: str | Path | None = None) -> PackVerifica
     listed: dict[str, Any] = {}
     try:
         about = json.loads(content)
-        check_name(about, f"the pack {folder}", "make it again from new results")
         if about.get("standfast_evidence") != _SCHEMA:
             problems[LIST] = f"not of version {_SCHEMA}"
         if _seal({name: value for name, value in about.items() if name != "seal"}) != content:

@@ -8,11 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from standfast.errors import check, describe_foreign, find_package
-from standfast.explainers.adapters.callables import from_callable, from_captum
+from standfast.explainers.adapters.callables import from_callable, from_quantus
+from standfast.explainers.adapters.captum import from_captum
 from standfast.explainers.adapters.grad_cam import from_grad_cam
 from standfast.explainers.adapters.lime import from_lime
 from standfast.explainers.adapters.packages import ADAPTERS
-from standfast.explainers.adapters.quantus import from_quantus
 from standfast.explainers.adapters.shap import from_shap
 from standfast.explainers.adapters.zennit import from_zennit
 from standfast.explainers.attention.attention_relevance import AttentionRelevance
@@ -20,7 +20,7 @@ from standfast.explainers.attention.attention_rollout import AttentionRollout
 from standfast.explainers.attention.transformer_attribution import TransformerAttribution
 from standfast.explainers.base import Explainer
 from standfast.explainers.baselines import CentreExplainer, Edges, InputCopy, RandomExplainer
-from standfast.explainers.cam.full_grad import FullGrad, FullGradient
+from standfast.explainers.cam.full_grad import FullGrad
 from standfast.explainers.cam.gradcam import GradCAM
 from standfast.explainers.cam.guided_gradcam import GuidedGradCAM
 from standfast.explainers.gradients.gradient_shap import GradientSHAP
@@ -33,7 +33,7 @@ from standfast.explainers.perturbation.occlusion import Occlusion
 from standfast.explainers.perturbation.rise import RISE
 from standfast.explainers.perturbation.shapley_sampling import ShapleySampling
 from standfast.explainers.propagation.attn_lrp import AttnLRP
-from standfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop, LRPEpsilon
+from standfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop
 from standfast.explainers.propagation.deep_shap import DeepSHAP
 from standfast.explainers.propagation.deep_taylor import DeepTaylor
 from standfast.explainers.propagation.lrp_composites import (
@@ -65,7 +65,6 @@ __all__ = [
     "Explainer",
     "ExtremalPerturbations",
     "FullGrad",
-    "FullGradient",
     "GradCAM",
     "GradientSHAP",
     "GuidedBackprop",
@@ -75,7 +74,6 @@ __all__ = [
     "IntegratedGradients",
     "KernelSHAP",
     "LRPComposite",
-    "LRPEpsilon",
     "LRPEpsilonAlpha2Beta1",
     "LRPEpsilonAlpha2Beta1Flat",
     "LRPEpsilonGammaBox",
@@ -111,45 +109,10 @@ explainers: Registry[type[Explainer]] = Registry(
         RandomisedExplainer.name: "standfast.explainers:find_randomised",
     },
 )
-for _kind in (
-    Saliency,
-    InputXGradient,
-    IntegratedGradients,
-    SmoothGrad,
-    GradientSHAP,
-    GuidedBackprop,
-    Deconvolution,
-    DeepLift,
-    DeepSHAP,
-    LRP,
-    LRPEpsilon,
-    LRPComposite,
-    LRPEpsilonPlus,
-    LRPEpsilonPlusFlat,
-    LRPEpsilonAlpha2Beta1,
-    LRPEpsilonAlpha2Beta1Flat,
-    LRPEpsilonGammaBox,
-    AttnLRP,
-    DeepTaylor,
-    GradCAM,
-    GuidedGradCAM,
-    FullGrad,
-    AttentionRollout,
-    AttentionRelevance,
-    TransformerAttribution,
-    LIME,
-    KernelSHAP,
-    ShapleySampling,
-    Occlusion,
-    RISE,
-    ExtremalPerturbations,
-    RandomExplainer,
-    CentreExplainer,
-    InputCopy,
-    Edges,
-    RandomisedExplainer,
-):
-    explainers.add(_kind.name, _kind)
+for _exported in __all__:
+    _kind = globals().get(_exported)
+    if isinstance(_kind, type) and issubclass(_kind, Explainer) and _kind is not Explainer:
+        explainers.add(_kind.name, _kind)
 
 
 def find_randomised(name: str) -> Callable[..., Explainer]:

@@ -20,6 +20,8 @@ from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pa
 from standfast.records import ConfigurationType
 from standfast.tensors import describe_bounds, send, widen_half
 
+#: attributions, shaped like the inputs, and the logits `(N, K)` at them
+Explanation = tuple[Tensor, Tensor]
 #: the explainers, by their labels, that have looked at a module for columns that they cannot see
 _EXAMINED: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
 
@@ -45,7 +47,7 @@ class Explainer(metaclass=ConfigurationType):
         " codes of categories"
     )
     #: whether attributions can be differentiated with respect to the inputs
-    differentiable: ClassVar[bool]
+    differentiable: ClassVar[bool] = False
     #: whether weights may be masked by gates (see `standfast.gating`): the explainer uses the module only to run it
     #: forward and backward, each row on its own, on the rows of its chunk or on others within
     #: `standfast.gating.rows_of`
@@ -102,9 +104,7 @@ class Explainer(metaclass=ConfigurationType):
         raise ArgumentError("explainer", expected, f"{self.label}, which needs {self.needs}")
 
     @abstractmethod
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         """Explain one chunk that fits into memory: attributions like `x` `(N, ...)`, and the logits `(N, K)` at `x`.
 
         For use inside `model.session()`; arguments are not checked.
@@ -118,7 +118,7 @@ class Explainer(metaclass=ConfigurationType):
 
     def attribute_all(
         self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Explanation:
         """`attribute` for any number of inputs, in chunks that fit into memory: detached maps and logits.
 
         For use inside `model.session()`; arguments are not checked.
@@ -130,7 +130,7 @@ class Explainer(metaclass=ConfigurationType):
             fixed: for perturbed copies, their rows `(M, ...)` of `fixed_part`.
         """
 
-        def run(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
+        def run(x: Tensor, *more: Tensor) -> Explanation:
             classes = None if targets is None else more[0]
             if fixed is None:
                 return self.attribute(model, x, classes)
@@ -192,13 +192,21 @@ class Explainer(metaclass=ConfigurationType):
         """
         return None
 
-    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> tuple[Tensor, Tensor]:
+    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> Explanation:
         """`attribute` for perturbed copies `x`, with the rows of `fixed_part` that belong to them."""
         raise NotImplementedError(f"{self.label} reuses nothing of the original inputs")
 
     def _check_graph(self, create_graph: bool) -> None:
         if create_graph and not self.differentiable:
             raise ArgumentError("create_graph", f"False for {self.label}, which has no derivative", create_graph)
+
+
+class GradientExplainer(Explainer):
+    """An explainer made of gradients by the input, which can be differentiated once more."""
+
+    needs: ClassVar[str] = "gradients"
+    differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
 
 
 def _warn_of_flat_columns(label: str, model: Model, x: Tensor, maps: Tensor, classes: Tensor) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import Explainer, check_seed, make_leaf
+from standfast.explainers.base import Explainer, Explanation, check_seed, make_leaf
 from standfast.model import Model
 from standfast.tensors import content_keys, hashed_uniform, mix64
 
@@ -26,7 +26,6 @@ class ModelFreeExplainer(Explainer):
     One forward pass for each input, for the logits.
     """
 
-    differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
     control: ClassVar[bool] = True
 
@@ -34,9 +33,7 @@ class ModelFreeExplainer(Explainer):
     def make_maps(self, x: Tensor) -> Tensor:
         """The maps of the inputs `x` `(N, ...)`, of the same shape."""
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
             return self.make_maps(x.detach()), model.forward(x.detach().clone())
@@ -137,9 +134,7 @@ class InputCopy(ModelFreeExplainer):
     def make_maps(self, x: Tensor) -> Tensor:
         return x.clone()
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         if not create_graph:
             return super().attribute(model, x, targets)
         leaf = make_leaf(x, create_graph)

@@ -17,10 +17,8 @@ The gap is the difference of the two sides. It says how far an explanation is an
 - KernelSHAP and Shapley sampling have no gap for any network, by their constraint and by telescoping sums.
 - Gradients alone are not meant to add up to anything.
 
-If a feature is a segment of the input, each position of the map shows the segment's value, which counts once.
-
-`completeness_gap` measures the gap. DeepLIFT and DeepSHAP know all logits that this needs. So they check the first
-inputs that they explain of each module by themselves, and warn once (`warn_of_gap`). So do integrated gradients and the
+DeepLIFT and DeepSHAP know all logits that this needs. So they check the first inputs that they explain of each module
+by themselves, and warn once (`warn_of_gap`). So do integrated gradients and the
 additive explainers of Captum and shap, which predict their baseline once more for it (`predict_mean`).
 """
 
@@ -28,17 +26,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import check, warn_user
-from standfast.explainers.background import References, resolve_background
+from standfast.errors import warn_user
 from standfast.explainers.base import Explainer
-from standfast.explainers.perturbation.segmented import SegmentedExplainer
 from standfast.model import Model
 from standfast.similarity.rows import row_sum
 
@@ -67,69 +62,6 @@ _WITHOUT_RULE = (
 
 class CompletenessWarning(UserWarning):
     """Attributions that should be complete do not add up to the change of the logit."""
-
-
-def completeness_gap(
-    model: Model,
-    explainer: Explainer,
-    attributions: Tensor,
-    x: Tensor,
-    baseline: References | None = None,
-    *,
-    targets: Tensor | int | None = None,
-    tolerance: float = _TOLERANCE,
-) -> Tensor:
-    """The sum of each input's attributions minus the change of its logit from the baseline: float64 `(N,)`.
-
-    Warns with `CompletenessWarning` if a gap is larger than `tolerance` times the change plus a thousandth of a logit.
-    Costs one forward pass of each input and each reference.
-
-    Args:
-        model: the model that was explained.
-        explainer: made the attributions. It is not called; its name and its segments are used.
-        attributions: `(N, ...)`, for `x`.
-        x: inputs within the model's bounds.
-        baseline: that of the explainer: a number, one for each channel, or reference inputs `(B, ...)`, over whose
-            logits the mean is taken; None for that of explainers without one.
-        targets: the classes that were explained, as in `Explainer.__call__`.
-        tolerance: a share of at least 0; infinity for no warning.
-
-    Raises:
-        ArgumentError: attributions of another shape than `x`, a baseline out of bounds, a negative tolerance.
-
-    >>> from standfast.explainers import DeepLift, InputXGradient
-    >>> _ = torch.manual_seed(0)
-    >>> module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    >>> model, x = Model(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(3, 4)
-    >>> gap = completeness_gap(model, DeepLift(), DeepLift()(model, x), x)
-    >>> bool(gap.abs().max() < 1e-6)
-    True
-    >>> sums = InputXGradient()(model, x)
-    >>> completeness_gap(model, InputXGradient(), sums, x, tolerance=float("inf")).shape
-    torch.Size([3])
-    """
-    check(isinstance(tolerance, int | float) and tolerance >= 0, "tolerance", "a share of at least 0", repr(tolerance))
-    x = model.check_inputs(x, "x")
-    fits = isinstance(attributions, Tensor) and attributions.shape == x.shape
-    got = tuple(attributions.shape) if isinstance(attributions, Tensor) else type(attributions).__name__
-    check(fits, "attributions", f"a tensor of the shape of x, {tuple(x.shape)}", got)
-    with torch.no_grad():
-        classes = model.check_targets(targets, x)
-        logits = model.logits(x).double().gather(1, classes[:, None])[:, 0]
-        references = model.logits(resolve_background(model, x, baseline)).double().mean(0)
-        change = logits - references[classes]
-        gap = _sum_features(explainer, attributions.to(x.device, torch.float64), x) - change
-    missing = gap.abs() > (tolerance * change.abs() if tolerance < math.inf else change.new_tensor(tolerance)) + _SLACK
-    if bool(missing.any()):
-        share = float((gap.abs() / change.abs().clamp(min=_SLACK))[missing].median())
-        warnings.warn(
-            f"{explainer.label}: the attributions of {int(missing.sum())} of {len(x)} inputs do not add up to the"
-            f" change of the logit from the baseline: they miss {share:z.0%} of it in the median (tolerance"
-            f" {tolerance:.0%})",
-            CompletenessWarning,
-            stacklevel=2,
-        )
-    return gap
 
 
 def predict_mean(model: Model, logits: Tensor, references: Tensor) -> Tensor:
@@ -216,16 +148,3 @@ def find_gap(explainer: Explainer, model: Model) -> float:
     0 where they add up, and NaN for an explainer that does not claim that, or has not checked it.
     """
     return _GAPS.get(model.module, {}).get(repr(explainer), math.nan)
-
-
-def _sum_features(explainer: Explainer, attributions: Tensor, x: Tensor) -> Tensor:
-    """The sum over the features of each input, `(N,)`."""
-    if not isinstance(explainer, SegmentedExplainer):
-        return row_sum(attributions.flatten(1))
-    labels, counts = explainer.label_places(x)
-    sizes = torch.zeros(len(x), max(counts), device=x.device, dtype=torch.float64)
-    sizes = sizes.scatter_add(1, labels, torch.ones_like(labels, dtype=torch.float64)).gather(1, labels)
-    by_place = attributions.flatten(1)
-    if by_place.shape != labels.shape:  # all channels of a position show the same value
-        by_place = attributions.flatten(2).mean(1)
-    return row_sum(by_place / sizes)

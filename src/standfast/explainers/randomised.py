@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import check, check_integer
-from standfast.explainers.base import Explainer, check_seed
+from standfast.explainers.base import Explainer, Explanation, check_seed
 from standfast.explainers.gradients.input_gradients import Saliency
 from standfast.model import Model, module_name
 from standfast.tensors import mix64, send
@@ -61,7 +61,6 @@ class RandomisedExplainer(Explainer):
     seed: int = 0
     name: ClassVar[str] = "randomised"
     needs: ClassVar[str] = "a module with parameters"
-    differentiable: ClassVar[bool] = False
     control: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -87,9 +86,7 @@ class RandomisedExplainer(Explainer):
     def label(self) -> str:
         return f"{self.name}:{self.explainer.label}"
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         logits, classes = self._predict(model, x, targets)
         with self.shuffling(model.module):
@@ -98,7 +95,7 @@ class RandomisedExplainer(Explainer):
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
         return self.explainer.fixed_part(inputs)
 
-    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> tuple[Tensor, Tensor]:
+    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> Explanation:
         logits, classes = self._predict(model, x, targets)
         with self.shuffling(model.module):
             return self.explainer.attribute_copies(model, x, classes, fixed)[0], logits
@@ -144,25 +141,17 @@ def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Pa
 
 @dataclass(frozen=True)
 class _Shuffled:
-    """Shuffled values of parameters, and what says whether the parameters have changed since.
+    """Shuffled values of parameters.
 
     Attributes:
         originals: the values that were shuffled; while they are held, no other tensor has their place in memory.
-        versions: of the parameters, which count changes in place.
-        sums: of the originals, for changes through `parameter.data`, which no version counts.
+        described: what `_describe` said of them.
         values: shuffled.
     """
 
     originals: list[Tensor]
-    versions: list[int]
-    sums: list[float]
+    described: object
     values: list[Tensor]
-
-    def is_of(self, parameters: list[nn.Parameter]) -> bool:
-        """Whether the parameters have the values that were shuffled."""
-        places = [each.data_ptr() for each in self.originals]
-        same = places == [p.data.data_ptr() for p in parameters] and self.versions == [p._version for p in parameters]
-        return same and self.sums == _sum(parameters)
 
 
 _SHUFFLED: WeakKeyDictionary[nn.Module, dict[tuple[int | None, int], _Shuffled]] = WeakKeyDictionary()
@@ -176,7 +165,8 @@ def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | No
     """
     known = _SHUFFLED.setdefault(module, {})
     found = known.get((layers, seed))
-    if found is None or not found.is_of(parameters):
+    described = _describe(parameters)
+    if found is None or found.described != described:
         # the same numbers whatever the device
         keys = mix64(mix64(torch.tensor([seed])) + torch.arange(len(parameters), 0, -1)).tolist()
         values = []
@@ -184,13 +174,16 @@ def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | No
             generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))
             order = send(torch.randperm(parameter.numel(), generator=generator), parameter.device)
             values.append(parameter.data.reshape(-1)[order].reshape(parameter.shape))
-        versions = [parameter._version for parameter in parameters]
-        found = _Shuffled([p.data for p in parameters], versions, _sum(parameters), values)
+        found = _Shuffled([parameter.data for parameter in parameters], described, values)
         known[layers, seed] = found
     return found.values
 
 
-def _sum(parameters: list[nn.Parameter]) -> list[float]:
+def _describe(parameters: list[nn.Parameter]) -> object:
+    """What changes with the values of parameters: their places in memory, versions and sums.
+
+    No version counts changes through `parameter.data`.
+    """
     kind = torch.complex128 if any(p.is_complex() for p in parameters) else torch.float64
     sums = torch.stack([parameter.data.sum(dtype=kind) for parameter in parameters])
-    return list(torch.view_as_real(sums).flatten().tolist() if sums.is_complex() else sums.tolist())
+    return [(p.data.data_ptr(), p._version) for p in parameters], torch.view_as_real(sums.to(torch.complex128)).tolist()

@@ -12,7 +12,7 @@ A metric is configured first and called then, and returns a `Result`:
 from typing import Any
 
 from standfast.errors import check, describe_foreign
-from standfast.metrics.base import NO_EFFECT, Metric, PartOf, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Metric, PartOf, metrics
 from standfast.metrics.c_eval.c_eval import CEval, CEvalResult
 from standfast.metrics.c_eval.c_eval_plot import CEvalPlot, CEvalPlotResult
 from standfast.metrics.c_eval.near_affinity import NearAffinity, NearAffinityResult
@@ -21,10 +21,10 @@ from standfast.metrics.faithfulness.aopc import AOPC, AOPCResult
 from standfast.metrics.faithfulness.localisation import LocalisationResult, RelevanceLocalisation
 from standfast.metrics.faithfulness.log_odds import LogOdds, LogOddsResult
 from standfast.metrics.lens.attribution_attack import AttributionAttack, AttributionAttackResult
-from standfast.metrics.probe import Measurement, Probe, class_margin
+from standfast.metrics.probe import Call, Measurement, Probe, class_margin
 from standfast.metrics.result import Result
 from standfast.metrics.safari.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
-from standfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult, measure_sensitivity
+from standfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult
 from standfast.metrics.safari.worst_case import WorstCase, WorstCaseResult
 from standfast.metrics.senc.data_sensitivity_consistency import DataSencResult, DataSensitivityConsistency
 from standfast.metrics.senc.parameter_sensitivity_consistency import (
@@ -44,8 +44,10 @@ __all__ = [
     "CEvalPlot",
     "CEvalPlotResult",
     "CEvalResult",
+    "Call",
     "CorruptionCurve",
     "CorruptionCurveResult",
+    "Cost",
     "DataSencResult",
     "DataSensitivityConsistency",
     "LocalLipschitz",
@@ -72,7 +74,6 @@ __all__ = [
     "WorstCaseResult",
     "class_margin",
     "get",
-    "measure_sensitivity",
     "metrics",
     "names",
 ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
@@ -15,17 +16,18 @@ from standfast.errors import ArgumentError, StandfastError, check, suggest_name
 from standfast.explainers import Explainer, InputCopy
 from standfast.explainers import get as get_explainer
 from standfast.explainers.base import collect_choices
+from standfast.metrics.probe import Call
+from standfast.metrics.publications import read_publications
 from standfast.metrics.result import Result
 from standfast.model import Model, module_name
 from standfast.neighbourhoods import Neighbourhood, NormBall
-from standfast.records import ConfigurationType, set_fields
+from standfast.records import ConfigurationType, SampleOption, set_fields
 from standfast.registry import Registry
-from standfast.segments import LabelMap, check_one_for_all
+from standfast.segments import check_one_for_all
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
 
 T = TypeVar("T")
-M = TypeVar("M", bound="Metric")
 
 #: which value is better; None where the values do not rank explainers
 Direction = Literal["higher", "lower"] | None
@@ -47,6 +49,31 @@ class PartOf:
     only: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
 
+
+@dataclass(frozen=True)
+class Cost:
+    """About how many model evaluations a metric makes for one sample.
+
+    Attributes:
+        predictions: of inputs that are only predicted.
+        explanations: of inputs that are explained, which predicts them as well.
+    """
+
+    predictions: int
+    explanations: int
+
+    @property
+    def evaluations(self) -> int:
+        """Both together."""
+        return self.predictions + self.explanations
+
+
+#: methods that no metric has, and what takes their place
+_REPLACED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"),
+    **dict.fromkeys(("for_samples", "for_data", "for_module"), "the method `bind`"),
+    "for_study": "no such method, since a metric does not see the others",
+}
 
 #: a threshold is useless if fewer pairs of different inputs count as changed than this share
 USEFUL: Final = 0.5
@@ -131,17 +158,17 @@ class Metric(metaclass=_PresetsApplied):
             (`Model.from_callable`) before any work.
         controls: whether control explainers (`Explainer.control`) are shown beside the others by default, and tests
             say which explainers do better than all of them. For metrics that claim to say something about the model.
-        citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty.
+        citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty. The
+            entries of `publications.bib` need only the key.
         roles: the options that do not always have an effect on the value: `NO_EFFECT`, or `PartOf` another one. A
             report compares configurations by all other options: numbers on an axis, and anything else as a category.
-        mask_option: the option that may name a data set's masks, one for each sample, for `for_data`; empty if there is
-            none.
+        mask_option: the option that may name a data set's masks, one for each sample; empty if there is none.
         presets: the options of a preset, where they differ from the defaults: `{"quick": {"samples": 10}}`.
 
     Raises:
         ArgumentError: when a metric is made with an unknown preset.
-        ArgumentError: when a class is created whose `name` is no text, or whose `direction` is missing or is none of
-            the above.
+        ArgumentError: when a class is created whose `name` is no text, whose `direction` is missing or is none of the
+            above, or that defines a method which another one has replaced.
 
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:2]
@@ -172,6 +199,11 @@ class Metric(metaclass=_PresetsApplied):
             return  # a base of other metrics: those that can be used have a name of their own
         own = cls.__qualname__
         check(isinstance(cls.name, str) and bool(cls.name), f"{own}.name", "a text", repr(cls.name))
+        cls.bibtex = cls.bibtex or read_publications().get(cls.citation, "")
+        for method, other in _REPLACED.items():
+            check(not hasattr(cls, method), f"{own}.{method}", other, "a method that is never called")
+        arguments = list(inspect.signature(cls.evaluate).parameters)
+        check(len(arguments) == 2, f"{own}.evaluate", "the arguments (self, call)", ", ".join(arguments))
         if cls.direction is not Metric.direction:
             fine = isinstance(cls.direction, str | None) and cls.direction in ("higher", "lower", None)
             check(fine, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", repr(cls.direction))
@@ -190,22 +222,12 @@ class Metric(metaclass=_PresetsApplied):
         return cls.direction  # type: ignore[return-value]  # the class's own attribute, not the property
 
     @abstractmethod
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> Result:
+    def evaluate(self, call: Call) -> Result:
         """The method itself. `__call__` has checked the arguments and runs it inside `model.session()`.
 
         Args:
-            model: the model, in evaluation mode and without gradients of its parameters.
-            explainer: what is evaluated.
-            inputs: `(N, ...)`, within the bounds, on the model's device. Do not write into them.
-            targets: classes int64 `(N,)`, or None for the predicted ones. A `Probe` takes them as they are.
-            generator: for `standfast.tensors.draw_seed`, in a metric that draws random numbers.
+            call: the model, in evaluation mode and without gradients of its parameters; the explainer; the inputs,
+                within the bounds and on the model's device, into which nothing may be written; targets and seed.
         """
 
     def __call__(
@@ -245,7 +267,7 @@ class Metric(metaclass=_PresetsApplied):
             checked = None if targets is None else model.check_targets(targets, inputs)
             warn_of_radius(self, model, inputs)
             with model.naming(inputs), model.session(), collect_choices() as choices:
-                result = self.evaluate(model, explainer, inputs, checked, generator)
+                result = self.evaluate(Call(model, explainer, inputs, checked, generator))
         set_fields(result, choices=choices)
         return result
 
@@ -258,27 +280,41 @@ class Metric(metaclass=_PresetsApplied):
         """
         return cls()
 
-    def for_samples(self, inputs: Tensor, rows: slice) -> Metric:
-        """The metric that a study evaluates the samples `rows` of `inputs` `(N, ...)` with.
+    def bind(
+        self,
+        *,
+        extras: Mapping[str, Tensor] | None = None,
+        inputs: Tensor | None = None,
+        rows: slice | None = None,
+        module: nn.Module | None = None,
+    ) -> Metric:
+        """The metric with the values of what a study knows, and its file does not say.
 
-        A study cuts a data set into jobs. This is the metric itself, unless it holds something for each sample (masks,
-        segments), of which it then holds these rows.
+        By default it looks up the option `mask_option` among the extras, and cuts every option that holds something
+        for each sample (masks, segments) to the rows of a job. A metric that needs more overrides it.
+
+        Args:
+            extras: what a data set has beside its inputs (`Dataset.extras`), `(N, ...)` each.
+            inputs, rows: all inputs of the data set `(N, ...)`, and those of them that are evaluated together.
+            module: of the model, for an estimate of what the metric costs.
 
         Raises:
-            ArgumentError: it holds something for another number of samples.
+            ArgumentError: there is no extra of that name, or the option cannot hold it; an option holds something for
+                another number of samples.
         """
-        return self
-
-    def for_data(self, extras: Mapping[str, Tensor]) -> Metric:
-        """The metric that a study evaluates a data set with, which has `extras` `(N, ...)` beside its inputs.
-
-        This is the metric itself, unless one of its options names one of them (`Dataset.extras`): the option then
-        holds the tensor.
-
-        Raises:
-            ArgumentError: there is none of that name, or the option cannot hold it.
-        """
-        return self
+        options: dict[str, Any] = {}
+        name = getattr(self, self.mask_option, None)
+        if extras is not None and isinstance(name, str):
+            words = f"the name of an extra of the data set ({', '.join(sorted(extras)) or 'which has none'})"
+            check(name in extras, self.mask_option, words, repr(name))
+            options[self.mask_option] = extras[name]
+        bound = dataclasses.replace(self, **options) if options else self
+        if inputs is None or rows is None:
+            return bound
+        held = {field.name: getattr(bound, field.name) for field in dataclasses.fields(bound)}
+        held = {name: value for name, value in held.items() if isinstance(value, SampleOption)}
+        own = {name: value.of_samples(inputs, rows) for name, value in held.items()}
+        return dataclasses.replace(bound, **own) if any(own[name] is not held[name] for name in own) else bound
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         """The value that the metric would have if a map became that of another input, `(M,)`; None, as by default,
@@ -296,27 +332,12 @@ class Metric(metaclass=_PresetsApplied):
         """Why the metric says little with these options, given the mean of `compare_unrelated`; else empty."""
         return ""
 
-    def for_study(self, metrics: Collection[Metric]) -> Metric:
-        """The metric that a study with these `metrics` evaluates, this one among them; by default the metric itself.
-
-        A metric that can use what another metric finds returns a copy whose options say how, and repeats that
-        computation with the same seed. Jobs run in any order and on any machine, so no job waits for another.
-        """
-        return self
-
     def describe_misfit(self, explainer: Explainer) -> str:
         """Why this configuration cannot evaluate an explainer on any input, in words; by default empty, for "it can".
 
         A study makes no jobs of the two, and says so.
         """
         return ""
-
-    def for_module(self, module: nn.Module) -> Metric:
-        """The metric with those options as values that a module decides, for an estimate of what it costs.
-
-        By default the metric itself. A metric of layers returns itself with the names of the module's layers.
-        """
-        return self
 
     @property
     def compares_maps(self) -> bool:
@@ -335,25 +356,18 @@ class Metric(metaclass=_PresetsApplied):
         """What the metric is called where the user gives it no label: its name."""
         return self.name
 
-    def expected_evaluations(self) -> int:
-        """About how many model evaluations a sample takes, for progress bars and estimates of the time."""
-        return 1
+    def cost(self, classes: int | None = None) -> Cost:
+        """About what a sample costs, for progress bars and estimates of the time; by default one explanation.
 
-    def expected_for(self, classes: int | None) -> int:
-        """`expected_evaluations` for a model of so many classes; None: not known. By default they do not matter."""
-        return self.expected_evaluations()
-
-    def expected_explanations(self) -> int:
-        """How many of these evaluations make an explanation. By default all of them.
-
-        A metric that explains the sample once, and then only predicts its copies, returns 1.
+        Args:
+            classes: of the model; None: not known.
         """
-        return self.expected_evaluations()
+        return Cost(predictions=0, explanations=1)
 
     def pilot(self) -> Metric:
         """A cheaper configuration that shows before a run what this one costs; by default the preset `"quick"`.
 
-        It runs for a second or so. Its `expected_evaluations` should be as far from the truth as those of this one.
+        It runs for a second or so. Its `cost` should be as far from the truth as that of this one.
         """
         return dataclasses.replace(self, **preset_options(type(self), "quick"))
 
@@ -378,15 +392,6 @@ def warn_of_radius(metric: Metric, model: Model, inputs: Tensor) -> None:
     excess = ball.describe_excess(inputs.shape[1:], model.bounds) if isinstance(ball, Neighbourhood) else ""
     if excess:
         model.warn_once(excess)
-
-
-def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:
-    """`Metric.for_samples` for a metric whose option `segments` may hold a label map for each sample."""
-    segments = metric.segments  # type: ignore[attr-defined]
-    if not isinstance(segments, LabelMap):
-        return metric
-    own = segments.of_samples(inputs, rows)
-    return metric if own is segments else dataclasses.replace(metric, segments=own)  # type: ignore[call-arg]
 
 
 def find_similarity(options: Mapping[str, Any]) -> Similarity | None:

@@ -28,11 +28,34 @@ from standfast.neighbourhoods import Region
 from standfast.similarity import Similarity, is_degenerate
 from standfast.similarity import get as get_similarity
 from standfast.similarity.rows import extremes, is_constant, working_dtype
-from standfast.tensors import broadcast_rows, holds_everywhere, send, widen_half
+from standfast.tensors import broadcast_rows, draw_seed, holds_everywhere, send, widen_half
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 
 Explain = Literal["predicted", "origin"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a metric is called with; `Metric.evaluate` gets it checked.
+
+    Attributes:
+        model, explainer: what is evaluated.
+        inputs: `(N, C, H, W)`, `(N, C, T)` or `(N, F)`.
+        targets: classes int64 `(N,)`, or None for the predicted ones.
+        generator: of all random numbers; None for the same seed in every call.
+    """
+
+    model: Model
+    explainer: Explainer
+    inputs: Tensor
+    targets: Tensor | None = None
+    generator: torch.Generator | None = None
+
+    @cached_property
+    def seed(self) -> int:
+        """The seed of a metric that draws random numbers, drawn from the generator once."""
+        return draw_seed(self.generator)
 
 
 class _ConfiguredMetric(Protocol):
@@ -69,11 +92,9 @@ class Probe:
     they return does not count.
 
     Args:
-        model, explainer: what is evaluated; the model in a session, as it is in `Metric.evaluate`.
-        inputs: the P origins, `(P, C, H, W)`, `(P, C, T)` or `(P, F)`, checked.
-        targets: classes `(P,)`, or None for the predicted ones.
-        similarity: of two attribution maps, as `standfast.similarity.get` takes it: a name or a
-            `Similarity`. None for a metric that compares no maps.
+        call: the model, in a session as it is in `Metric.evaluate`; the explainer; the P origins and their targets.
+        similarity: of two attribution maps, as `standfast.similarity.get` takes it: a name or a `Similarity`. None for
+            a metric that compares no maps.
         absolute: compare absolute attributions.
         explain: the class explained at a perturbed input: the one of its `"origin"`, or the one `"predicted"` there.
         margin: from `"logit"`s or from `"probability"`s.
@@ -99,7 +120,7 @@ class Probe:
     >>> digits = standfast.data.bundled("digits")[:2]
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> with model.session():
-    ...     probe = Probe(model, standfast.explainers.get("saliency"), digits.inputs, similarity="pearson")
+    ...     probe = Probe(Call(model, standfast.explainers.get("saliency"), digits.inputs), "pearson")
     ...     same = probe.query(digits.inputs)
     ...     darker = probe.query(0.9 * digits.inputs[[0, 0, 1]], origin=torch.tensor([0, 0, 1]))
     >>> [round(value, 3) for value in same.similarity.tolist()], darker.similarity.shape
@@ -110,10 +131,7 @@ class Probe:
 
     def __init__(
         self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None = None,
+        call: Call,
         similarity: str | Similarity | None = None,
         *,
         absolute: bool = False,
@@ -122,14 +140,15 @@ class Probe:
         region: Region | None = None,
         needs_maps: bool = True,
     ) -> None:
-        self.model, self.explainer, self.region, self.needs_maps = model, explainer, region, needs_maps
+        inputs, targets = call.inputs, call.targets
+        self.model, self.explainer, self.region, self.needs_maps = call.model, call.explainer, region, needs_maps
         self.similarity = None if similarity is None else get_similarity(similarity)
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
-        model.check_repeatable(inputs)
-        maps, logits = explainer.attribute_all(model, inputs, targets)
+        self.model.check_repeatable(inputs)
+        maps, logits = self.explainer.attribute_all(self.model, inputs, targets)
         self.targets = logits.argmax(1) if targets is None else targets
         self.maps, self.logits = maps, logits
-        self.fixed = explainer.fixed_part(inputs)
+        self._fixed = self.explainer.fixed_part(inputs)
         self.reference = self._prepare(maps)
         #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
         self._compared = self._of_maps(self.reference)
@@ -142,7 +161,7 @@ class Probe:
         finite = _finite(logits)
         self.skip(~(finite & _finite(maps) if needs_maps else finite), "nonfinite")
         self.skip(self.margin >= 0, "misclassified")
-        # a correlation with a constant map says nothing; a distance from one does, if it is not 0 (`skip_unchanged`)
+        # a correlation with a constant map says nothing; a distance from one does, if it is not 0
         compared = self.similarity
         if needs_maps and compared is not None and (compared.larger_is_closer or compared.ordinal):
             self.skip_constant(self._compared)
@@ -168,23 +187,26 @@ class Probe:
             if skipped and self._status[row] == "ok":
                 self._status[row] = why
 
-    def skip_constant(self, values: Tensor) -> None:
-        """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are equal."""
-        self.skip(is_degenerate(values.nan_to_num()))
+    def skip_constant(self, values: Tensor, among: Tensor | None = None) -> None:
+        """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are equal.
 
-    def skip_unchanged(self, changes: Tensor) -> None:
-        """Skip, as `"degenerate"`, origins whose map is constant and whose largest change `(P,)` is 0.
-
-        Nothing was explained there, or it does not depend on the input at all. The value 0 would be the best there is.
+        Args:
+            values: `(P, ...)`.
+            among: bool `(P,)`, the origins that may be skipped; None for all. A metric of changes skips a constant map
+                that does not change: nothing was explained there, and the value 0 would be the best there is.
         """
-        self.skip(is_degenerate(self.reference.nan_to_num()) & (changes <= 0))
+        constant = is_degenerate(values.nan_to_num())
+        self.skip(constant if among is None else constant & among)
 
-    def spread(self, values: Tensor, fill: float | bool) -> Tensor:
+    def scatter_to_all(self, values: Tensor, fill: float | None = None) -> Tensor:
         """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`; `fill` for the others.
 
-        Floating-point numbers become float64; bool and whole numbers keep their type.
+        Floating-point numbers become float64, and their `fill` is NaN by default. Bool and whole numbers keep their
+        type, with False or 0.
         """
         dtype = torch.float64 if values.is_floating_point() else values.dtype
+        if fill is None:
+            fill = torch.nan if values.is_floating_point() else 0
         whole = torch.full((len(self._status), *values.shape[1:]), fill, dtype=dtype, device=values.device)
         whole[self.usable()] = values.to(dtype)
         return whole
@@ -202,8 +224,11 @@ class Probe:
         counts = evaluations if isinstance(evaluations, Tensor) else torch.full_like(origin, evaluations)
         self._evaluations.index_add_(0, origin, counts.to(torch.int64).expand(len(origin)))
 
-    def common_fields(self, metric: _ConfiguredMetric) -> dict[str, Any]:
-        """The fields of every `Result` but `value`, `low` and `high`: the metric, and what the probe knows."""
+    def common_fields(self, metric: _ConfiguredMetric, **of_usable: Tensor) -> dict[str, Any]:
+        """Fields of a `Result`: what the metric and the probe know, and values of the usable origins `(n, ...)`.
+
+        These are scattered to all origins, as by `scatter_to_all`.
+        """
         return {
             "metric": metric.name,
             "options": metric.options(),
@@ -212,6 +237,7 @@ class Probe:
             "model_evaluations": self._evaluations,
             "degenerate": self._degenerate,
             "nonfinite": self._nonfinite,
+            **{name: self.scatter_to_all(values) for name, values in of_usable.items()},
         }
 
     def _origin(self, x: Tensor, origin: Tensor | None) -> Tensor:
@@ -262,16 +288,16 @@ class Probe:
         """`query` for as many rows as their maps may be held at once."""
         targets = self.targets[origin]
         wanted = targets if self.explain == "origin" else None
-        fixed = None if self.fixed is None else self.fixed[origin]
+        fixed = None if self._fixed is None else self._fixed[origin]
         signed, logits = self.explainer.attribute_all(self.model, self.perturb(x, origin), wanted, fixed)
         maps = self._prepare(signed)
         compared = self._of_maps(maps)
         low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
         finite = _finite(logits) & (low.isfinite() & high.isfinite() if compared is maps else _finite(maps))
         self.count(origin, is_constant(low, high, torch.finfo(compared.dtype).eps) & finite, ~finite)
-        seen = None
-        if self._aligns and (compare or want_distance):
-            maps, seen = self.align_maps(torch.where(broadcast_rows(finite, signed), signed, 0.0), x, origin)
+        seen, region = None, self._aligned_region
+        if region is not None and (compare or want_distance):
+            maps, seen = region.align_maps(torch.where(broadcast_rows(finite, signed), signed, 0.0), x, origin)
             maps = self._prepare(maps)
             compared = self._of_maps(maps)
         alike = None
@@ -294,17 +320,13 @@ class Probe:
         )
 
     @property
-    def _aligns(self) -> bool:
-        return self.region is not None and self.region.aligns
+    def _aligned_region(self) -> Region | None:
+        """The region, if it moves positions: then maps of its points are moved back."""
+        return self.region if self.region is not None and self.region.aligns else None
 
     def perturb(self, points: Tensor, origin: Tensor) -> Tensor:
         """The copies `(M, ...)` at the region's points of the origins numbered `origin` `(M,)`."""
         return points if self.region is None else self.region.perturb(points, origin)
-
-    def align_maps(self, maps: Tensor, points: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
-        """Signed maps `(M, ...)` of copies at the region's `points`, moved back, and what both inputs see of them."""
-        assert self.region is not None
-        return self.region.align_maps(maps, points, origin)
 
     @cached_property
     def _compare_whole(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -370,8 +392,9 @@ class Probe:
                 # each. (A checkpointed layer runs once more in the backward pass, where torch turns the two off. So it
                 # has its own ReLU there, and these directions are less exact.)
                 maps = widen_half(maps)
-                if self._aligns:  # where it is not seen, the map gets the origin's values, which have no gradient
-                    maps, seen = self.align_maps(maps, leaf, origin)
+                region = self._aligned_region
+                if region is not None:  # where it is not seen, the map gets the origin's values, without a gradient
+                    maps, seen = region.align_maps(maps, leaf, origin)
                     maps = torch.where(seen, maps, self.maps[origin])
                 margin = class_margin(logits, targets, self.margin_kind)
                 goal = objective(self._prepare(maps), margin, origin, *columns)

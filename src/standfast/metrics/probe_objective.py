@@ -1,15 +1,55 @@
-"""`ProbeObjective`: what a search over perturbed inputs maximises, measured by a probe."""
+"""Searches over perturbed inputs: what they maximise, measured by a probe, and the result of what they found."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import Outcome, Search, SearchResult
+from standfast.metrics.kept_class import NeighbourhoodResult
 from standfast.metrics.probe import Measurement, Probe
-from standfast.neighbourhoods import Region
+from standfast.neighbourhoods import Neighbourhood, Region
+
+
+@dataclass(frozen=True)
+class PerturbedResult(NeighbourhoodResult):
+    """A result with a perturbed input for each sample.
+
+    Attributes:
+        margin: J at the perturbed input, `>= 0` where the class has changed. `(N,)`
+        predicted: the class at the perturbed input, `(N,)`.
+        inputs: the perturbed inputs, `(N, ...)`; the clean input where a sample was skipped.
+        origins: the clean inputs, `(N, ...)`.
+        maps, origin_maps: explanations of the perturbed and of the clean inputs, signed, `(N, ...)`.
+        aligned_maps: where the neighbourhood moves positions, `maps` moved back to those of the clean inputs, NaN where
+            not both inputs see a position, `(N, ...)`.
+        parameters: of a transformation, by name, those of the perturbed inputs, `(N,)` each, in their own units; those
+            of the centre where a sample was skipped. Of a row of a table they are the changes that were made, after
+            steps and rules; with a prior from data those that were asked for: then `inputs` says how far the row moved.
+        swapped_words: of texts, the new words of each sample as a JSON object with positions as keys.
+    """
+
+    stored: ClassVar[tuple[str, ...]] = ("origins", "inputs", "origin_maps", "maps", "aligned_maps")
+
+    margin: Tensor
+    predicted: Tensor
+    inputs: Tensor
+    origins: Tensor
+    maps: Tensor
+    origin_maps: Tensor
+    aligned_maps: Tensor | None = field(default=None, kw_only=True)
+    parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False}, kw_only=True)
+    swapped_words: Sequence[str] | None = field(default=None, kw_only=True)
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, with one for each parameter of a transformation, and for swapped words."""
+        found = {**super().columns(), **{name: values.tolist() for name, values in self.parameters.items()}}
+        return found if self.swapped_words is None else {**found, "swapped_words": self.swapped_words}
 
 
 class ProbeObjective(ABC):
@@ -62,9 +102,41 @@ class ProbeObjective(ABC):
         return search.run(self, region, budget, seed, self.find_ascent if wanted else None)
 
 
-def reevaluate_found(probe: Probe, x: Tensor, compare: bool = True) -> tuple[Measurement, Tensor, Tensor]:
-    """Re-evaluate what was found, a point `(P, ...)` for each origin: the measurement, the maps and the classes."""
-    seen = probe.query(x, torch.arange(len(x), device=x.device), keep_maps=True, compare=compare)
+def reevaluate_found(
+    probe: Probe, neighbourhood: Neighbourhood, inputs: Tensor, points: Tensor, compare: bool = True
+) -> tuple[Measurement, dict[str, Any], tuple[Tensor, Tensor] | None]:
+    """Evaluate what was found once more.
+
+    Args:
+        probe: of the `inputs` `(P, ...)`, with the regions of the `neighbourhood`.
+        neighbourhood: around the inputs.
+        inputs: the clean ones.
+        points: of the regions, one for each input.
+        compare: False for a caller that compares the maps itself.
+
+    Returns:
+        The measurement; the fields of a `PerturbedResult`; and where positions move the maps moved back, `(P, ...)`,
+        with what both inputs see of them.
+    """
+    everyone, region = torch.arange(len(inputs), device=inputs.device), probe.region
+    assert region is not None
+    seen, usable, perturbed = (
+        probe.query(points, everyone, keep_maps=True, compare=compare),
+        probe.usable(),
+        inputs.clone(),
+    )
+    perturbed[usable] = region.perturb(points, everyone)[usable]
     assert seen.maps is not None
-    assert seen.predicted is not None
-    return seen, seen.maps, seen.predicted
+    moved = region.align_maps(seen.maps, points, everyone) if region.aligns else None
+    fields = {
+        "margin": seen.margin,
+        "predicted": seen.predicted,
+        "inputs": perturbed,
+        "origins": inputs,
+        "maps": seen.maps,
+        "origin_maps": probe.maps,
+        "aligned_maps": None if moved is None else torch.where(moved[1], moved[0], torch.nan),
+        "parameters": neighbourhood.read_parameters(region.effective_points(points, everyone), inputs.shape[1:]),
+        "swapped_words": neighbourhood.name_swaps(inputs, perturbed),
+    }
+    return seen, fields, moved

@@ -75,7 +75,7 @@ class ReplacedCopies:
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> half = (torch.arange(784) < 392).float()
     >>> with model.session():
-    ...     probe = Probe(model, standfast.explainers.get("saliency"), digits.inputs)
+    ...     probe = Probe(standfast.metrics.Call(model, standfast.explainers.get("saliency"), digits.inputs))
     ...     scores = ReplacedCopies(probe, digits.inputs).scores(
     ...         lambda logits, owner: score_classes(logits, probe.targets[owner], "probability"),
     ...         lambda owner: (half.expand(len(owner), -1), torch.tensor(0.0)),
@@ -141,7 +141,7 @@ class ReplacedCopies:
         >>> digits = standfast.data.bundled("digits")[:2]
         >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
         >>> with model.session():
-        ...     probe = Probe(model, standfast.explainers.get("saliency"), digits.inputs)
+        ...     probe = Probe(standfast.metrics.Call(model, standfast.explainers.get("saliency"), digits.inputs))
         ...     ranks = probe.maps.flatten(1).argsort(1, descending=True).argsort(1)
         ...     copies = ReplacedCopies(probe, digits.inputs)
         ...     curve = copies.curve(ranks, torch.tensor([0, 100, 784]), torch.zeros_like(digits.inputs))

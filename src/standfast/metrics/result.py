@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import polars as pl
 import torch
@@ -27,7 +27,7 @@ class Result:
 
     A metric that has more to report returns a subclass, a frozen dataclass, with more fields. A field of the subclass
     that is a tensor with one number for each sample becomes a column of `frame()`, unless it is declared as
-    `field(metadata={"per_sample": False})`.
+    `field(metadata={"per_sample": False})`. The fields that `stored` names are kept beside the frame.
 
     Attributes:
         metric: the name of the metric.
@@ -53,6 +53,9 @@ class Result:
     >>> result.frame().columns[:8]
     ['sample', 'status', 'value', 'low', 'high', 'targets', 'model_evaluations', 'degenerate']
     """
+
+    #: names of the tensors `(N, ...)` that a study stores beside the frame: pictures, curves
+    stored: ClassVar[tuple[str, ...]] = ()
 
     metric: str
     options: dict[str, Any]
@@ -94,16 +97,9 @@ class Result:
         samples = f"{len(self)} sample{'' if len(self) == 1 else 's'}"
         return f"{type(self).__name__}({self.metric}, {samples}{f' ({skipped})' if skipped else ''}{middle})"
 
-    @property
-    def interval(self) -> Tensor:
-        """`low` and `high` as `(N, 2)`; NaN for a metric without an interval."""
-        if self.low is None or self.high is None:
-            return torch.full((len(self), 2), torch.nan, dtype=self.value.dtype, device=self.value.device)
-        return torch.stack((self.low, self.high), 1)
-
     def tensors(self) -> dict[str, Tensor]:
-        """Arrays that a study stores beside the frame (pictures, curves), by name; each `(N, ...)`. By default none."""
-        return {}
+        """Arrays that a study stores beside the frame, by name; each `(N, ...)`. By default those of `stored`."""
+        return {name: getattr(self, name).contiguous() for name in self.stored if getattr(self, name) is not None}
 
     def columns(self) -> dict[str, Any]:
         """The further columns of the frame: by default every other field with one number for each sample."""

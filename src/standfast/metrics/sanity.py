@@ -36,16 +36,16 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check_integer
-from standfast.explainers import Explainer, RandomisedExplainer
+from standfast.explainers import RandomisedExplainer
 from standfast.explainers.background import measure_outside
 from standfast.explainers.completeness import find_gap, forget_gap
-from standfast.metrics.base import Direction, Metric
-from standfast.metrics.probe import Probe, class_margin
+from standfast.metrics.base import Cost, Direction, Metric
+from standfast.metrics.probe import Call, Probe, class_margin
 from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.similarity import get as get_similarity
 from standfast.similarity import is_degenerate
-from standfast.tensors import Streams, draw_seed
+from standfast.tensors import Streams
 
 #: the version of what is measured here and of what `standfast.results.sanity` decides; it stands in evidence packs
 RULES = 1
@@ -133,14 +133,6 @@ class SanityChecks(Metric):
     name: ClassVar[str] = "sanity"
     direction: ClassVar[Direction] = None
     citation: ClassVar[str] = "adebayo2018sanity"
-    bibtex: ClassVar[str] = """@inproceedings{adebayo2018sanity,
-  title     = {Sanity Checks for Saliency Maps},
-  author    = {Adebayo, Julius and Gilmer, Justin and Muelly, Michael and Goodfellow, Ian and Hardt, Moritz and
-               Kim, Been},
-  booktitle = {Advances in Neural Information Processing Systems},
-  volume    = {31},
-  year      = {2018}
-}"""
 
     samples: int = 100
     rules: int = field(default=RULES, init=False, repr=False)
@@ -153,33 +145,27 @@ class SanityChecks(Metric):
     def options(self) -> dict[str, Any]:
         return {"samples": self.samples}
 
-    def expected_explanations(self) -> int:
-        return 3 + SCRAMBLED
+    def cost(self, classes: int | None = None) -> Cost:
+        """Of images and series; removal from tables costs more predictions."""
+        removed = (1 + ORDERS + SCRAMBLED) * len(REMOVED) * DONORS
+        return Cost(predictions=2 + removed, explanations=3 + SCRAMBLED)
 
-    def expected_evaluations(self) -> int:
-        return 5 + SCRAMBLED + (1 + ORDERS + SCRAMBLED) * len(REMOVED) * DONORS
+    def bind(
+        self, *, extras: Mapping[str, Tensor] | None = None, rows: slice | None = None, **known: Any
+    ) -> SanityChecks:
+        """With the labels of the data, where it has some, or with those of the rows."""
+        labels = self.labels if extras is None else extras.get("labels", self.labels)
+        if labels is None or labels.ndim != 1:
+            return self
+        return replace(self, labels=labels.long() if rows is None else labels[rows].long())
 
-    def for_data(self, extras: Mapping[str, Tensor]) -> SanityChecks:
-        """With the labels of the data, where it has some."""
-        labels = extras.get("labels")
-        return self if labels is None or labels.ndim != 1 else replace(self, labels=labels.long())
-
-    def for_samples(self, inputs: Tensor, rows: slice) -> SanityChecks:
-        return self if self.labels is None else replace(self, labels=self.labels[rows])
-
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> SanityResult:
+    def evaluate(self, call: Call) -> SanityResult:
         """Explain every sample several times, and remove features from it."""
+        model, explainer, inputs = call.model, call.explainer, call.inputs
         forget_gap(explainer, model)  # what other inputs have shown would depend on what ran before
-        probe = Probe(model, explainer, inputs, targets, "pearson")
+        probe = Probe(call, "pearson")
         gap = find_gap(explainer, model)
-        rows, seed = probe.usable(), draw_seed(generator)
+        rows, seed = probe.usable(), call.seed
         classes = probe.targets[rows]
         blank = torch.full((len(rows),), torch.nan, device=inputs.device, dtype=torch.float64)
         found = dict.fromkeys(
@@ -210,17 +196,13 @@ class SanityChecks(Metric):
         if len(rows):
             found["other_class"] = self._compare_classes(probe, inputs[rows], rows, classes)
         everywhere = torch.full_like(probe.margin, torch.nan, dtype=torch.float64)
-        spread: dict[str, Any] = {name: probe.spread(values, torch.nan) for name, values in found.items()}
         predicted = probe.logits.argmax(1)
         correct = everywhere
         if self.labels is not None and self.labels.shape == predicted.shape:
             correct = (predicted == self.labels.to(predicted.device)).double()
         return SanityResult(
-            **probe.common_fields(self),
-            value=spread.pop("excess"),
-            **spread,
+            **probe.common_fields(self, value=found.pop("excess"), linear=linear, **found),
             negative=(probe.maps < 0).flatten(1).any(1),
-            linear=probe.spread(linear, False),
             classes=torch.full_like(predicted, probe.logits.shape[1]),
             outside=torch.full_like(everywhere, measure_outside(explainer, inputs)),
             gap=torch.full_like(everywhere, gap),
@@ -278,7 +260,7 @@ class SanityChecks(Metric):
                         probe.model.warn_once(f"{probe.explainer.label}: {words}")
                 if parts:
                     sums, weights = _sum_pairs(torch.cat(parts), first, second, len(rows))
-                    found[f"{kind} {label}"] = probe.spread(sums / weights, torch.nan)
+                    found[f"{kind} {label}"] = probe.scatter_to_all(sums / weights)
         return found
 
 

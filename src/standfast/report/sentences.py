@@ -8,10 +8,8 @@ from typing import Any
 
 from standfast.metrics.base import USEFUL
 from standfast.report.wording import describe_reach, describe_transformation
-from standfast.report.words import make_environment
+from standfast.report.words import make_environment, rank_medians
 from standfast.results.failures import group_misfits
-from standfast.results.formatting import format_estimate
-from standfast.results.presentation import RankedGroup, group_ranks
 from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
 
@@ -74,15 +72,10 @@ def describe_leader(found: MetricSummary) -> str:
     Ranks are within each sample, so both can be true at once. Only explainers that pass the sanity checks are compared.
     """
     leaders = [row.explainer for row in found.rows if row.verdict == "best"]
-    rows = [row for row in found.rows if row.candidate and row.value is not None]
-    medians = [
-        RankedGroup((row.explainer,), row.value or 0.0, format_estimate(row.estimate, row.spec.decimals))
-        for row in rows
-    ]
-    if not leaders or not medians:
-        return ""
-    first = group_ranks(medians, found.metric.spec.direction)[0]
-    return "" if set(first.names) & set(leaders) else say("other_leader", first.names, first.text, leaders)
+    for first in rank_medians(found)[:1] if leaders else ():
+        if not set(first.names) & set(leaders):
+            return say("other_leader", first.names, first.text, leaders)
+    return ""
 
 
 def describe_failures(summary: Summary) -> list[str]:

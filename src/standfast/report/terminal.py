@@ -30,7 +30,7 @@ from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, Star, SummaryRow
 from standfast.results.tables import count_explainers
 
-_NAME = 20  # characters of an explainer's name
+_NAME = 20  # characters of a line of an explainer's name
 _SIGNS: dict[Quality | None, str] = {"good": "+", "control": "o", "bad": "x", "undecided": "?", None: " "}
 _STARS: dict[Star | None, str] = {"alone": "*", "tied": "=", None: ""}
 _WORDS: dict[Star, str] = {"alone": "* best alone", "tied": "= one of several best"}
@@ -131,21 +131,11 @@ def _write_cell(row: SummaryRow | None, samples: int | None = None) -> str:
 
 
 def _format_matrix(matrix: Matrix, verbose: bool, width: int) -> list[str]:
-    """The table and its legend. Heads are numbers where they would not fit; more columns stand below."""
-    short = {name: _shorten(name, place) for place, name in enumerate(matrix.names, 1)}
-    first = Column([""], {name: [text] for name, text in short.items()}, "<")
-    for numbered in (False, True):
-        columns = _lay_out(matrix, verbose, numbered)
-        groups = _split(first, columns, width)
-        if len(groups) == 1:
-            break
+    """The table and its legend; columns that do not fit stand below."""
+    groups = _split(
+        Column([""], {name: textwrap.wrap(name, _NAME) for name in matrix.names}, "<"), matrix, verbose, width
+    )
     lines = [line for group in groups for line in [*_format_group(group, matrix), ""]]
-    if numbered:
-        for number, each in enumerate(matrix.metrics, 1):
-            spec = each.metric.spec
-            better = f" ({spec.direction} is better)" if spec.direction else ""
-            lines += _wrap(f"({number}) {each.label}: {spec.axis}{better}", width, "    ")
-    lines += [f"{text} = {name}" for name, text in short.items() if text != name]
     qualities = {row.quality for each in matrix.metrics for row in each.rows}
     stars = {star for each in matrix.metrics for star in each.stars.values()}
     marks = [f"{sign} {say('quality', word)}" for word, sign in _SIGNS.items() if word and word in qualities]
@@ -153,13 +143,13 @@ def _format_matrix(matrix: Matrix, verbose: bool, width: int) -> list[str]:
     return [*lines, *_wrap(", ".join(marks), width)]
 
 
-def _lay_out(matrix: Matrix, verbose: bool, numbered: bool) -> list[Column]:
+def _lay_out(matrix: Matrix, verbose: bool) -> list[Column]:
     columns = []
     if matrix.sanity:
-        cells = {name: _wrap(words, 14 if numbered else 17) for name, words in matrix.sanity.items()}
+        cells = {name: _wrap(words, 17) for name, words in matrix.sanity.items()}
         columns.append(Column(["says", "something?"], cells, "<"))
-    for number, metric in enumerate(matrix.metrics, 1):
-        head = [f"({number})"] if numbered else _wrap(metric.label.replace("_", "_ "), 14)
+    for metric in matrix.metrics:
+        head = [line.replace("_ ", "_") for line in _wrap(metric.label.replace("_", "_ "), 14)]
         better = metric.metric.spec.direction
         rows = {name: metric.find_row(name) for name in matrix.names}
         texts = {name: to_ascii(_write_cell(row, matrix.samples if verbose else None)) for name, row in rows.items()}
@@ -168,14 +158,14 @@ def _lay_out(matrix: Matrix, verbose: bool, numbered: bool) -> list[Column]:
         }
         text, sign = (max(map(len, parts.values())) for parts in (texts, signs))
         cells = {name: [f"{texts[name]:>{text}} {signs[name]:{sign}}"] for name in matrix.names}
-        columns.append(Column([line.replace("_ ", "_") for line in head] + [f"({better})"] * bool(better), cells))
+        columns.append(Column([*head, f"({better})"] if better else head, cells))
     return columns
 
 
-def _split(first: Column, columns: Sequence[Column], width: int) -> list[list[Column]]:
+def _split(first: Column, matrix: Matrix, verbose: bool, width: int) -> list[list[Column]]:
     """The columns that fit beside each other, with the names before them."""
     groups = [[first]]
-    for column in columns:
+    for column in _lay_out(matrix, verbose):
         if len(groups[-1]) > 1 and sum(2 + each.width for each in [*groups[-1], column]) - 2 > width:
             groups.append([first])
         groups[-1].append(column)
@@ -203,12 +193,6 @@ def _format_group(group: Sequence[Column], matrix: Matrix) -> list[str]:
     return lines
 
 
-def _shorten(name: str, place: int) -> str:
-    """A name of at most 20 characters; a shorter form has the place of the row, so that no two are equal."""
-    end = f"..{place}"
-    return name if len(name) <= _NAME else name[: _NAME - len(end)] + end
-
-
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Lines that break at spaces, and never within a word."""
     return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
@@ -216,53 +200,36 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 def _list_notes(results: Results, matrix: Matrix) -> list[str]:
     """What the tests, the controls and the checks say beyond the table."""
-    metrics, notes = matrix.metrics, []
+    notes, undecided = [], dict[str, list[str]]()
     for name in matrix.sanity:
-        for found in results.sanity[metrics[0].data, metrics[0].model, name].checks:
+        for found in results.sanity[matrix.metrics[0].data, matrix.metrics[0].model, name].checks:
             if found.state not in ("passed", "exempt"):
                 notes.append(say("check", name, found, MARGINS.get(found.question, (None, None))[1]))
-    for each in metrics:
-        leader = describe_leader(each)
-        notes += [f"{each.label}: {leader}"] if leader else []
-    for each in metrics:
+    for each in matrix.metrics:
         tests, spec = each.control_tests, each.metric.spec
-        said = [say("controls", tests, spec.decimals)] if tests else []
-        counts = [row.counts for row in each.rows]
-        lost = sum(each.counted for each in counts) < sum(each.evaluated for each in counts)
-        if spec.caution and (said or lost or each.metric.compared):
-            said.append(spec.caution)
-        notes += [f"{each.label}: {' '.join(said)}"] if said else []
-    reasons: dict[str, list[str]] = {}
-    for each in metrics:
-        if each.decision.reason in ("no result", "unchanged"):
-            continue
-        if each.decision.state in ("open", "unable") or each.decision.reason == "unfit":
-            reasons.setdefault(describe_decision(each), []).append(each.label)
         shown = results.metric_results(each.data, each.model, each.label)
+        controls = say("controls", tests, spec.decimals) if tests else ""
         warning = words_of(each.metric.presentation).caution(collect_facts(each, shown))
-        notes += [f"{each.label}: {warning}"] if warning else []
-    for reason, labels in reasons.items():
-        which = "any metric" if len(labels) == len(metrics) > 1 else ", ".join(labels)
-        notes.append(f"No best for {which}: {reason}")
-    return [*notes, *_list_counts(metrics)]
+        said = " ".join(filter(None, (describe_leader(each), controls, spec.caution, warning)))
+        notes += [f"{each.label}: {said}"] if said else []
+        is_open = each.decision.state in ("open", "unable") or each.decision.reason == "unfit"
+        if is_open and each.decision.reason not in ("no result", "unchanged"):
+            undecided.setdefault(describe_decision(each), []).append(each.label)
+    notes += [f"No best for {', '.join(labels)}: {reason}" for reason, labels in undecided.items()]
+    return [*notes, *_list_counts(matrix.metrics)]
 
 
 def _list_counts(metrics: Sequence[MetricSummary]) -> list[str]:
     """Why samples do not count, a line for each reason and for those whom it concerns."""
     found: dict[tuple[str, str], list[str]] = {}
     for each in metrics:
-        rows = [row for row in each.rows if row.counts.rows]
         concerned: dict[str, list[str]] = {}
-        for row in rows:
+        for row in each.rows:
             for part in row.counts.uncounted:
                 concerned.setdefault(say("uncounted", part, row.spec), []).append(row.explainer)
         for words, names in concerned.items():
-            who = "every explainer" if len(names) == len(rows) > 1 else ", ".join(names)
-            found.setdefault((words, who), []).append(each.label)
-    return [
-        f"Not counted for {who}: {words}" + ("." if len(labels) == len(metrics) else f" ({', '.join(labels)}).")
-        for (words, who), labels in found.items()
-    ]
+            found.setdefault((words, ", ".join(names)), []).append(each.label)
+    return [f"Not counted for {who}: {words} ({', '.join(labels)})." for (words, who), labels in found.items()]
 
 
 def _list_endings(results: Results) -> list[str]:

@@ -93,11 +93,6 @@ class MetricWords:
 
         return markupsafe.Markup(self._find("guide")(Options(options)))
 
-    @property
-    def terms(self) -> dict[str, str]:
-        """Words, each with a meaning of a few words, which is shown where it first appears."""
-        return dict(self._find("terms"))
-
 
 @cache
 def words_of(presentation: Presentation) -> MetricWords:
@@ -109,20 +104,23 @@ def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any
     """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
     presentation, spec, rows = found.metric.presentation, results.spec, found.rows
     valued = [row for row in rows if row.value is not None]
-    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in valued if row.candidate]
-    headline, ranked = presentation.headline(results), group_ranks(medians, spec.direction)
     return {
         "options": Options(results.options),
         "spec": spec,
-        "ranked": ranked if headline is None else headline,
-        "medians": ranked,
-        "own": headline is not None,
+        "ranked": rank_medians(found),
         "reference": next((format_value(row) for row in valued if row.control and is_random(row.explainer)), ""),
         "several": any(row.counts.counted > 1 for row in rows),
         "bounds": sum(row.counts.bounds for row in rows),
         "values": sum(row.counts.counted for row in rows),
         **presentation.facts(results),
     }
+
+
+def rank_medians(found: MetricSummary) -> list[RankedGroup]:
+    """The explainers that may be called best by their medians, the best first."""
+    rows = [row for row in found.rows if row.candidate and row.value is not None]
+    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in rows]
+    return group_ranks(medians, found.metric.spec.direction)
 
 
 def format_value(row: SummaryRow) -> str:

@@ -20,6 +20,7 @@ class Failure:
         labels: by which configured metrics.
         metrics: how many metrics there are.
         partly: whether it was on a part of the samples only.
+        traceback: of the first of them.
     """
 
     reason: str
@@ -27,6 +28,7 @@ class Failure:
     labels: tuple[str, ...]
     metrics: int
     partly: bool
+    traceback: str = ""
 
 
 def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Failure]:
@@ -42,11 +44,14 @@ def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Fail
     """
     run: dict[tuple[str, str], int] = {}
     reasons: dict[str, dict[str, dict[str, int]]] = {}
+    tracebacks: dict[str, str] = {}
     for job in jobs:
         explainer, label = place = (job["explainer"] or "unknown", job["label"] or "unknown")
         run[place] = run.get(place, 0) + 1
         if job["status"] == "failed":
-            labels = reasons.setdefault(shorten_error(job["error"]), {}).setdefault(explainer, {})
+            reason = shorten_error(job["error"])
+            tracebacks.setdefault(reason, str(job.get("traceback") or ""))
+            labels = reasons.setdefault(reason, {}).setdefault(explainer, {})
             labels[label] = labels.get(label, 0) + 1
     for explainers in reasons.values():
         for labels in explainers.values():
@@ -59,7 +64,7 @@ def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Fail
             together.setdefault(tuple(labels), []).append(name)
         for own, names in together.items():
             partly = any(explainers[name][label] < run[name, label] for name in names for label in own)
-            found.append(Failure(reason, tuple(names), own, metrics, partly))
+            found.append(Failure(reason, tuple(names), own, metrics, partly, tracebacks[reason]))
     return found
 
 

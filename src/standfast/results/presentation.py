@@ -14,7 +14,7 @@ import polars as pl
 from standfast.errors import StandfastError
 from standfast.metrics.base import Direction, Metric, metrics
 from standfast.registry import Registry
-from standfast.results.controls import find_controls, is_random
+from standfast.results.controls import find_controls
 from standfast.results.formatting import Decimals, format_number
 from standfast.study.store import DamagedFileError
 from standfast.tensors import Array
@@ -118,10 +118,6 @@ class RankedGroup:
     text: str
 
 
-#: an explainer's evaluated rows to its number and this number as it is shown; None where it has none
-Measure = Callable[[pl.DataFrame], tuple[float, str] | None]
-
-
 def group_ranks(measured: Sequence[RankedGroup], direction: Direction) -> list[RankedGroup]:
     """Explainers with a number each, the best first, or the smallest without a direction; equal texts share a place.
 
@@ -178,13 +174,10 @@ class Contradiction:
     Attributes:
         macro: the name of the macro.
         facts: its argument.
-        kind: `"contradiction"`, `"unfair"` where only a comparison is, or `"bound"` where a search found what a
-            simulation missed.
     """
 
     macro: str
     facts: Mapping[str, Any]
-    kind: Literal["contradiction", "unfair", "bound"] = "contradiction"
 
 
 @dataclass(frozen=True)
@@ -206,6 +199,7 @@ class MetricResults:
         controls: the explainers that are only references.
         unfit: those that do not pass the sanity checks.
         classes: the names of the classes; empty where they are not known.
+        errors: of the parts of the work that failed, as stored, by explainer.
     """
 
     label: str
@@ -224,6 +218,7 @@ class MetricResults:
     controls: Sequence[str] = ()
     unfit: Sequence[str] = ()
     classes: Sequence[str] = ()
+    errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def present(self) -> list[str]:
@@ -242,35 +237,6 @@ class MetricResults:
         """The explainers that have rows, without controls, where there are others, and those that are `unfit`."""
         controls = find_controls(self.present, self.controls)
         return [name for name in self.present if name not in controls and name not in self.unfit]
-
-    def measure_random(self, measure: Measure) -> str:
-        """The number of random maps as it is shown, to compare with; empty without an explainer `random`."""
-        for name in self.present:
-            if is_random(name) and name not in self.candidates:
-                found = measure(self.evaluated(name))
-                return "" if found is None else found[1]
-        return ""
-
-    def evaluated(self, explainer: str) -> pl.DataFrame:
-        """The rows of an explainer whose samples were evaluated."""
-        rows = self.rows_for(explainer)
-        return rows.filter(pl.col("status") == "ok") if "status" in rows.columns else rows
-
-    def rank(self, measure: Measure, direction: Direction) -> list[RankedGroup]:
-        """The explainers by one number each, the best first; those with the same text share a place.
-
-        Controls are left out where there are others: they are references and no candidates.
-
-        Args:
-            measure: an explainer's evaluated rows to its number and this number as it is shown; None where it has none.
-            direction: which numbers are better, `"higher"` or `"lower"`.
-        """
-        measured = []
-        for name in self.candidates:
-            found = measure(self.evaluated(name))
-            if found is not None and not np.isnan(found[0]):
-                measured.append(RankedGroup((name,), *found))
-        return group_ranks(measured, direction)
 
     def samples(self, count: int) -> list[int]:
         """The first samples on which any explainer was evaluated in the first repeat."""
@@ -313,19 +279,13 @@ class MetricResults:
                     yield explainer, sample, *loaded
 
     def arrays(
-        self,
-        explainer: str,
-        sample: int,
-        names: Sequence[str],
-        repeat: int | None = None,
-        also: Sequence[str] = (),
+        self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
     ) -> dict[str, Array] | None:
-        """The named arrays of one sample, or None unless all are stored; and those of `also` that are stored.
+        """The named arrays of a sample in the first repeat, and those of `also` that are stored; None unless all are.
 
         It reads the job of this sample only.
         """
-        repeat = self._first if repeat is None else repeat
-        for start, _, arrays in self._jobs(explainer, repeat, sample):
+        for start, _, arrays in self._jobs(explainer, sample):
             if set(names) <= set(arrays):
                 found = [*names, *(name for name in also if name in arrays)]
                 return {name: np.array(arrays[name][sample - start]) for name in found}
@@ -337,7 +297,7 @@ class MetricResults:
         """Rows and named arrays of the first `limit` evaluated samples of the first repeat, one job in memory."""
         rows = {row["sample"]: row for row in self.rows_for(explainer, repeat=self._first).iter_rows(named=True)}
         given = 0
-        for start, stop, arrays in self._jobs(explainer, self._first):
+        for start, stop, arrays in self._jobs(explainer):
             if not set(names) <= set(arrays):
                 continue
             for sample in range(start, stop):
@@ -367,12 +327,11 @@ class MetricResults:
                 if arrays:
                     yield str(explainer), int(repeat), int(start), arrays
 
-    def _jobs(
-        self, explainer: str, repeat: int, sample: int | None = None
-    ) -> Iterator[tuple[int, int, Mapping[str, Array]]]:
+    def _jobs(self, explainer: str, sample: int | None = None) -> Iterator[tuple[int, int, Mapping[str, Array]]]:
+        """The first and the last sample, and the arrays, of each job of an explainer in the first repeat."""
         if not len(self.jobs):
             return
-        found = self.jobs.filter((pl.col("explainer") == explainer) & (pl.col("repeat") == repeat))
+        found = self.jobs.filter((pl.col("explainer") == explainer) & (pl.col("repeat") == self._first))
         if sample is not None:
             found = found.filter((pl.col("start") <= sample) & (sample < pl.col("stop")))
         for job, start, stop in found.sort("start").select("job", "start", "stop").iter_rows():
@@ -415,15 +374,8 @@ class Presentation:
         kind = metric_class(self.metric)
         return self.stored if kind is None else kind.direction_of(options)
 
-    def headline(self, results: MetricResults) -> list[RankedGroup] | None:
-        """The explainers by the numbers of the verdict, the best first; None, as by default, for medians."""
-        return None
-
     def facts(self, results: MetricResults) -> dict[str, Any]:
-        """Numbers and names of one data set and model that the metric's template needs; none by default.
-
-        A metric with a headline of its own gives `reference`, the same number of random maps.
-        """
+        """Numbers and names of one data set and model that the metric's template needs; none by default."""
         return {}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
@@ -448,9 +400,6 @@ class Presentation:
         """The names of the stored arrays that `make_comparable` reads; none by default."""
         return ()
 
-    #: which metric's example opens the report: the smallest number, then the first in the study
-    example_order: ClassVar[int] = 9
-
     def example(self, view: MetricResults) -> Any:
         """The most telling sample, as a row of a gallery: input, its map, the changed input, its map now, a caption.
 
@@ -459,24 +408,11 @@ class Presentation:
         return None
 
     def figures(self, view: MetricResults) -> Sequence[Any] | None:
-        """Figures and tables of one data set and model; None, as by default, for the distribution over samples."""
-        return None
+        """Figures and tables of one data set and model; None, as by default, for the distribution over samples.
 
-    def figures_over_option(self, views: Sequence[MetricResults], option: str) -> Sequence[Any]:
-        """Figures over configurations that differ in one option and in nothing else; none by default.
-
-        The report itself draws values that have a common axis. This is for anything else, such as pictures. It is not
-        called for options whose values are numbers on an axis.
-
-        Args:
-            views: two or more, of one data set and model.
-            option: the path of the option, such as `"similarity"` or `"search.proposal"`.
+        Those that are None, and galleries without pictures, are left out.
         """
-        return []
-
-    def figures_over_data(self, views: Sequence[MetricResults]) -> Sequence[Any]:
-        """Figures over data sets and models, from two or more views of one configuration; none by default."""
-        return []
+        return None
 
     def contradictions(self, view: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
         """Where numbers contradict each other; nowhere by default.

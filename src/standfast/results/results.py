@@ -55,9 +55,6 @@ JOB_COLUMNS: dict[str, Any] = {
 #: what `Results.frame` has of all metrics, and the names of things of which there may be several
 _CORE = ("explainer", "label", "sample", "value", "low", "high", "bound", "status")
 _PLACES = ("data", "model", "repeat")
-#: the first and the last columns of one metric's frame, of which polars prints four each
-_FIRST = ("explainer", "label", "sample", "value", "low", "high", "status")
-_LAST = ("metric", "data", "model", "repeat", "job")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -145,6 +142,15 @@ class Results:
     def failures(self) -> list[dict[str, Any]]:
         """The rows of `jobs` that failed, with their tracebacks."""
         return self.jobs.filter(pl.col("status") == "failed").to_dicts()
+
+    @cached_property
+    def _errors(self) -> dict[tuple[str, str, str], dict[str, list[str]]]:
+        """The errors of failed jobs by data, model and label, and then by explainer."""
+        found: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+        for job in self.failures:
+            own = found.setdefault((job["data"], job["model"], job["label"]), {})
+            own.setdefault(job["explainer"], []).append(str(job["error"]))
+        return found
 
     @property
     def missing(self) -> int:
@@ -296,6 +302,7 @@ class Results:
             self.explainers.controls,
             self._list_unfit(data, model),
             self.list_classes(data),
+            self._errors.get((data, model, metric.name), {}),
         )
 
     def list_classes(self, data: str) -> list[str]:
@@ -335,10 +342,13 @@ class Results:
             if name not in self.explainers.controls
         }
 
+    def _select_sanity(self, data: str, model: str) -> dict[str, Sanity]:
+        """The sanity checks on one data set and model, by explainer."""
+        return {name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)}
+
     def _list_unfit(self, data: str, model: str) -> list[str]:
         """The explainers that do not pass the sanity checks on a data set and model."""
-        here = {name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)}
-        return [name for name, each in here.items() if each.state != "passed"]
+        return [name for name, each in self._select_sanity(data, model).items() if each.state != "passed"]
 
     @cached_property
     def _accuracies(self) -> dict[tuple[str, str], Accuracy]:
@@ -361,7 +371,7 @@ class Results:
         """A row for each explainer, metric, repeat and sample.
 
         Args:
-            metric: only the rows of this one, by its label or its name, such as `"worst case"`, with all of its
+            metric: only the rows of this one, by its label or its name, such as `"worst_case"`, with all of its
                 columns that have a value. By default all metrics, with the columns that all of them have. The attribute
                 `samples` has all columns of all metrics.
 
@@ -376,10 +386,10 @@ class Results:
         """
         if metric is None:
             return self._list_core()
-        frame = self.compared_samples
-        first, last = ([name for name in names if name in frame.columns] for names in (_FIRST, _LAST))
-        frame = frame.select(*first, pl.exclude(*first, *last), *last)
-        frame = frame.filter(pl.col("label").is_in(self._find_labels(metric)))
+        labels = [label for label, known in self.metrics.items() if metric in (label, known.metric)]
+        if not labels:
+            raise UnknownNameError("metric", metric, self.metrics)
+        frame = self.compared_samples.filter(pl.col("label").is_in(labels))
         return frame.select(column for column in frame.get_columns() if column.null_count() < max(len(column), 1))
 
     def _list_core(self) -> pl.DataFrame:
@@ -395,19 +405,6 @@ class Results:
         several = [name for name in _PLACES if name in frame.columns and frame[name].n_unique() > 1]
         frame = frame.with_columns(pl.Series("bound", bound, dtype=pl.Boolean))
         return frame.select(*(name for name in _CORE if name in frame.columns), *several)
-
-    def _find_labels(self, metric: str) -> list[str]:
-        """The labels that a user's word for a metric stands for."""
-        if metric in self.metrics:
-            return [metric]
-        wanted = _simplify(metric)
-        for found in (
-            [label for label in self.metrics if _simplify(label) == wanted],
-            [label for label, known in self.metrics.items() if _simplify(known.metric) == wanted],
-        ):
-            if found:
-                return found
-        raise UnknownNameError("metric", metric, self.metrics)
 
     def table(self) -> pl.DataFrame:
         """A row for each explainer and metric.
@@ -510,7 +507,7 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
     specs = {label: known.spec for label, known in configured.items()}
     controls = results.explainers.controls
     frame = results.compared_samples
-    sanity, checks = results.sanity, results.sanity_rows
+    checks = results.sanity_rows
 
     def leave_out(data: str, model: str) -> list[str]:
         return [*controls, *results._list_unfit(data, model)]
@@ -519,21 +516,15 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
     comparisons = {(each.data, each.model, each.label): each.comparison for each in rankings}
     tested = {label: specs[label] for label, known in configured.items() if known.kind and known.kind.controls}
     tests = compare_controls(frame, tested, controls) if controls and len(frame) else {}
-    errors: dict[tuple[str, str, str], dict[str, list[str]]] = {}
-    for job in results.failures:
-        own = errors.setdefault((job["data"], job["model"], job["label"]), {})
-        own.setdefault(job["explainer"], []).append(str(job["error"]))
     metrics = []
     for data, model in results.pairs:
+        here = checks.filter((pl.col("data") == data) & (pl.col("model") == model)) if len(checks) else None
+        decided = results._select_sanity(data, model)
         for label, known in configured.items():
             place = (data, model, label)
-            found, failed = results.metric_results(*place), errors.get(place, {})
-            found_tests = tests.get(place, [])
-            here = checks.filter((pl.col("data") == data) & (pl.col("model") == model)) if len(checks) else None
-            decided = {name: each for (of, by, name), each in sanity.items() if (of, by) == (data, model)}
-            metrics.append(
-                summarise_metric(found, known, comparisons.get(place), found_tests, failed, statistic, here, decided)
-            )
+            found, own_tests = results.metric_results(*place), tests.get(place, ())
+            comparison = comparisons.get(place)
+            metrics.append(summarise_metric(found, known, comparison, own_tests, statistic, here, decided))
     return Summary(
         statistic,
         tuple(results.data),
@@ -547,7 +538,7 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
         results.missing,
         len(results.failures),
         tuple(group_failures(results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {}))),
-        sanity,
+        results.sanity,
         results._accuracies,
     )
 
@@ -603,7 +594,3 @@ def _split_checks(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _list_jobs(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     rows = [[record.get(name) for name in JOB_COLUMNS] for record in records]
     return pl.DataFrame(rows, schema=JOB_COLUMNS, orient="row")
-
-
-def _simplify(name: str) -> str:
-    return " ".join(name.replace("_", " ").lower().split())

@@ -299,8 +299,7 @@ def summarise_metric(
     found: MetricResults,
     metric: ConfiguredMetric,
     comparison: Comparison | None,
-    control_tests: Sequence[ControlTest],
-    errors: Mapping[str, Sequence[str]],
+    control_tests: Sequence[ControlTest] = (),
     statistic: Statistic = "median",
     checks: pl.DataFrame | None = None,
     sanity: Mapping[str, Sanity] | None = None,
@@ -312,7 +311,6 @@ def summarise_metric(
         metric: its configuration.
         comparison: the tests between explainers, if there are two or more with a value.
         control_tests: the tests against the controls.
-        errors: of the failed parts of each explainer.
         statistic: over samples.
         checks: the rows of the sanity checks on this data set and model.
         sanity: the decisions of the checks, by explainer.
@@ -320,14 +318,14 @@ def summarise_metric(
     Raises:
         ArgumentError: a mean of values of which some are only bounds.
     """
-    tests = {test.explainer: test for test in control_tests}
+    tests, decided = {test.explainer: test for test in control_tests}, sanity or {}
     parts = {str(name): rows for (name,), rows in found.frame.partition_by("explainer", as_dict=True).items()}
     rows = []
     explained = [*found.candidates, *found.unfit]
     own = found.spec.select_valid(found.frame.filter(pl.col("explainer").is_in(explained)))
     unchanged = len(own) > 0 and bool(found.spec.find_unchanged(found.spec.values(own)).all())
     for name in found.explainers:
-        own, failed = parts.get(name, found.frame.clear()), errors.get(name, ())
+        own, failed = parts.get(name, found.frame.clear()), found.errors.get(name, ())
         if not len(own) and not failed:
             continue
         references = None
@@ -348,20 +346,15 @@ def summarise_metric(
                 tests.get(name),
                 count_rows(found.spec, own, len(failed)),
                 failed[0] if failed else None,
-                state_of(sanity, name),
+                decided[name].state if name in decided else None,
                 references,
                 weak_classes=() if references is None else find_weak_classes(found.spec, own, references),
             )
         )
-    rows = judge_rows(rows, sanity or {})
+    rows = judge_rows(rows, decided)
     samples = {_list_samples(found.spec.select_valid(own)) for own in parts.values()}
     decision = Decision("unable", "unchanged") if unchanged else decide(found, comparison)
     return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
-
-
-def state_of(sanity: Mapping[str, Sanity] | None, explainer: str) -> SanityState | None:
-    """What the checks say of an explainer; None without checks of it."""
-    return None if not sanity or explainer not in sanity else sanity[explainer].state
 
 
 def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list[SummaryRow]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -11,14 +11,18 @@ from standfast.results.controls import Explainers
 from standfast.results.formatting import format_count, shorten_error
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
-#: what `make_table` has, in this order; those in `_OPTIONAL` only where they say something
-TABLE = {
-    **dict.fromkeys(("data", "model", "explainer", "metric"), pl.String),
-    **dict.fromkeys(("value", "low", "high"), pl.Float64),
-    **dict.fromkeys(("verdict", "better", "quality", "sanity"), pl.String),
-    "samples": pl.Int64,
-    **dict.fromkeys(("against_controls", "best_control", "bound", "failure"), pl.String),
+#: what `make_frame` has, in this order
+SUMMARY = {
+    **dict.fromkeys(("data", "model", "explainer", "label", "metric", "column", "better", "statistic"), pl.String),
+    **dict.fromkeys(("value", "low", "high", "coverage"), pl.Float64),
+    "count": pl.Int64,
+    "bound": pl.String,
+    "mean_rank": pl.Float64,
+    **dict.fromkeys(("verdict", "quality", "sanity", "against_controls", "best_control", "failure"), pl.String),
 }
+#: what `make_table` has of it, some under another name; those of `_OPTIONAL` only where they say something
+_COLUMNS = ("data", "model", "explainer", pl.col("label").alias("metric"), "value", "low", "high", "verdict", "better")
+_MORE = ("quality", "sanity", pl.col("count").alias("samples"), "against_controls", "best_control", "bound", "failure")
 _OPTIONAL = ("quality", "sanity", "against_controls", "best_control", "bound", "failure")
 
 
@@ -49,35 +53,28 @@ def list_best(metrics: Iterable[MetricSummary]) -> Iterator[tuple[str, Best]]:
 
 def make_table(summary: Summary) -> pl.DataFrame:
     """A row for each explainer and metric; `Results.table` describes the columns."""
-    rows = [_make_row(row) for row in summary.rows]
-    rows += [_make_row(row) for each in summary.metrics for row in each.rows if not row.counts.rows]
-    found = pl.DataFrame(rows, schema=TABLE)
+    failed = [row for each in summary.metrics for row in each.rows if not row.counts.rows]
+    found = make_frame([*summary.rows, *failed]).select(*_COLUMNS, *_MORE)
     hidden = [name for name in _OPTIONAL if not found[name].is_not_null().any()]
     hidden += ["data"] if len(summary.data) < 2 else []
     hidden += ["model"] if len(summary.models) < 2 else []
     return found.drop(hidden)
 
 
-def _make_row(row: SummaryRow) -> dict[str, object]:
-    estimate, test = row.estimate, row.control_test
-    return {
-        "data": row.data,
-        "model": row.model,
-        "explainer": row.explainer,
-        "metric": row.label,
-        "value": row.value,
-        "low": None if estimate is None else estimate.low,
-        "high": None if estimate is None else estimate.high,
-        "verdict": row.verdict,
-        "better": row.spec.direction if row.counts.rows else None,
-        "quality": row.quality,
-        "sanity": row.sanity,
-        "samples": 0 if estimate is None else estimate.count,
-        "against_controls": None if test is None else test.verdict,
-        "best_control": None if test is None else test.control,
-        "bound": None if estimate is None else estimate.bound,
-        "failure": None if row.error is None else shorten_error(row.error),
-    }
+def make_frame(rows: Sequence[SummaryRow]) -> pl.DataFrame:
+    """One row per row of the summary; `standfast.report.exports.summary` describes the columns."""
+    found: list[dict[str, object]] = []
+    for row in rows:
+        about = {name: getattr(row, name) for name in ("data", "model", "explainer", "label", "metric", "statistic")}
+        about |= {name: getattr(row, name) for name in ("value", "mean_rank", "verdict", "quality", "sanity")}
+        about |= {"column": row.spec.column, "better": row.spec.direction if row.counts.rows else None, "count": 0}
+        if row.estimate is not None:
+            about |= {name: getattr(row.estimate, name) for name in ("low", "high", "count", "bound")}
+            about["coverage"] = None if row.estimate.low is None else row.estimate.coverage
+        if row.control_test is not None:
+            about |= {"against_controls": row.control_test.verdict, "best_control": row.control_test.control}
+        found.append({**about, "failure": None if row.error is None else shorten_error(row.error)})
+    return pl.DataFrame(found, schema=SUMMARY)
 
 
 def count_explainers(explainers: Explainers) -> str:

@@ -59,6 +59,6 @@ def verify_results(results: str | Path | Store) -> Verification:
         if readable and name not in states and store.read(job)[0].get("artefacts"):
             damaged[name] = "missing"
     missing, failed = (sum(statuses.get(job) == status for job in planned) for status in (None, "failed"))
-    known = {name.partition("/")[0] for name in (*states, "jobs", "artefacts", "compact", "begun.json", "running.json")}
+    known = {name.partition("/")[0] for name in (*states, "jobs", "artefacts", "compact", "running.json")}
     others = tuple(sorted(set(store.folder.names("")) - known))
     return Verification(len(states), damaged, missing, failed, others)

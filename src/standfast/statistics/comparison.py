@@ -1,4 +1,4 @@
-"""Comparison of explainers on the same samples: mean ranks, tests of all pairs, effect sizes, cliques; and controls.
+"""Comparison of explainers on the same samples: mean ranks, tests of all pairs, effect sizes; and controls.
 
 Friedman's test answers whether the explainers differ at all. If it rejects, Wilcoxon's signed-rank tests with Holm's
 correction find the pairs that differ (Demšar 2006, JMLR 7; García and Herrera 2008, JMLR 9). Ties and censored values
@@ -90,24 +90,6 @@ class Comparison:
         return tuple(int(index) for index in np.argsort(self.mean_ranks, kind="stable"))
 
     @property
-    def cliques(self) -> tuple[tuple[int, ...], ...]:
-        """Maximal groups, contiguous in `order`, within which no pair differs significantly (Demšar 2006).
-
-        If Friedman's test does not reject, there is one group of all. A group can consist of one explainer.
-        """
-        order, differ = self.order, self.significant
-        found: list[tuple[int, ...]] = []
-        end = 0
-        for start in range(len(order)):
-            stop = start + 1
-            while stop < len(order) and not differ[order[stop], list(order[start:stop])].any():
-                stop += 1
-            if stop > end:
-                found.append(order[start:stop])
-                end = stop
-        return tuple(found)
-
-    @property
     def winner_set(self) -> tuple[int, ...]:
         """The best by mean rank, and all that are not significantly worse, in `order`."""
         best = self.order[0]
@@ -118,45 +100,6 @@ class Comparison:
     def decided(self) -> bool:
         """Whether the tests show that some explainer is worse than the best by mean rank."""
         return self.count > 0 and len(self.winner_set) < len(self.names)
-
-    def sentence(self) -> str:
-        """The result in one sentence."""
-        names, k, order = self.names, len(self.names), self.order
-        if self.count == 0:
-            return f"No sample has a value for all of {_join(names)}, so nothing is ranked."
-        best, significant = order[0], self.significant
-        samples = f"{self.count} sample{'s' if self.count > 1 else ''}"
-        samples += f" ({self.left_out} left out)" if self.left_out else ""
-        first = [names[index] for index in order if self.mean_ranks[index] == self.mean_ranks[best]]
-        if len(first) == k and not significant.any():
-            return f"All have the same mean rank; {samples}."
-        rank = f"mean rank {self.mean_ranks[best]:.2f} of {k}"
-        leaders = f"{_join(first)} {'is' if len(first) == 1 else 'are'} ranked best ({rank})"
-        if not self.conclusive_possible:
-            reason = "too few" if k * (k - 1) * 2.0**-self.count > self.level else "too often tied"
-            p = f"p ≥ {self.smallest_p:.2g}"
-            return f"{leaders}, but {samples}: {reason} for any difference to be significant ({p})."
-        if not significant.any():
-            test = "Wilcoxon" if k == 2 else "Friedman"
-            also = ", but no pair on its own" if self.friedman_p <= self.level else ""
-            p = _format_p(self.friedman_p)
-            return f"{leaders}, but no difference is demonstrated ({test}: {p}{also}); {samples}."
-        ahead = self.effects[best] > 0
-        others = [index for index in order if index != best]
-        phrases = []
-        for words, which in (
-            ("differs from", significant[best] & ahead),
-            ("is surpassed, weighing each difference by its size, by", significant[best] & ~ahead),
-            ("not demonstrably from", ~significant[best]),
-        ):
-            found = [f"{names[j]} ({_format_p(self.p_values[best, j])})" for j in others if which[j]]
-            if 3 < len(found) == len(others):
-                found = [f"all others (each {_format_p(self.p_values[best, others].max(), '≤')})"]
-            phrases += [f"{words} {_join(found)}"] if found else []
-        if not significant[best].any():
-            phrases = ["does " + phrases[0].replace("not demonstrably", "not demonstrably differ")]
-        subject = "it" if len(first) == 1 else names[best]
-        return f"{leaders}; {subject} {' but '.join(phrases)}; {samples}."
 
 
 def count_needed(explainers: int, level: float = 0.05) -> int:
@@ -216,12 +159,8 @@ def compare(
 
     >>> noise = np.random.default_rng(0).normal(size=(20, 3))
     >>> found = compare(noise + [2, 1.9, 0], ["a", "b", "c"], "higher")
-    >>> found.cliques, found.winner_set
-    (((0, 1), (2,)), (0, 1))
-    >>> print(found.sentence().replace("; ", ";\\n"))
-    a and b are ranked best (mean rank 1.55 of 3);
-    a differs from c (p < 0.001) but not demonstrably from b (p = 0.78);
-    20 samples.
+    >>> found.order, found.winner_set
+    ((0, 1, 2), (0, 1))
     """
     values, flags = check_values(values, censored, censored_side, 2)
     k = values.shape[1]
@@ -385,11 +324,3 @@ def _drop_contradicting_interval(test: ControlTest) -> ControlTest:
     if excludes_zero == (test.verdict != "undecided"):
         return test
     return replace(test, difference=replace(difference, low=None, high=None))
-
-
-def _format_p(p: float, sign: str = "=") -> str:
-    return "p < 0.001" if p < 0.001 else f"p {sign} {p:.2g}"
-
-
-def _join(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -8,45 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import logging
 import math
-import sys
 import time
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 import torch
-from torch import Tensor
 
 from standfast.errors import StandfastError, check
 from standfast.metrics import Metric
-from standfast.model import Model
 from standfast.study.grid import Grid
-from standfast.study.plan import Job, Plan, expected_work, inputs_for, job_seed
-from standfast.study.store import Store
-
-logger = logging.getLogger(__name__)
+from standfast.study.plan import Job, Plan, inputs_for, job_seed
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
 _FIRST = 2.0
 #: a pilot that is expected to take so many times as long as a trial may is not begun: it would not come to its end
 _HOPELESS = 50
-#: a run that is expected to take more seconds than this is announced
-_LONG = 120.0
-#: metrics do up to a hundred times as much as forward passes alone, so a run with so many seconds of them may be long
-_SHORT = 1.0
-#: trials before a run take this share of it, and so many seconds at least and at most
-_SHARE, _LEAST, _MOST = 0.03, 0.3, 15.0
-#: seconds of the first trial of a metric and explainer, and how many times longer each further one is
-_TRIAL, _LONGER = 0.25, 4
-#: forward passes are timed with more and more rows, until a batch takes so many seconds
-_BATCH_SECONDS, _ROWS = 0.02, 256
-#: data, model, explainer and label
-_Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -139,28 +118,21 @@ def estimate_plan(
     """
     fits = type(seconds) in (int, float) and seconds > 0
     check(fits, "seconds", "a number above 0", repr(seconds))
-    everything = Counter(map(_key_of, plan.jobs))
-    lines = {key: Line(*key, jobs=count, done=count, evaluations=0, seconds=0.0) for key, count in everything.items()}
-    for trials, groups in _settings(plan.grid, [job for job in plan.jobs if job.identity not in done]):
-        trials.calibrate()
-        for key, jobs in groups.items():
-            data, model, explainer, label = key
+    groups: dict[tuple[str, str, str, str], list[Job]] = {}
+    for job in plan.jobs:
+        groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
+    lines, trials = list[Line](), None
+    for (data, model, explainer, label), jobs in groups.items():
+        left = [job for job in jobs if job.identity not in done]
+        line = Line(data, model, explainer, label, len(jobs), len(jobs) - len(left), evaluations=0, seconds=0.0)
+        if left:
+            if trials is None or trials.pair != (data, model):
+                trials = _Trials(plan.grid, data, model)
             if progress:
                 progress(f"trying {label} with {explainer}, {model} on {data}")
-            line, _ = trials.try_jobs(jobs, seconds)
-            lines[key] = replace(line, jobs=everything[key], done=everything[key] - len(jobs))
-    return Estimate(tuple(lines.values()))
-
-
-def _settings(grid: Grid, jobs: Sequence[Job]) -> Iterator[tuple[_Trials, dict[_Key, list[Job]]]]:
-    """For each data set and model that has jobs: what tries them, and the jobs of each explainer and metric."""
-    for pair in grid.combinations():
-        groups: dict[_Key, list[Job]] = {}
-        for job in jobs:
-            if (job.data, job.model) == pair:
-                groups.setdefault(_key_of(job), []).append(job)
-        if groups:
-            yield _Trials(grid, *pair), groups
+            line = trials.fill_in(line, left, seconds)
+        lines.append(line)
+    return Estimate(tuple(lines))
 
 
 class _TimeIsUp(BaseException):
@@ -197,35 +169,31 @@ class _Trials:
     """Runs metrics on a model of a grid and a data set, each for a limited time."""
 
     def __init__(self, grid: Grid, data: str, model: str) -> None:
-        self.grid, self.samples = grid, grid.data[data]
+        self.grid, self.pair, self.samples = grid, (data, model), grid.data[data]
         loaded = grid.models[model].model(self.samples, grid.device)
         self.inputs, self.targets = inputs_for(loaded, self.samples)
         self.model = loaded.with_reference(self.inputs)
-
-    def calibrate(self) -> None:
-        """Find the batch sizes, so that no trial has to; a worker does it once for each model.
-
-        A model may have no gradients, or fail altogether: the trials that need what it does not have show it.
-        """
+        # find the batch sizes, so that no trial has to; a model may have no gradients, or fail altogether: the trials
+        # that need what it does not have show it
         for kind in ("forward", "backward"):
             with contextlib.suppress(Exception), torch.inference_mode(False), self.model.session():
                 self.model.row_budget(self.inputs[:1], 1, kind, 1 << 20)
 
-    def try_jobs(self, jobs: Sequence[Job], limit: float) -> tuple[Line, bool]:
-        """What jobs of one metric and explainer cost, by trials with the samples of the first, and if one ended."""
+    def fill_in(self, line: Line, jobs: Sequence[Job], limit: float) -> Line:
+        """The line with what its jobs cost, by trials with the samples of the first."""
         job, error = jobs[0], ""
         rows = slice(job.start, job.stop)
-        metric = self.grid.measured[job.label].for_data(self.samples.extras).for_samples(self.inputs, rows)
+        metric = self.grid.measured[job.label].bind(extras=self.samples.extras, inputs=self.inputs, rows=rows)
         count = len(self.inputs[rows])
         try:
-            metric = metric.for_module(self.model.module)
+            metric = metric.bind(module=self.model.module)
             found = self._predict(metric, job, limit)
         except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
             error = f"{type(failure).__name__}: {failure}"
-            found = _Trial(math.nan, metric.expected_for(self.model.classes) * count, 0.0, 0, True)
+            found = _Trial(math.nan, metric.cost(self.model.classes).evaluations * count, 0.0, 0, True)
         scale = sum(job.stop - job.start for job in jobs) / count
-        costs = round(scale * found.evaluations), scale * found.seconds
-        return Line(*_key_of(job), len(jobs), 0, *costs, found.memory, error), found.ended
+        evaluations, seconds = round(scale * found.evaluations), scale * found.seconds
+        return replace(line, evaluations=evaluations, seconds=seconds, memory=found.memory, error=error)
 
     def _predict(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """What the metric will take for a job, by a trial of itself and, if that has no end, of its pilot."""
@@ -240,7 +208,7 @@ class _Trials:
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
         count = len(self.inputs[job.start : job.stop])
-        expected, few = (count * each.expected_for(self.model.classes) for each in (metric, pilot))
+        expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
         small = whole
         if few < expected and whole.scaled_to(few) < _HOPELESS * limit:
             small = self._run_warm(pilot, job, 2 * limit)
@@ -306,127 +274,3 @@ def measure_peak(device: torch.device) -> Iterator[list[float]]:
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         found[0] = 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
-
-
-def announce_cost(
-    plan: Plan,
-    pending: Sequence[Job],
-    store: Store,
-    *,
-    workers: int = 1,
-    quick: Callable[[], Mapping[str, Metric]] | None = None,
-    way: str = 'preset="quick"',
-) -> None:
-    """Say on standard error how long a run will take, before it begins, if that is more than two minutes.
-
-    The forward passes that the jobs need, times what one takes, show whether a run can be long. Only then metrics are
-    tried, which takes about 3% of the time of the run, and at most about 15 s. Whatever fails here, the run begins.
-
-    Args:
-        plan: of the grid.
-        pending: the jobs that are left.
-        store: of the results. It has a note while metrics are tried. If a trial ends the process, the next run finds
-            it, and tries nothing.
-        workers: how many there are.
-        quick: gives the metrics of the grid, in their order, with the preset `"quick"`; None if the user can choose no
-            other preset.
-        way: how the user chooses it.
-    """
-    if store.begun()[0]:
-        return
-    try:
-        rates = _find_rates(plan.grid, pending, store)
-        seconds = math.fsum(job.work * rates[_key_of(job)] for job in pending)
-        if seconds <= _LONG * workers:
-            return
-        text = f"this takes about {describe_duration(seconds)} with one worker"
-        text += f" (there are {workers})" if workers > 1 else ""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what was said when the grid was made
-            shorter = math.inf if quick is None else _predict_quick(plan, rates, quick())
-        text += f"; {way} would take about {describe_duration(shorter)}" if shorter < seconds / 2 else ""
-    except (Exception, SystemExit) as error:
-        logger.debug("what the run will take is not known: %s: %s", type(error).__name__, error)
-        return
-    print(f"{text}. It can be stopped at any time: the same call continues.", file=sys.stderr, flush=True)
-
-
-def _key_of(job: Job) -> _Key:
-    return job.data, job.model, job.explainer, job.label
-
-
-def _find_rates(grid: Grid, pending: Sequence[Job], store: Store) -> dict[_Key, float]:
-    """About how many seconds a unit of `Job.work` takes for each metric and explainer, from few trials."""
-    rates: dict[_Key, float] = {}
-    for trials, groups in _settings(grid, pending):
-        own = dict.fromkeys(groups, _time_rows(trials.model, trials.inputs))
-        work = {key: math.fsum(job.work for job in jobs) for key, jobs in groups.items()}
-        if sum(work[key] * own[key] for key in groups) > _SHORT / len(grid.combinations()):
-            store.begin(pending[0].identity, 1)
-            try:
-                _try_groups(trials, groups, work, own)
-            finally:
-                store.end()
-        rates |= own
-    return rates
-
-
-def _time_rows(model: Model, inputs: Tensor) -> float:
-    """Seconds for a forward pass, in a batch that takes some milliseconds."""
-    rows = 1
-    while True:
-        batch = inputs[torch.arange(rows) % len(inputs)]
-        began = time.perf_counter()
-        model.logits(batch)
-        spent = time.perf_counter() - began
-        if spent > _BATCH_SECONDS or rows >= _ROWS:
-            return spent / rows
-        rows *= 4
-
-
-def _try_groups(
-    trials: _Trials, groups: Mapping[_Key, list[Job]], work: Mapping[_Key, float], rates: dict[_Key, float]
-) -> None:
-    """Replace rates by those of trials: each metric once, then what takes longest, again and for a longer time."""
-    limits: dict[_Key, float] = {}  # of the last trial
-    ended: set[_Key] = set()
-    trials.calibrate()
-    began = time.perf_counter()
-    while left := [key for key in groups if key not in ended]:
-        expected = {key: work[key] * rates[key] for key in groups}
-        tried = {label for *_, label in limits}
-        if time.perf_counter() - began > min(_MOST, max(_LEAST, _SHARE * math.fsum(expected.values()))):
-            return
-        key = max(left, key=lambda key: (key[3] not in tried, expected[key]))
-        limits[key] = _LONGER * limits[key] if key in limits else _TRIAL
-        line, whole = trials.try_jobs(groups[key], limits[key])
-        if whole or limits[key] * _LONGER > 1:
-            ended.add(key)
-        rates[key] = 0.0 if line.error else line.seconds / work[key]  # a job that fails ends soon
-        same = [each for each in groups if each[3] == key[3]]
-        known = [rates[each] for each in same if each in limits]
-        rates |= {each: sum(known) / len(known) for each in same if each not in limits}
-
-
-def _predict_quick(plan: Plan, rates: Mapping[_Key, float], quick: Mapping[str, Metric]) -> float:
-    """Seconds for all jobs of a plan with other metrics in the place of its own."""
-    grid, usual, seconds = plan.grid, sum(rates.values()) / len(rates), 0.0
-    others = {**grid.measured, **dict(zip(grid.metrics, quick.values(), strict=True))}
-    for job in plan.jobs:
-        explainer = grid.explainers[job.explainer]
-        before, after = (expected_work(each[job.label], explainer, None) for each in (grid.measured, others))
-        seconds += rates.get(_key_of(job), usual) * job.work * after / before
-    return seconds
-
-
-def describe_duration(seconds: float) -> str:
-    """Seconds in words, with the unit that a person would take.
-
-    >>> describe_duration(38.2), describe_duration(840), describe_duration(9000), describe_duration(400000)
-    ('38 s', '14 minutes', '2.5 hours', '4.6 days')
-    """
-    if seconds < 100:
-        return f"{max(seconds, 1):.0f} s"
-    if seconds < 100 * 60:
-        return f"{seconds / 60:.0f} minutes"
-    return f"{seconds / 3600:.1f} hours" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} days"

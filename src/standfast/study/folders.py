@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import threading
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
 
 from standfast.errors import ArgumentError, MissingExtraError
 from standfast.files import ReadError, WriteError, read_file, write_atomically
@@ -19,9 +17,7 @@ __all__ = ["Folder", "LocalFolder", "ReadError", "RemoteFolder", "WriteError", "
 #: how long another process may take between looking for a file and writing it, in stores that cannot create exclusively
 SECONDS_TO_SETTLE = 2.0
 _STALE_SECONDS = 3600.0
-#: file systems of fsspec whose `pipe_file(mode="create")` is one conditional request
-_CONDITIONAL = {"s3", "s3a", "gs", "gcs", "abfs", "az", "abfss", "memory"}
-#: those in which a file appears before it is complete
+#: file systems of fsspec in which a file appears before it is complete
 _GRADUAL = {"file", "local", "sftp", "ssh", "smb"}
 
 
@@ -49,36 +45,14 @@ class Folder(ABC):
     def create(self, name: str, content: bytes) -> bool:
         """Write a file unless there is one, and say whether it was written.
 
-        Nobody can come in between on this computer, and where a file system can create files exclusively. Elsewhere the
-        file is read again a little later: of several that wrote at the same time, the last one has it.
+        On a local disk nobody can come in between. Elsewhere as `replace`.
         """
-        if self.exists(name):
-            return False
+        return not self.exists(name) and self.replace(name, content)
+
+    def replace(self, name: str, content: bytes) -> bool:
+        """Write a file, and say whether it is there a little later: of several writers at once the last one has it."""
         self.write(name, content)
-        return self._settle(name, content)
-
-    def take_over(self, name: str, before: bytes, content: bytes) -> bool:
-        """Write a file in the place of one that has the content `before`, and say whether it was this call that did.
-
-        Whoever creates a file that is named after the content before does so; others cannot come in between.
-        """
-        claim = f"{name}.{hashlib.sha256(before).hexdigest()[:16]}"
-        if not self.create(claim, content):
-            return False
-        try:
-            free = self._holds(name, before)
-            if free:
-                self.write(name, content)
-            return free
-        finally:
-            self.delete(claim)
-
-    def _settle(self, name: str, content: bytes) -> bool:
-        """Whether a file still has the content that was written, when all others have written theirs."""
         time.sleep(SECONDS_TO_SETTLE)
-        return self._holds(name, content)
-
-    def _holds(self, name: str, content: bytes) -> bool:
         try:
             return self.read(name) == content
         except FileNotFoundError:
@@ -163,32 +137,15 @@ class RemoteFolder(Folder):
         return f"{self.root.rstrip('/')}/{name}"
 
     def write(self, name: str, content: bytes, lasting: bool = True) -> None:
-        self._write(name, content)
-
-    def _write(self, name: str, content: bytes, **options: Any) -> None:
         path = self._path(name)
         beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part" if self.protocols & _GRADUAL else path
         try:
             self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self.system.pipe_file(beside, content, **options)
+            self.system.pipe_file(beside, content)
             if beside != path:
                 self.system.mv(beside, path)
         except OSError as error:
-            if options and isinstance(error, FileExistsError):
-                raise
             raise WriteError(f"{self.address}/{name}", error, stored=True) from error
-
-    def create(self, name: str, content: bytes) -> bool:
-        """Write a file unless there is one: with a conditional write where the store has one."""
-        if not self.protocols & _CONDITIONAL:
-            return super().create(name, content)
-        try:
-            # a server or package that does not know the condition ignores it, and writes the same once more
-            for _ in range(2):
-                self._write(name, content, mode="create")
-        except FileExistsError:
-            return self._holds(name, content)
-        return self._settle(name, content)
 
     def read(self, name: str) -> bytes:
         content: bytes = self.system.cat_file(self._path(name))
@@ -208,12 +165,6 @@ class RemoteFolder(Folder):
             self.system.rm_file(self._path(name))
         except FileNotFoundError:
             return
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"address": self.address}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["address"])  # type: ignore[misc]
 
 
 def open_folder(address: str | Path) -> Folder:

@@ -109,8 +109,7 @@ class Grid:
     """Everything that a study evaluates: data x models x explainers x metrics x repeats.
 
     Attributes:
-        data, models, explainers, metrics: by the names that tables and figures use; metrics as `Metric.for_study`
-            returns them.
+        data, models, explainers, metrics: by the names that tables and figures use.
         pairs: the combinations of data and models that are evaluated, `(data, model)`; None for all.
         seed: of all random numbers.
         repeats: how often everything is done, each time with other random numbers.
@@ -154,10 +153,6 @@ class Grid:
             check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
         for name in self.controls:
             check(name in self.explainers, "controls", "names of explainers", name)
-        everything = list(self.metrics.values())
-        set_fields(self, metrics={label: metric.for_study(everything) for label, metric in self.metrics.items()})
-        for label, metric in self.metrics.items():
-            check(isinstance(metric, Metric), f"metrics[{label!r}].for_study", "a metric", type(metric).__name__)
         if self.sanity is not None:
             taken = SanityChecks.name in self.metrics
             check(not taken, "metrics", "labels other than that of the sanity checks", repr(SanityChecks.name))

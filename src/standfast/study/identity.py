@@ -15,9 +15,9 @@ import contextlib
 import hashlib
 import inspect
 import json
+import multiprocessing
 import os
 import re
-import select
 import signal
 import site
 import sys
@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -35,6 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from standfast.errors import own_version
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.model import Model
@@ -130,11 +132,9 @@ class Description:
         kind = type(value)
         name = getattr(kind, "name", None)
         title = name if isinstance(name, str) else kind.__name__
-        origin = [
-            self._describe_code(kind),
-            getattr(kind, "package", ""),
-        ]  # of a metric of another package: its version
-        return [title, getattr(kind, "version", 1), *origin, self._describe_state(value)]
+        package = getattr(kind, "package", "")  # of a metric of another package: its version
+        code, state = self._describe_code(kind), self._describe_state(value)
+        return [title, getattr(kind, "version", 1), code, package, state]
 
     def _describe_state(self, value: object) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
@@ -191,13 +191,10 @@ def read_own_modules() -> dict[str, str]:
 
 
 def _is_own(module: str) -> bool:
-    """Whether a module, by its name, is the user's own."""
-    if module in _SCRIPTS:
+    """Whether a module, by its name, is the user's own, such as one that was made at run time."""
+    if module in _SCRIPTS or module not in sys.modules:
         return True
-    loaded = sys.modules.get(module)
-    file = getattr(loaded, "__file__", None)
-    if loaded is None:
-        return True  # it was made at run time
+    file = getattr(sys.modules[module], "__file__", None)
     return isinstance(file, str) and _is_own_file(file)
 
 
@@ -247,22 +244,22 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
         model: to describe.
         about: of its source: the options and file digests of its entry.
     """
-    parts = [*model.module.modules(), model.preprocess, *([model.black_box] if model.black_box is not None else [])]
-    own = any(_is_own_part(part) for part in parts)
+    parts = [*model.module.modules(), model.preprocess, model.black_box]
+    own = any(_is_own_part(part) for part in parts if part is not None)
     return [
         digest_state(model.module),
         [tensor_digest(bound) for bound in model.bounds],
         str(model.precision),
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
         read_own_modules() if own else {},
-        [version("standfast"), torch.__version__],
+        [own_version(), torch.__version__],
     ]
 
 
 def _is_own_part(part: object) -> bool:
     kind = part if hasattr(part, "__module__") and hasattr(part, "__qualname__") else type(part)
     module = getattr(kind, "__module__", None) or _SCRIPTS[0]
-    return part is not None and _is_own(module)
+    return _is_own(module)
 
 
 @dataclass(frozen=True)
@@ -283,13 +280,9 @@ class Answers:
         return {what: " ".join(f"{number:.6g}" for number in numbers) for what, numbers in self.numbers.items()}
 
     @classmethod
-    def from_plain(cls, content: object) -> Answers:
-        """From what `plain` returns; without numbers if it is something else."""
-        try:
-            assert isinstance(content, Mapping)
-            return cls({str(what): tuple(map(float, text.split())) for what, text in content.items()})
-        except (AssertionError, AttributeError, ValueError):
-            return cls({})
+    def from_plain(cls, content: Mapping[str, str]) -> Answers:
+        """From what `plain` returns."""
+        return cls({what: tuple(map(float, text.split())) for what, text in content.items()})
 
     def __len__(self) -> int:
         return sum(map(len, self.numbers.values()))
@@ -345,32 +338,39 @@ def ask_explainer(explainer: Explainer, model: Model, inputs: Tensor, targets: T
     """
     if not hasattr(os, "fork") or model.device.type != "cpu":
         return Answers({})
-    read, write = os.pipe()
+    context = multiprocessing.get_context("fork")
+    read, write = context.Pipe(duplex=False)
+    child = context.Process(target=_send_maps, args=(write, explainer, model, inputs, targets))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not exist in the copy, nor are they used
-        child = os.fork()
-    if child == 0:
-        try:
-            os.setsid()  # what it starts is ended with it
-            nothing = os.open(os.devnull, os.O_RDWR)
-            for stream in (0, 1, 2):
-                os.dup2(nothing, stream)
-            torch.set_num_threads(1)
-            _limit_memory(_BYTES)
-            with seed_generators(0, model.device):
-                maps = explainer(model, inputs[:_MAPS], None if targets is None else targets[:_MAPS])
-            os.write(write, json.dumps(_combine(maps)).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as answer:
-        said = answer.read() if select.select([answer], [], [], _SECONDS)[0] else b""
-    with contextlib.suppress(OSError):
-        os.killpg(child, signal.SIGKILL)
-    with contextlib.suppress(OSError):
-        os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return Answers({"maps": tuple(json.loads(said))} if said else {})
+        child.start()
+    assert child.pid is not None
+    write.close()
+    found: dict[str, tuple[float, ...]] = {}
+    with contextlib.suppress(EOFError):  # it has ended without an answer
+        if read.poll(_SECONDS):
+            found["maps"] = read.recv()
+    with contextlib.suppress(OSError):  # it leads no group yet, or any more
+        os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
+    child.join()
+    return Answers(found)
+
+
+def _send_maps(write: Connection, explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> None:
+    """What the copy of the process does: it says nothing but its answer."""
+    try:
+        os.setsid()  # what it starts is ended with it
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nothing, stream)
+        torch.set_num_threads(1)
+        _limit_memory(_BYTES)
+        with seed_generators(0, model.device):
+            maps = explainer(model, inputs[:_MAPS], None if targets is None else targets[:_MAPS])
+        write.send(_combine(maps))
+    finally:
+        os._exit(0)  # without what this process does at its end, such as writing a traceback in a notebook
 
 
 def _limit_memory(more: int) -> None:

@@ -74,7 +74,9 @@ def hold_lease(folder: Folder) -> Iterator[None]:
             gone = locked and other.get("system") == own["system"] != ""
             if not gone and _is_renewed(folder, found):
                 raise RunningError(folder)
-            if not folder.create(_FILE, describe()) and not folder.take_over(_FILE, found, describe()):
+            if gone:
+                folder.write(_FILE, describe())
+            elif not folder.replace(_FILE, describe()):
                 raise RunningError(folder)
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
@@ -87,19 +89,9 @@ def hold_lease(folder: Folder) -> Iterator[None]:
                 folder.delete(_FILE)
 
 
-def lock(file: int, alone: bool = True) -> bool:
-    """Lock an open file or folder until it is closed, alone or together with others; False if that is not possible.
-
-    Raises:
-        BlockingIOError: others have locked it.
-    """
-    try:
-        fcntl.flock(file, fcntl.LOCK_NB | (fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
-    except BlockingIOError:
-        raise
-    except (AttributeError, OSError):  # Windows, or a file system without locks
-        return False
-    return True
+def has_run(folder: Folder) -> bool:
+    """Whether a folder has a run that has not ended: it works, or was lost."""
+    return folder.exists(_FILE)
 
 
 @contextlib.contextmanager
@@ -113,12 +105,15 @@ def _locked(folder: Folder) -> Iterator[bool]:
         handle = os.open(folder.path, os.O_RDONLY)
     except OSError as error:
         raise WriteError(folder.path, error) from error
+    locked = False
     try:
-        locked = lock(handle)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise RunningError(folder) from error
-    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_NB | fcntl.LOCK_EX)
+            locked = True
+        except BlockingIOError as error:
+            raise RunningError(folder) from error
+        except OSError as error:
+            _log.debug("%s: the file system has no locks: %s", folder.address, error)
         yield locked
     finally:
         if locked:

@@ -110,12 +110,18 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
         rows = [] if reference is None else [tensor_digest(reference.rows), tensor_digest(reference.median)]
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         combination = digest([described, answers, grid.device.partition(":")[0], *rows])
-        _describe_in_manifest(models.setdefault(model_name, {}), model, source.about, described, answers)
+        models[model_name] = {
+            "module": module_name(model.module),
+            "parameters": sum(p.numel() for p in model.module.parameters()),
+            "digest": digest([described, answers]),
+            "network": digest([described[:-1], answers]),  # without versions: the same after an upgrade
+            **source.about,
+        }
         own = {name: [found.digest] for name, found in explainers.items()}
         for name in (name for name, found in explainers.items() if found.own):
             maps = ask_explainer(grid.explainers[name], model, inputs, targets)
             own[name].append(known.remember(maps, data, model_name, own[name][0]))
-        here = {label: metric.for_data(samples.extras) for label, metric in measured.items()}
+        here = {label: metric.bind(extras=samples.extras) for label, metric in measured.items()}
         parts: list[tuple[int, _Chunk, dict[str, Metric]]] = []
         if grid.sanity is not None:
             first = _chunks(samples, grid.sanity.samples)[0]
@@ -123,7 +129,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
         parts += [(repeat, chunk, dict(grid.metrics)) for repeat in range(grid.repeats) for chunk in chunks[data]]
         for repeat, (start, stop, content), chosen in parts:
             for label, metric in chosen.items():
-                sliced = here[label].for_samples(inputs, slice(start, stop))
+                sliced = here[label].bind(inputs=inputs, rows=slice(start, stop))
                 configured = metrics[label] if sliced is metric else Description(sliced).digest
                 for name in grid.explainers_of(metric):
                     place = [combination, content, data, model_name, start, repeat, grid.seed]
@@ -142,8 +148,7 @@ class _Known:
     """
 
     def __init__(self, earlier: Mapping[str, Any]) -> None:
-        stored = earlier.get("answers")
-        self.earlier: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
+        self.earlier: Mapping[str, Mapping[str, str]] = earlier.get("answers", {})
         self.answers: dict[str, dict[str, str]] = {}
 
     def remember(self, asked: Answers, data: str, model: str, what: str) -> str:
@@ -152,10 +157,10 @@ class _Known:
         A study that has grown has more inputs: then those that both know are compared.
         """
         place = digest([data, model, what])
-        stored = self.earlier.get(place) or {}
+        stored = self.earlier.get(place, {})
         before = Answers.from_plain({name: text for name, text in stored.items() if name != "identity"})
         same = bool(before.numbers) and not before.find_difference(asked)
-        identity = str(stored.get("identity")) if same else digest(asked.plain)
+        identity = stored["identity"] if same else digest(asked.plain)
         longer = before if same and len(before) > len(asked) else asked
         self.answers[place] = {"identity": identity, **longer.plain}
         return identity
@@ -163,8 +168,8 @@ class _Known:
 
 def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
     """About what a model of so many classes does for one sample, in forward passes of one row."""
-    explanations, evaluations = metric.expected_explanations(), metric.expected_for(classes)
-    return explanations * explainer.rows_per_input * _PASSES + max(0, evaluations - explanations)
+    cost = metric.cost(classes)
+    return cost.explanations * explainer.rows_per_input * _PASSES + cost.predictions
 
 
 def inputs_for(model: Model, samples: Samples) -> tuple[Tensor, Tensor | None]:
@@ -195,19 +200,6 @@ def _chunks(samples: Samples, size: int) -> list[_Chunk]:
         targets = None if samples.targets is None else tensor_digest(samples.targets[start:stop])
         found.append((start, stop, [tensor_digest(samples.inputs[start:stop]), targets]))
     return found
-
-
-def _describe_in_manifest(
-    found: dict[str, Any], model: Model, about: Mapping[str, Any], described: list[Any], answers: str
-) -> None:
-    """Say in the manifest what a model is. `network` is its digest without versions, the same after an upgrade."""
-    found |= {
-        "module": module_name(model.module),
-        "parameters": sum(p.numel() for p in model.module.parameters()),
-        "digest": digest([described, answers]),
-        "network": digest([described[:-1], answers]),
-        **about,
-    }
 
 
 def describe_grid(grid: Grid) -> dict[str, Any]:

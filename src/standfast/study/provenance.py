@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 
+from standfast.errors import own_version
 from standfast.tensors import available_cpus
 
 _PACKAGES = ("captum", "numpy", "scipy", "polars", "safetensors", "quantus", "ray", "submitit")
@@ -20,7 +20,7 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
     """Versions, hardware, and the git revision of `folder` (by default, the current folder)."""
     cuda = torch.cuda.is_available()
     return {
-        "standfast": version("standfast"),
+        "standfast": own_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},
@@ -28,7 +28,6 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": _processor(),
         "cores": available_cpus(),
-        "memory_gb": _memory(),
         "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else None,
         "cuda": torch.version.cuda if cuda else None,
         "git": git_revision(folder or Path()),
@@ -57,10 +56,3 @@ def _processor() -> str | None:
     except OSError:
         return platform.processor() or None
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
-
-
-def _memory() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (ValueError, OSError, AttributeError):
-        return None

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -21,108 +19,19 @@ from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import join_label, label_neighbourhoods
 from standfast.registry import build
 from standfast.study.executors import Executor, InProcess
-from standfast.study.executors.base import Tell
 from standfast.study.file.imports import importing_from
 from standfast.study.folders import LocalFolder
 from standfast.study.grid import Grid
 from standfast.study.lease import hold_lease
 from standfast.study.plan import Job, Plan, make_plan
+from standfast.study.progress import EtaEstimator, Progress
 from standfast.study.provenance import environment
 from standfast.study.store import Store
 
 logger = logging.getLogger(__name__)
 
-#: called before the first job with the plan, the jobs that are left, and the store
-Announce = Callable[[Plan, Sequence[Job], Store], None]
-#: the share of the work after which the time left is said; before it, the start of the workers is most of the time
-_ENOUGH = 0.05
 #: with this many jobs or more, results are also written into few files, which open faster
 _COMPACT_FROM = 50
-
-
-#: a metric and an explainer
-_Kind = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The state of a run.
-
-    Attributes:
-        done, total: the number of jobs of this run.
-        share: the part of the expected work that is done, 0 to 1.
-        current: what was done last.
-        failed: the number of jobs that failed.
-        earlier: the number of jobs that the store had before.
-        left: about how many seconds are left; None while too little is known.
-    """
-
-    done: int
-    total: int
-    share: float
-    current: str
-    failed: int = 0
-    earlier: int = 0
-    left: float | None = None
-
-
-class Pace:
-    """How many seconds the work of each metric and explainer takes, and so how many are left.
-
-    The expected work counts forward passes, and metrics differ tenfold in what they do beside them. One rate for all
-    would mislead for as long as the first metrics are slower or faster than those to come. The share that a running job
-    tells can be far too small: a probability expects as many forward passes as it may need, and is often done after a
-    hundredth of them. So the pace of a metric is that of explainers with a finished job, where there are any.
-
-    Args:
-        jobs: those to be done.
-        clock: gives seconds.
-    """
-
-    def __init__(self, jobs: Iterable[Job], clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock, self.last, self.ended = clock, clock(), 0.0
-        self.total, self.done, self.seconds = (defaultdict[_Kind, float](float) for _ in range(3))
-        self.running: dict[Job, float] = {}  # the work done for each that has told of itself
-        self.finished: set[_Kind] = set()
-        for job in jobs:
-            self.total[_kind(job)] += job.work
-
-    def record(self, job: Job, share: float) -> None:
-        """Note that a share of a job is done; the time since the last note is that of all jobs that were running."""
-        now, busy = self.clock(), list(self.running) or [job]
-        for each in busy:
-            self.seconds[_kind(each)] += (now - self.last) / len(busy)
-        self.last = now
-        self.done[_kind(job)] += share * job.work - self.running.get(job, 0.0)
-        self.running[job] = share * job.work
-        if share >= 1:
-            self.ended += self.running.pop(job)
-            self.finished.add(_kind(job))
-
-    @property
-    def share(self) -> float:
-        """The share of all work that is done."""
-        total = sum(self.total.values())
-        return (self.ended + sum(self.running.values())) / total if total else 0.0
-
-    def estimate_left(self) -> float | None:
-        """The seconds left, at this pace; None unless most of them are for metrics that have begun."""
-        known = unknown = 0.0
-        spent, done = sum(self.seconds.values()), sum(self.done.values())
-        for kind, total in self.total.items():
-            same = [other for other in self.done if other[0] == kind[0] and self.done[other] > 0]
-            same = [other for other in same if other in self.finished] or same
-            own = [kind] if kind in same else same
-            rest = max(total - self.done[kind], 0.0)
-            if own:
-                known += rest * sum(self.seconds[each] for each in own) / sum(self.done[each] for each in own)
-            elif done:
-                unknown += rest * spent / done
-        return known + unknown if self.share >= _ENOUGH and known >= unknown else None
-
-
-def _kind(job: Job) -> _Kind:
-    return job.label, job.explainer
 
 
 @dataclass(frozen=True)
@@ -147,7 +56,6 @@ def run_grid(
     progress: Callable[[Progress], None] | None = None,
     folder: Path | None = None,
     origin: str | None = None,
-    announce: Announce | None = None,
 ) -> RunSummary:
     """Evaluate a grid, and store each job when it ends.
 
@@ -164,7 +72,6 @@ def run_grid(
         progress: called before the first job, after each job, and now and then during a job.
         folder: the manifest records its git revision; by default, the current folder.
         origin: the path of the study file, for the manifest.
-        announce: called before the first job.
 
     Raises:
         ArgumentError: the store is at the place of a file.
@@ -179,22 +86,14 @@ def run_grid(
         plan, executor = plan or make_plan(grid, about, store.earlier_manifest()), executor or InProcess()
         stack.enter_context(hold_lease(where))
         store.sweep()
-        _write_manifest(plan, store, {"study": dict(study or {}), "origin": origin, "environment": environment(folder)})
-        statuses = _find_sound(plan, store)
-        pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
+        about_run = {"study": dict(study or {}), "origin": origin, "environment": environment(folder)}
+        store.write_manifest({**plan.manifest, **about_run})
+        pending = _find_pending(plan, store)
         earlier = len(plan.jobs) - len(pending)
-        if announce and pending:
-            announce(plan, pending, store)
         began = time.monotonic()
         text = "%d jobs, of which %d were done before; results are stored in %s"
         logger.info(text, len(plan.jobs), earlier, where.address)
-        try:
-            done, failed = _do_jobs(plan.grid, store, executor, pending, earlier, progress)
-        finally:
-            store.end()
-            retried = [job.identity for job in pending if statuses.get(job.identity) == "failed"]
-            after = store.statuses() if retried else {}
-            store.forget_failures(job for job in retried if after.get(job) == "done")
+        done, failed = _do_jobs(plan.grid, store, executor, pending, earlier, progress)
         if len(plan.jobs) >= _COMPACT_FROM and pending:
             store.compact([job.identity for job in plan.jobs])
         seconds = time.monotonic() - began
@@ -202,32 +101,19 @@ def run_grid(
         return RunSummary(len(plan.jobs), earlier, done, failed, seconds)
 
 
-def _write_manifest(plan: Plan, store: Store, about: Mapping[str, Any]) -> None:
-    """Write the manifest, with what changed since earlier runs into the same store.
-
-    If the one that is there is damaged or of another version, this raises an error, and nothing is overwritten.
-    """
-    before = store.earlier_manifest()
-    here, environments = about["environment"], list[Any]()
-    for entry in (*before.get("earlier_environments", []), before.get("environment")):
-        if entry and entry != here and entry not in environments:
-            environments.append(entry)
-    changes = _code_changes(before, plan.manifest["code"])
-    store.write_manifest({**plan.manifest, **about, "earlier_environments": environments, "code_changes": changes})
-
-
-def _find_sound(plan: Plan, store: Store) -> dict[str, str]:
-    """The statuses of the stored jobs, without those that are damaged, which are not done any more."""
+def _find_pending(plan: Plan, store: Store) -> list[Job]:
+    """The jobs that are to be done. What the store has of those that failed or are damaged is removed."""
     statuses = store.statuses()
     damaged = store.find_damage(job.identity for job in plan.jobs if statuses.get(job.identity) == "done")
     if damaged:
         many = len(damaged) > 1
         found = f"{len(damaged)} stored jobs are damaged and are" if many else "a stored job is damaged and is"
         warn_user(f"{found} done again{'; the first' * many}: {next(iter(damaged.values()))}")
-    for job in damaged:
-        store.forget(job)
-        del statuses[job]
-    return statuses
+    pending = [job for job in plan.jobs if statuses.get(job.identity) != "done" or job.identity in damaged]
+    for job in pending:
+        if job.identity in statuses:
+            store.forget(job.identity)
+    return pending
 
 
 def _do_jobs(
@@ -239,19 +125,21 @@ def _do_jobs(
     progress: Callable[[Progress], None] | None,
 ) -> tuple[int, list[Job]]:
     """Have jobs done, and say how many were, and which have failed."""
-    pace, number, failed = Pace(pending), 0, list[Job]()
+    eta, number, failed = EtaEstimator(pending), 0, list[Job]()
 
     def tell(job: Job, share: float) -> None:
         """Show that this share of a job is done."""
-        pace.record(job, share)
+        eta.record(job, share)
         if progress:
             last = number == len(pending)
-            whole, left = (1.0, None) if last else (pace.share, pace.estimate_left())
+            whole, left = (1.0, None) if last else (eta.share, eta.estimate_left())
             progress(Progress(number, len(pending), whole, f"{job.label}: {job.explainer}", len(failed), earlier, left))
 
     if progress:
         progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
-    with contextlib.closing(_outcomes(executor, grid, store, pending, tell)) as outcomes:
+    if not pending:
+        return 0, failed
+    with contextlib.closing(executor.run(grid, store, pending, tell)) as outcomes:
         for outcome in outcomes:
             job, number = outcome.job, number + 1
             if outcome.failed:
@@ -262,28 +150,6 @@ def _do_jobs(
             logger.log(level, text, number, len(pending), word, *place)
             tell(job, 1.0)
     return number - len(failed), failed
-
-
-def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job], tell: Tell) -> Any:
-    """What the executor yields, as a generator, which can be closed."""
-    if pending:
-        yield from executor.run(grid, store, pending, tell)
-
-
-def _code_changes(before: Mapping[str, Any], code: Mapping[str, str]) -> list[Any]:
-    """The user's modules and data files that changed from one run to the next, and when that was noticed."""
-    earlier, found = before.get("code"), list(before.get("code_changes") or [])
-    if earlier is None or earlier == code:
-        return found
-    changes = {
-        "changed": sorted(name for name in code if name in earlier and earlier[name] != code[name]),
-        "added": sorted(set(code) - set(earlier)),
-        "removed": sorted(set(earlier) - set(code)),
-    }
-    logger.info(
-        "since the last run, the code has changed: %s", {what: names for what, names in changes.items() if names}
-    )
-    return [*found, {"noticed": datetime.now(UTC).isoformat(timespec="seconds"), **changes}]
 
 
 def named_metrics(

@@ -6,7 +6,7 @@
     RESULTS/artefacts/<job>.safetensors  pictures, traces and curves
     RESULTS/compact/jobs.parquet         all records and rows in one file, so that thousands of jobs open at once
     RESULTS/looks.json                   what was decided of the requirements of a study, at each look
-    RESULTS/begun.json                   while a run of one process works: its current job
+    RESULTS/running.json                 while a run works here (see `lease`)
 
 A job is done when its Parquet file exists, which is written last. The folder may be at any fsspec address. Every file
 but the last contains a hash of itself (`seals`), which is checked whenever the file is read.
@@ -33,7 +33,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 from torch import Tensor
 
-from standfast.errors import ArgumentError, StandfastError, check_name
+from standfast.errors import ArgumentError, StandfastError
 from standfast.files import ReadError, find_room
 from standfast.study.folders import Folder, LocalFolder, open_folder
 from standfast.study.seals import EMPTY_SEAL, fill_seal, is_intact
@@ -42,8 +42,7 @@ SCHEMA = 2
 #: what every row of results and every record of a job begins with
 COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
 MANIFEST, LOOKS = "manifest.json", "looks.json"
-_KEY, _BEGUN, _COMPACT = "standfast", "begun.json", "compact/jobs.parquet"
-_LARGE = 10**9
+_KEY, _COMPACT = "standfast", "compact/jobs.parquet"
 _DONE, _FAILED = ".parquet", ".failed.parquet"
 _ENDINGS = {"jobs": (_DONE, _FAILED), "artefacts": (".safetensors",), "compact": (_DONE,)}
 #: the record of a failure that cannot be read
@@ -86,7 +85,7 @@ def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]
     arrays = {name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in tensors.items()}
     about = {"job": record["job"], "seal": EMPTY_SEAL}
     packed = fill_seal(save_arrays(arrays, about)) if arrays else None
-    record = {**record, "status": "done", "artefacts": bool(arrays), "bytes": len(packed or b"")}
+    record = {**record, "status": "done", "artefacts": bool(arrays)}
     return JobFiles(record["job"], False, _write_parquet(frame, record), packed)
 
 
@@ -114,10 +113,6 @@ class Store:
         done = (name.removesuffix(_DONE) for name in names if name.endswith(_DONE) and not name.endswith(_FAILED))
         return failed | dict.fromkeys(done, "done")
 
-    def is_done(self, job: str) -> bool:
-        """Whether a job has a result."""
-        return self.folder.exists(f"jobs/{job}{_DONE}")
-
     def put(self, packed: JobFiles) -> None:
         """Store a job. Its table is written last, and makes it count as done."""
         if packed.arrays is not None:
@@ -125,29 +120,9 @@ class Store:
         self.folder.write(f"jobs/{packed.job}{_FAILED if packed.failed else _DONE}", packed.table)
 
     def forget(self, job: str) -> None:
-        """Remove the table of a job, which is then not done any more."""
-        self.folder.delete(f"jobs/{job}{_DONE}")
-
-    def forget_failures(self, jobs: Iterable[str]) -> None:
-        """Remove the failures of these jobs, which have succeeded since."""
-        for job in jobs:
-            self.folder.delete(f"jobs/{job}{_FAILED}")
-
-    def begin(self, job: str, times: int) -> None:
-        """Note which job this process begins, and how often it has been begun, for the next run if this one is lost."""
-        self.folder.write(_BEGUN, json.dumps({"job": job, "times": times}).encode(), lasting=False)
-
-    def begun(self) -> tuple[str, int]:
-        """The job in whose middle the last run was lost, and how often so far; `("", 0)` if it ended properly."""
-        try:
-            content = json.loads(self.folder.read(_BEGUN))
-            return str(content["job"]), int(content["times"])
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            return "", 0
-
-    def end(self) -> None:
-        """Note that the run has ended properly."""
-        self.folder.delete(_BEGUN)
+        """Remove the table or the failure of a job, which is then as if it was never run."""
+        for ending in (_DONE, _FAILED):
+            self.folder.delete(f"jobs/{job}{ending}")
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Store the description of the whole study; its jobs are listed under `"jobs"`."""
@@ -187,7 +162,6 @@ class Store:
         with self._name_damage(name, advice):
             text = self.folder.read(name)
             content = _parse(text)
-            check_name(content, f"the study in {self.folder.address}", "run it again in another folder")
             if content.get("schema") != SCHEMA:
                 got = f"schema {content.get('schema')} in {self.folder.address}"
                 raise ArgumentError("results", f"a {name.removesuffix('.json')} of schema {SCHEMA}", got)
@@ -235,27 +209,25 @@ class Store:
     def find_damage(self, jobs: Iterable[str]) -> dict[str, str]:
         """What is wrong with the files of finished jobs, by job; empty if all are as they were written.
 
-        Every table is read. A job whose arrays are missing is damaged, too. Arrays are read if all of them take less
-        than 1 GB; else only `check_files`, and whoever uses them, does so.
+        Every table is read, and on this computer every file of arrays. Elsewhere it only has to exist.
         """
-        stored, sizes = set(self.folder.names("artefacts")), dict[str, int]()
+        stored = set(self.folder.names("artefacts"))
 
         def look(job: str) -> str:
-            problem = _find_problem(lambda: sizes.update({job: self.read(job)[0].get("bytes", 0)}))
-            return f"{self.folder.address}/jobs/{job}{_DONE} is damaged ({problem})" if problem else ""
-
-        def look_at_arrays(job: str) -> str:
-            there = f"{job}.safetensors" in stored
-            problem = _find_problem(lambda: self.read_artefacts(job)) if there else "it is missing"
-            return f"{self.folder.address}/artefacts/{job}.safetensors is damaged ({problem})" if problem else ""
+            try:
+                name = f"{job}.safetensors"
+                if self.read(job)[0]["artefacts"] and name not in stored:
+                    raise DamagedFileError("it is missing", f"{self.folder.address}/artefacts/{name}")
+                if isinstance(self.folder, LocalFolder):
+                    self.read_artefacts(job)
+            except DamagedFileError as error:
+                return f"{error.where} is damaged ({error.reason})"
+            return ""
 
         with self._open_pool() as pool:
             listed = list(jobs)
-            found = dict(zip(listed, pool.map(look, listed), strict=True))
-            small = sum(sizes.values()) < _LARGE
-            arrays = [job for job, size in sizes.items() if size and (small or f"{job}.safetensors" not in stored)]
-            found |= zip(arrays, pool.map(look_at_arrays, arrays), strict=True)
-        return {job: problem for job, problem in found.items() if problem}
+            found = zip(listed, pool.map(look, listed), strict=True)
+            return {job: problem for job, problem in found if problem}
 
     def _open_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16)
@@ -304,12 +276,8 @@ class Store:
     def _read_now(self, job: str, failed: bool) -> tuple[dict[str, Any], pl.DataFrame]:
         try:
             return self.read(job, failed)
-        except FileNotFoundError:
-            if not failed:
-                raise
-            return self.read(job)  # another run has tried it again in the meantime
-        except DamagedFileError as error:
-            if not failed:
+        except (FileNotFoundError, DamagedFileError) as error:
+            if not failed:  # a failure may be gone because another run tries it again
                 raise
             return {**_UNKNOWN, "job": job, "error": str(error)}, pl.DataFrame()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
-from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -13,16 +14,15 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ModelError
-from standfast.metrics import Metric
+from standfast.metrics import Result
 from standfast.model import Model
 from standfast.study.grid import Grid
 from standfast.study.guard import Guard
 from standfast.study.identity import ask_model, read_own_modules
 from standfast.study.plan import Job, inputs_for, job_seed
 from standfast.study.store import COORDINATES, JobFiles, pack, pack_failure
+from standfast.tensors import seed_generators
 
-#: how many models a worker keeps on its device; jobs are ordered by model
-_KEPT = 2
 #: how many inputs a model is asked for, to prove that it is the planned one
 _PROVED = 8
 _SECONDS_BETWEEN_SHARES = 0.5
@@ -46,20 +46,10 @@ def _tell_share(expect: Callable[[], int], tell: Callable[[float], None] | None)
         count += inputs
         if tell is not None and time.monotonic() - last >= _SECONDS_BETWEEN_SHARES:
             last, share = time.monotonic(), count / max(1, expect())
-            try:
+            with contextlib.suppress(Exception):  # what cannot be told is no failure of the job
                 tell(min(share, _ALMOST))
-            except Exception as error:
-                raise _TellError(error) from error
 
     return on_inputs
-
-
-class _TellError(BaseException):
-    """Carries an error of `tell` past all that handles errors of the job: metrics, other packages and the worker."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
 
 
 def describe_failure(error: BaseException) -> tuple[str, str]:
@@ -78,8 +68,22 @@ def describe_failure(error: BaseException) -> tuple[str, str]:
     return line, whole
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """A model with the inputs and targets of a data set, on its device."""
+
+    data: str
+    name: str
+    model: Model
+    inputs: Tensor
+    targets: Tensor | None
+    guard: Guard
+
+
 class Worker:
     """Does jobs of a grid in this process.
+
+    It keeps the model of the last job; jobs are ordered by model.
 
     Args:
         grid: of the jobs; its `device` is where models run.
@@ -87,89 +91,67 @@ class Worker:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self._ready: OrderedDict[tuple[str, str], tuple[Model, Tensor, Tensor | None]] = OrderedDict()
-        self._guards: dict[tuple[str, str], Guard] = {}
-        self._metrics: dict[tuple[str, str], Metric] = {}
+        self._ready: _Ready | None = None
 
     def run(self, job: Job, tell: Callable[[float], None] | None = None) -> JobFiles:
         """Evaluate the samples of a job. An exception is packed as a failure with its traceback.
 
-        Exceptions of `tell` are no failures of the job; they are raised.
-
         Args:
             job: of the grid.
-            tell: called now and then with the share of the job that is done, about.
+            tell: called now and then with the share of the job that is done, about. Its exceptions are ignored.
         """
-        record = record_of(self.grid, job)
+        record, began = record_of(self.grid, job), time.perf_counter()
         try:
-            return self._run(job, record, tell)
-        finally:
-            self._clean_up(job)
-
-    def _run(self, job: Job, record: dict[str, Any], tell: Callable[[float], None] | None) -> JobFiles:
-        explainer = self.grid.explainers[job.explainer]
-        began = time.perf_counter()
-        try:
-            model, inputs, targets = self._prepare(job)
-            record["device"] = str(model.device)
-            rows, metric = slice(job.start, job.stop), self._metric(job)
-            share = _tell_share(lambda: metric.expected_for(model.classes) * (job.stop - job.start), tell)
-            with model.watch(share):
-                result = metric.for_samples(inputs, rows)(
-                    model,
-                    explainer,
-                    inputs[rows],
-                    None if targets is None else targets[rows],
-                    generator=torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat)),
-                )
-            frame = result.frame()
+            ready = self._prepare(job)
+            record["device"] = str(ready.model.device)
+            result = self._evaluate(job, ready, tell)
             where = [pl.lit(record[name]).alias(name) for name in COORDINATES]
-            frame = frame.select(*where, pl.col("sample") + job.start, pl.exclude("sample"))
+            frame = result.frame().select(*where, pl.col("sample") + job.start, pl.exclude("sample"))
             record["seconds"] = time.perf_counter() - began
             record["choices"] = "; ".join(f"{option} {chosen}" for option, chosen in result.choices.items()) or None
             return pack(record, frame, result.tensors())
-        except _TellError as carrier:
-            raise carrier.error from None
         except (Exception, SystemExit) as error:  # a model or explainer may call sys.exit
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, *describe_failure(error))
+        finally:
+            if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
+                self._ready = None  # it is built again, and has to prove once more that it is the planned model
 
-    def _metric(self, job: Job) -> Metric:
-        """The metric of the job, with the extras of the job's data that it names."""
-        key = (job.data, job.label)
-        if key not in self._metrics:
-            self._metrics[key] = self.grid.measured[job.label].for_data(self.grid.data[job.data].extras)
-        return self._metrics[key]
+    def _evaluate(self, job: Job, ready: _Ready, tell: Callable[[float], None] | None) -> Result:
+        """The result of the metric for the samples of the job."""
+        rows = slice(job.start, job.stop)
+        metric = self.grid.measured[job.label].bind(extras=self.grid.data[job.data].extras)
+        share = _tell_share(lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start), tell)
+        seed = job_seed(self.grid.seed, job.repeat)
+        # an explainer of the user's may draw from the generators of the process: the same at each run, and put back
+        with ready.model.watch(share), seed_generators((seed + job.start) % 2**63, ready.model.device):
+            return metric.bind(inputs=ready.inputs, rows=rows)(
+                ready.model,
+                self.grid.explainers[job.explainer],
+                ready.inputs[rows],
+                None if ready.targets is None else ready.targets[rows],
+                generator=torch.Generator().manual_seed(seed),
+            )
 
-    def _clean_up(self, job: Job) -> None:
-        """Undo what the job has left behind on the model."""
-        key = (job.data, job.model)
-        if key in self._guards and not self._guards[key].clean_up(job.explainer):
-            # it is built again, and has to prove once more that it is the planned model
-            del self._ready[key], self._guards[key]
-
-    def _prepare(self, job: Job) -> tuple[Model, Tensor, Tensor | None]:
-        """The model of the job, and the inputs and targets on the model's device.
+    def _prepare(self, job: Job) -> _Ready:
+        """The model of the job, which has proved that it is the planned one.
 
         Raises:
             ModelError: it is another one than the jobs were planned with.
         """
-        key = (job.data, job.model)
-        if key not in self._ready:
-            while len(self._ready) >= _KEPT:
-                self._guards.pop(self._ready.popitem(last=False)[0], None)
+        if self._ready is None or (self._ready.data, self._ready.name) != (job.data, job.model):
+            self._ready = None  # before another model takes memory
             samples = self.grid.data[job.data]
             model = self.grid.models[job.model].model(samples, self.grid.device)
             inputs, targets = inputs_for(model, samples)
             self._prove(job, model, inputs)
-            self._guards[key] = Guard(model, inputs[:1])
-            self._ready[key] = (model.with_reference(inputs), inputs, targets)
-        self._ready.move_to_end(key)
-        return self._ready[key]
+            guard = Guard(model, inputs[:1])
+            self._ready = _Ready(job.data, job.model, model.with_reference(inputs), inputs, targets, guard)
+        return self._ready
 
     def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
         """Compare the model, and the user's modules, with those of the plan."""
-        here, changed = read_own_modules(), []
+        here = read_own_modules()
         changed = [name for name, code in self.grid.code.items() if here.get(name, code) != code]
         if changed:
             raise ModelError(

@@ -1,1 +1,1 @@
-"""Training of classifiers: the loop, objectives, schemes, calibration, and the search for options."""
+"""Training of classifiers: the loop, objectives, schemes and calibration."""

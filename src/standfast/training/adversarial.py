@@ -31,7 +31,7 @@ Ball = L2Ball | LinfBall
 
 @dataclass(frozen=True)
 class Pgd:
-    """Projected gradient ascent on the cross-entropy, with its options; the option `perturb` of `train_classifier`.
+    """Projected gradient ascent on the cross-entropy, with its options.
 
     Args:
         ball: its norm and radius are used; its distribution is not.
@@ -113,27 +113,6 @@ class Pgd:
     def _choose_direction(self, gradient: Tensor) -> Tensor:
         """The step of length 1, in the norm of the ball, that increases the loss most to first order."""
         return gradient.sign() if isinstance(self.ball, LinfBall) else _normalise(gradient)
-
-
-def pgd(
-    module: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
-    ball: Ball,
-    *,
-    steps: int,
-    step: float,
-    generator: torch.Generator,
-    bounds: Bounds = (-math.inf, math.inf),
-) -> Tensor:
-    """Run `Pgd(ball, steps, step, bounds)` on `inputs` (N, ...) with `labels` (N,): perturbed inputs.
-
-    >>> inputs, labels = torch.full((1, 3), 0.5), torch.tensor([2])
-    >>> options = {"steps": 5, "step": 0.1, "bounds": (0.0, 1.0), "generator": torch.Generator()}
-    >>> pgd(nn.Identity(), inputs, labels, LinfBall(radius=0.2), **options)
-    tensor([[0.7, 0.7, 0.3]])
-    """
-    return Pgd(ball, steps, step, bounds)(module, inputs, labels, generator)
 
 
 def robust_accuracy(

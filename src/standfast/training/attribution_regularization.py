@@ -44,10 +44,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from standfast.errors import check, check_integer
+from standfast.errors import check_integer
 from standfast.neighbourhoods import Bounds
 from standfast.training.adversarial import compute_loss_gradient
-from standfast.training.loop import check_bounds, check_data, set_mode
+from standfast.training.loop import set_mode
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,28 +121,6 @@ def compute_loss_path(
         return LossPath((perturbed - inputs) * mean, losses, logits)
 
 
-def compute_loss_attributions(
-    module: nn.Module, inputs: Tensor, perturbed: Tensor, labels: Tensor, *, points: int = 50
-) -> Tensor:
-    """`IG(x, x')` of the cross-entropy of `module`, shaped like `inputs` (N, ...).
-
-    The module runs in its current mode. The graph reaches the parameters, and `perturbed` if it requires a gradient
-    (see `compute_loss_path`).
-
-    Raises:
-        ArgumentError: inputs, perturbed inputs and labels do not match, or there are fewer than two points.
-
-    >>> module = nn.Linear(3, 2)
-    >>> x = torch.ones(4, 3)
-    >>> labels = torch.zeros(4, dtype=torch.int64)
-    >>> compute_loss_attributions(module, x, x, labels).abs().max().item()  # a path of length 0
-    0.0
-    """
-    check_data(inputs, labels)
-    check(perturbed.shape == inputs.shape, "perturbed", f"shape {tuple(inputs.shape)}", tuple(perturbed.shape))
-    return compute_loss_path(module, inputs, perturbed, labels, points=points).attributions
-
-
 @dataclass(frozen=True)
 class AttributionAscent:
     """Projected gradient ascent on `loss_weight l(x') + norm_weight ||IG(x, x')||_1` in a maximum-norm ball around x.
@@ -157,12 +135,9 @@ class AttributionAscent:
         norm_weight: at least 0.
         bounds: of every input.
 
-    Raises:
-        ArgumentError: an option out of range.
-
-    >>> ascend = AttributionAscent(radius=0.2, steps=5, step=0.1, points=4, bounds=(0.0, 1.0))
+    >>> attack = AttributionAscent(radius=0.2, steps=5, step=0.1, points=4, bounds=(0.0, 1.0))
     >>> inputs, labels = torch.full((1, 3), 0.5), torch.tensor([2])
-    >>> ascend(nn.Identity(), inputs, labels, torch.Generator().manual_seed(0))
+    >>> attack.ascend(nn.Identity(), inputs, labels, torch.Generator().manual_seed(0))
     tensor([[0.7000, 0.7000, 0.3000]])
     """
 
@@ -174,28 +149,12 @@ class AttributionAscent:
     norm_weight: float = 1.0
     bounds: Bounds = (-math.inf, math.inf)
 
-    def __post_init__(self) -> None:
-        for option in ("radius", "step", "loss_weight", "norm_weight"):
-            value = getattr(self, option)
-            check(0 <= value < math.inf, option, "a finite number of at least 0", value)
-        check_integer(self.steps, "steps")
-        check_integer(self.points, "points", 2)
-
-    def __call__(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+    def ascend(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Perturb `inputs` (N, ...) within the ball and the bounds, to increase the objective for `labels` (N,).
 
         Returns the last point of the ascent, which need not be the best one. `module` runs in eval mode. Its modes are
         restored afterwards, and its parameters get no gradients.
-
-        Raises:
-            ArgumentError: inputs and labels do not match, or inputs are out of bounds.
         """
-        check_data(inputs, labels)
-        check_bounds(inputs, self.bounds)
-        return self.ascend(module, inputs, labels, generator)
-
-    def ascend(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """The same without checks of the data: they would have to wait for the device."""
         centre = inputs.detach()
         least, greatest = (b.to(centre) if isinstance(b, Tensor) else b for b in self.bounds)
         lower, upper = (centre - self.radius).clamp(min=least), (centre + self.radius).clamp(max=greatest)

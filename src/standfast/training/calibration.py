@@ -24,8 +24,7 @@ from typing import ClassVar
 
 from torch.nn import functional as F
 
-from standfast.errors import ModelError, check
-from standfast.training.loop import get_extra
+from standfast.errors import ModelError, check, is_number
 from standfast.training.objective import Batch, Part, Scheme
 
 
@@ -66,15 +65,19 @@ class Calibrated(Scheme):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        fine = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
-        check(fine and 0 <= self.weight < math.inf, "weight", "a finite number of at least 0", repr(self.weight))
+        check(
+            is_number(self.weight) and 0 <= self.weight < math.inf,
+            "weight",
+            "a finite number of at least 0",
+            repr(self.weight),
+        )
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         """The loss in one part."""
         logits = batch.logits(batch.inputs)
         if logits.shape[1] != 2:
             raise ModelError(f"calibrated: expected a module with two classes, got {logits.shape[1]}")
-        target = get_extra(batch, "f_norm").to(logits.dtype)
+        target = batch.extra("f_norm").to(logits.dtype)
         distance = F.mse_loss(logits.softmax(dim=1)[:, 1], target)
         yield Part(F.cross_entropy(logits, batch.labels) + self.weight * distance, logits, 1.0)
 

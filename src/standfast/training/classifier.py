@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from standfast.errors import check
-from standfast.neighbourhoods import Bounds
 from standfast.training.loop import Augmentation, Epoch, Training, check_data, get_device, seed_from, set_mode
-from standfast.training.objective import Mixed, Perturbation, Scheme
 
 __all__ = [
     "Augmentation",
     "Epoch",
-    "Perturbation",
     "accuracy",
     "initialize",
     "random_flip",
@@ -54,53 +50,17 @@ def train_classifier(
     inputs: Tensor,
     labels: Tensor,
     *,
-    epochs: int,
-    generator: torch.Generator,
-    batch_size: int = 128,
-    learning_rate: float = 2e-3,
-    weight_decay: float = 0.0,
-    augment: Augmentation | None = None,
-    perturb: Perturbation | None = None,
-    clean_share: float = 0.5,
-    scheme: Scheme | None = None,
-    bounds: Bounds = (-math.inf, math.inf),
-    precision: torch.dtype = torch.float32,
-    optimizer: str = "adamw",
-    extras: Mapping[str, Tensor] | None = None,
     progress: Callable[[Epoch], None] | None = None,
+    **options: Any,
 ) -> ModuleT:
     """Train `module` in place on `inputs` (N, ...) and `labels` (N,), classes as integers; returns `module`.
-
-    Minimises the mean cross-entropy, or the loss of `scheme`, with `optimizer`. The learning rate increases linearly to
-    `learning_rate` over the first tenth of the steps, and then decreases to zero on a half cosine. Batches are moved to
-    the device of the module's parameters; the data may stay elsewhere. Afterwards the train/eval mode of every
-    submodule is restored, and gradients are cleared.
 
     Args:
         module: inputs -> logits (N, classes). Training starts from its current weights: see `initialize`.
         inputs: floating point, (N, ...), as the module takes them.
         labels: int64, (N,), each in 0 .. classes - 1.
-        epochs: passes over the data, at least 1.
-        generator: determines the order of the samples, dropout and `augment`. The global random state is restored
-            afterwards. On one machine, the same generator state gives the same weights (on a GPU only as far as its
-            kernels are deterministic).
-        batch_size: samples per step; the last batch of an epoch may be smaller.
-        learning_rate: its peak, above 0.
-        weight_decay: decoupled from the gradient, at least 0.
-        augment: `(batch, generator) -> batch`, applied to every batch on the device of `inputs`.
-        perturb: `(module, batch, labels, generator) -> batch`, applied after `augment` on the device of the module. It
-            gives perturbed inputs to train on in addition to the batch, such as those of
-            `standfast.training.adversarial.Pgd`.
-        clean_share: the share of the loss, in [0, 1], for the batch without perturbation; the rest is for the perturbed
-            batch. It has no effect without `perturb`.
-        scheme: the loss to minimise, instead of the cross-entropy; from `standfast.training.schemes`. It cannot be
-            combined with `perturb`.
-        bounds: of every input; schemes that perturb inputs stay within them.
-        precision: float32, or bfloat16 or float16 for mixed precision (`torch.autocast`; the weights stay float32).
-        optimizer: "adamw", or "radam": Liu et al., On the variance of the adaptive learning rate and beyond (ICLR
-            2020).
-        extras: further values of each sample that the scheme needs, (N, ...) by name; see `standfast.data.Dataset`.
         progress: called after each epoch.
+        options: those of `standfast.training.loop.Training`, of which `epochs` and `generator` are required.
 
     Raises:
         ArgumentError: an argument is out of its range, or inputs and labels do not match.
@@ -115,25 +75,7 @@ def train_classifier(
     >>> accuracy(module, inputs, labels) > 0.95
     True
     """
-    check(0 <= clean_share <= 1, "clean_share", "a share in [0, 1]", clean_share)
-    check(perturb is None or scheme is None, "scheme", "None together with perturb", scheme)
-    training = Training(
-        module,
-        inputs,
-        labels,
-        epochs=epochs,
-        generator=generator,
-        scheme=Mixed(perturb, clean_share) if scheme is None else scheme,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        augment=augment,
-        bounds=bounds,
-        precision=precision,
-        optimizer=optimizer,
-        extras=extras,
-    )
-    training.run(progress)
+    Training(module, inputs, labels, **options).run(progress)
     return module
 
 

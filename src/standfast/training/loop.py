@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from standfast.errors import ModelError, check
 from standfast.neighbourhoods import Bounds
-from standfast.training.objective import Batch, Scheme
+from standfast.training.objective import Batch, Natural, Scheme
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -34,83 +34,99 @@ class Epoch:
     accuracy: float
 
 
-@dataclass(frozen=True, eq=False)
-class BatchWithExtras(Batch):
-    """A batch with further values of each sample that the scheme needs (its attribute `needs`)."""
-
-    extras: Mapping[str, Tensor] = field(default_factory=dict)  # (N, ...) each, on the device of the module
-
-
-def get_extra(batch: Batch, name: str) -> Tensor:
-    """The further values called `name` of a batch, `(N, ...)`, for a scheme that `needs` them."""
-    check(isinstance(batch, BatchWithExtras) and name in batch.extras, f"extras[{name!r}]", "values (N, ...)", "none")
-    assert isinstance(batch, BatchWithExtras)
-    return batch.extras[name]
-
-
 class DivergedError(ModelError):
     """The loss of a training is no longer finite."""
 
 
+@dataclass(eq=False)
 class Training:
-    """The state of a training of `module` in place, between two epochs.
+    """The state of a training of `module` in place, between two epochs; `train_classifier` runs a whole one.
 
-    Its arguments are those of `train_classifier`, which runs a whole training.
+    It minimises the mean loss of the scheme. The learning rate increases linearly over the first tenth of the steps,
+    and then decreases to zero on a half cosine. Batches are moved to the device of the module's parameters; the data
+    may stay elsewhere.
+
+    Args:
+        module: inputs -> logits (N, classes). Training starts from its current weights.
+        inputs: floating point, (N, ...), as the module takes them.
+        labels: int64, (N,), each in 0 .. classes - 1.
+        epochs: passes over the data, at least 1.
+        generator: determines the order of the samples, dropout and `augment`. The global random state is restored
+            afterwards. On one machine, the same generator state gives the same weights (on a GPU only as far as its
+            kernels are deterministic).
+        scheme: the loss to minimise, from `standfast.training.schemes`; by default the cross-entropy.
+        batch_size: samples per step; the last batch of an epoch may be smaller.
+        learning_rate: its peak, above 0.
+        weight_decay: decoupled from the gradient, at least 0.
+        augment: `(batch, generator) -> batch`, applied to every batch on the device of `inputs`.
+        bounds: of every input; schemes that perturb inputs stay within them.
+        precision: float32, or bfloat16 or float16 for mixed precision (`torch.autocast`; the weights stay float32).
+        optimizer: "adamw", or "radam": Liu et al., On the variance of the adaptive learning rate and beyond (ICLR
+            2020).
+        extras: further values of each sample that the scheme needs, (N, ...) by name; see `standfast.data.Dataset`.
+            Others are left out.
+
+    Raises:
+        ArgumentError: an argument is out of its range, or inputs and labels do not match.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> inputs, labels = torch.randn(64, 2, generator=generator), torch.arange(64) % 2
-    >>> from standfast.training.schemes import Natural
-    >>> training = Training(nn.Linear(2, 2), inputs, labels, epochs=2, generator=generator, scheme=Natural())
+    >>> training = Training(nn.Linear(2, 2), inputs, labels, epochs=2, generator=generator)
     >>> training.run()
     >>> training.epoch
     2
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        inputs: Tensor,
-        labels: Tensor,
-        *,
-        epochs: int,
-        generator: torch.Generator,
-        scheme: Scheme,
-        batch_size: int = 128,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 0.0,
-        augment: Augmentation | None = None,
-        bounds: Bounds = (-math.inf, math.inf),
-        precision: torch.dtype = torch.float32,
-        optimizer: str = "adamw",
-        extras: Mapping[str, Tensor] | None = None,
-    ) -> None:
-        check_data(inputs, labels)
-        check(epochs >= 1, "epochs", "at least 1", epochs)
-        check(batch_size >= 1, "batch_size", "at least 1", batch_size)
-        check(0 < learning_rate < math.inf, "learning_rate", "a finite number above 0", learning_rate)
-        check(0 <= weight_decay < math.inf, "weight_decay", "a finite number of at least 0", weight_decay)
-        check(precision in PRECISIONS, "precision", "float32, bfloat16 or float16", precision)
-        check(optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(optimizer))
-        check_bounds(inputs, bounds)
-        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    module: nn.Module
+    inputs: Tensor
+    labels: Tensor
+    _: KW_ONLY
+    epochs: int
+    generator: torch.Generator
+    scheme: Scheme = field(default_factory=Natural)
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    augment: Augmentation | None = None
+    bounds: Bounds = (-math.inf, math.inf)
+    precision: torch.dtype = torch.float32
+    optimizer: str = "adamw"
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_data(self.inputs, self.labels)
+        check(self.epochs >= 1, "epochs", "at least 1", self.epochs)
+        check(self.batch_size >= 1, "batch_size", "at least 1", self.batch_size)
+        check(0 < self.learning_rate < math.inf, "learning_rate", "a finite number above 0", self.learning_rate)
+        check(0 <= self.weight_decay < math.inf, "weight_decay", "a finite number of at least 0", self.weight_decay)
+        check(self.precision in PRECISIONS, "precision", "float32, bfloat16 or float16", self.precision)
+        check(self.optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(self.optimizer))
+        check_bounds(self.inputs, self.bounds)
+        parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         check(len(parameters) > 0, "module", "a module with parameters that require a gradient", "none")
-        self.module, self.inputs, self.labels, self.epochs = module, inputs, labels, epochs
-        self.generator, self.scheme, self.batch_size, self.augment = generator, scheme, batch_size, augment
-        self.learning_rate, self.bounds, self.precision = learning_rate, bounds, precision
-        self.extras = {name: _check_extra(name, scheme, extras or {}, len(inputs)) for name in get_needs(scheme)}
-        self.device = get_device(module)
-        self.batches = math.ceil(len(inputs) / batch_size)  # in an epoch
+        self.extras = {name: self._check_extra(name) for name in self.scheme.needs}
+        self.device = get_device(self.module)
+        self.batches = math.ceil(len(self.inputs) / self.batch_size)  # in an epoch
         self.epoch = 0  # how many epochs are done
-        half = precision == torch.float16
+        options: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
+        half = self.precision == torch.float16
         # the fused optimiser checks on the device whether a gradient overflowed; the others wait for the device
         fused = True if half and self.device.type == "cuda" else None
-        self.optimizer: torch.optim.Optimizer = (
-            torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused)
-            if optimizer == "adamw"
-            else torch.optim.RAdam(parameters, lr=learning_rate, weight_decay=weight_decay, decoupled_weight_decay=True)
+        self.descent: torch.optim.Optimizer = (
+            torch.optim.AdamW(parameters, **options, fused=fused)
+            if self.optimizer == "adamw"
+            else torch.optim.RAdam(parameters, **options, decoupled_weight_decay=True)
         )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
         self._global: dict[str, Tensor] | None = None  # the random state of dropout, after the first epoch
+
+    def _check_extra(self, name: str) -> Tensor:
+        got = f"extras {', '.join(self.extras)}" if self.extras else "no extras"
+        expected = f"values for each sample, which the scheme {self.scheme.name} needs"
+        check(name in self.extras, f"extras[{name!r}]", expected, got)
+        values, count = self.extras[name], len(self.inputs)
+        check(values.shape[:1] == (count,), f"extras[{name!r}]", f"shape ({count}, ...)", tuple(values.shape))
+        return values
 
     def run(
         self,
@@ -138,7 +154,7 @@ class Training:
                     if progress is not None:
                         progress(epoch)
         finally:
-            self.optimizer.zero_grad()
+            self.descent.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
         """All that changes from epoch to epoch, at the end of the last epoch: tensors, numbers and texts only.
@@ -148,7 +164,7 @@ class Training:
         return {
             "epoch": self.epoch,
             "module": self.module.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.descent.state_dict(),
             "scaler": self.scaler.state_dict(),
             "generator": self.generator.get_state(),
             "global": self._global,
@@ -157,7 +173,7 @@ class Training:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the epoch at which `state_dict` was called, in a training with the same arguments."""
         self.module.load_state_dict(state["module"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.descent.load_state_dict(state["optimizer"])
         if self.scaler.is_enabled():
             self.scaler.load_state_dict(state["scaler"])
         self.generator.set_state(state["generator"])
@@ -169,15 +185,15 @@ class Training:
         steps = self.epochs * self.batches
         for number, chosen in enumerate(torch.split(order, self.batch_size), self.epoch * self.batches):
             batch = self._make_batch(chosen, number)
-            for group in self.optimizer.param_groups:
+            for group in self.descent.param_groups:
                 group["lr"] = self.learning_rate * compute_learning_rate_factor(number, steps)
             for index, part in enumerate(self.scheme.parts(batch)):
                 if index == 0:
-                    self.optimizer.zero_grad()
+                    self.descent.zero_grad()
                 torch.autograd.backward(self.scaler.scale(part.loss))
                 loss_sum += part.loss.detach() * len(batch.labels)
                 correct += part.share * (part.logits.detach().argmax(dim=1) == batch.labels).sum()
-            self.scaler.step(self.optimizer)
+            self.scaler.step(self.descent)
             self.scaler.update()
             if step is not None:
                 step(number + 1, steps)
@@ -194,12 +210,8 @@ class Training:
         labels = self.labels[chosen.to(self.labels.device)].to(self.device)
         epoch = (number + 1) / self.batches
         inputs = inputs.to(self.device)
-        if not self.extras:
-            return Batch(self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision)
         extras = {name: values[chosen.to(values.device)].to(self.device) for name, values in self.extras.items()}
-        return BatchWithExtras(
-            self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision, extras=extras
-        )
+        return Batch(self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision, extras)
 
     @contextmanager
     def _restore_random_state(self) -> Iterator[None]:
@@ -276,20 +288,6 @@ def seed_from(generator: torch.Generator, device: torch.device) -> Iterator[None
             with torch.cuda.device(each):
                 torch.cuda.manual_seed(seed)
         yield
-
-
-def get_needs(scheme: Scheme) -> tuple[str, ...]:
-    """The names of further values of each sample that a scheme needs; none for most schemes."""
-    needs: tuple[str, ...] = getattr(scheme, "needs", ())
-    return needs
-
-
-def _check_extra(name: str, scheme: Scheme, extras: Mapping[str, Tensor], count: int) -> Tensor:
-    got = f"extras {', '.join(extras)}" if extras else "no extras"
-    check(name in extras, f"extras[{name!r}]", f"values for each sample, which the scheme {scheme.name} needs", got)
-    values = extras[name]
-    check(values.shape[:1] == (count,), f"extras[{name!r}]", f"shape ({count}, ...)", tuple(values.shape))
-    return values
 
 
 def check_bounds(inputs: Tensor, bounds: Bounds) -> None:

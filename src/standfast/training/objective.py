@@ -1,21 +1,20 @@
-"""The loss of a training: the interface of training schemes, and cross-entropy on clean and perturbed inputs."""
+"""The loss of a training: the interface of training schemes, and cross-entropy."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from standfast.errors import check
 from standfast.neighbourhoods import Bounds
 from standfast.records import ConfigurationType
-
-Perturbation = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]
 
 
 class Part(NamedTuple):
@@ -37,6 +36,7 @@ class Batch:
     epoch: float  # passes over the data including this batch, in (0, epochs]
     bounds: Bounds = (-float("inf"), float("inf"))  # of every input
     precision: torch.dtype = torch.float32
+    extras: Mapping[str, Tensor] = field(default_factory=dict)  # (N, ...) each, those that the scheme needs
 
     def autocast(self) -> AbstractContextManager[None]:
         """A context in which the module computes in the precision of the training."""
@@ -50,20 +50,25 @@ class Batch:
             logits: Tensor = self.module(inputs)
         return logits if self.precision == torch.float32 else logits.float()
 
+    def extra(self, name: str) -> Tensor:
+        """The further values called `name`, `(N, ...)`, of a scheme that `needs` them."""
+        check(name in self.extras, f"extras[{name!r}]", "values (N, ...)", "none")
+        return self.extras[name]
+
 
 class Scheme(metaclass=ConfigurationType):
     """A training scheme with its options: a frozen dataclass that computes the loss of a batch.
 
-    A scheme that needs further values of each sample lists their names in a class variable `needs`.
-
     >>> from standfast.training.schemes import schemes
     >>> schemes.names()
-    ['calibrated', 'gradient_hessian', 'gradient_norm', 'hessian_norm', 'ig_norm', 'ig_sum_norm', 'natural', 'pgd']
+    ['calibrated', 'gradient_hessian', 'ig_norm', 'ig_sum_norm', 'natural', 'pgd']
     """
 
     name: ClassVar[str]
     #: whether the loss contains derivatives; the precision "auto" is then float32
     differentiates: ClassVar[bool] = False
+    #: the names of the further values of each sample that the loss needs
+    needs: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def parts(self, batch: Batch) -> Iterator[Part]:
@@ -75,27 +80,23 @@ class Scheme(metaclass=ConfigurationType):
 
 
 @dataclass(frozen=True)
-class Mixed(Scheme):
-    """Cross-entropy: the share `clean_share` on the batch, the rest on the batch perturbed by `perturb`.
+class Natural(Scheme):
+    """Cross-entropy alone.
 
-    Without `perturb` it is the cross-entropy on the batch.
+    >>> Natural().describe()
+    'natural: cross-entropy'
     """
 
-    name: ClassVar[str] = "mixed"
-    perturb: Perturbation | None = None
-    clean_share: float = 0.5
+    name: ClassVar[str] = "natural"
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """The loss on clean and on perturbed inputs; a part with share 0 is left out."""
-        shares = [(1.0, batch.inputs)]
-        if self.perturb is not None:
-            with batch.autocast():
-                perturbed = self.perturb(batch.module, batch.inputs, batch.labels, batch.generator)
-            shares = [(self.clean_share, batch.inputs), (1 - self.clean_share, perturbed)]
-        for share, inputs in shares:
-            if share > 0:
-                logits = batch.logits(inputs)
-                yield Part(share * F.cross_entropy(logits, batch.labels), logits, share)
+        yield compute_cross_entropy(batch, batch.inputs)
 
     def describe(self) -> str:
-        return "nothing" if self.perturb is None else f"{1 - self.clean_share:g} of the loss on perturbed inputs"
+        return "natural: cross-entropy"
+
+
+def compute_cross_entropy(batch: Batch, inputs: Tensor, share: float = 1.0) -> Part:
+    """The cross-entropy of `inputs` with the labels of the batch, as this share of the loss."""
+    logits = batch.logits(inputs)
+    return Part(share * F.cross_entropy(logits, batch.labels), logits, share)

@@ -38,8 +38,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from standfast.errors import check, check_integer
 from standfast.records import set_fields
@@ -100,62 +99,6 @@ class InputDerivatives:
             return torch.zeros_like(self.inputs)
         (product,) = torch.autograd.grad(along, self.inputs, create_graph=True, allow_unused=True)
         return torch.zeros_like(self.inputs) if product is None else product
-
-
-def differentiate_loss(module: nn.Module, inputs: Tensor, labels: Tensor) -> InputDerivatives:
-    """The cross-entropy of `module` on `inputs` (N, ...) for `labels` (N,), and its gradient by the inputs.
-
-    The module runs in its current mode.
-
-    >>> module = nn.Linear(2, 2, bias=False)
-    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
-    >>> derivatives = differentiate_loss(module, torch.zeros(1, 2), torch.tensor([0]))
-    >>> derivatives.gradient.tolist()  # A' (p - e_0), p = (1/2, 1/2)
-    [[-1.0, 0.0]]
-    >>> norms = derivatives.compute_hessian_norms(4, torch.Generator(), squared=True)
-    >>> norms.tolist()  # of A' (diag(p) - p p') A = diag(1, 0)
-    [1.0]
-    """
-    with torch.enable_grad():
-        inputs = inputs.detach().requires_grad_()
-        return InputDerivatives(F.cross_entropy(module(inputs), labels, reduction="none"), inputs)
-
-
-def compute_gradient_norms(module: nn.Module, inputs: Tensor, labels: Tensor, *, squared: bool = False) -> Tensor:
-    """`||grad_x l(x, y)||_2` of the cross-entropy for each input (N, ...) and label (N,), or its square: `(N,)`.
-
-    The module runs in its current mode; the graph reaches its parameters.
-
-    >>> module = nn.Linear(3, 2, bias=False)
-    >>> _ = module.weight.data.copy_(torch.tensor([[3.0, 4.0, 0.0], [-3.0, -4.0, 0.0]]))
-    >>> compute_gradient_norms(module, torch.zeros(2, 3), torch.tensor([0, 1]))  # ||A' (p - e_y)||, p = (1/2, 1/2)
-    tensor([5., 5.], grad_fn=<...>)
-    """
-    return differentiate_loss(module, inputs, labels).compute_gradient_norms(squared=squared)
-
-
-def compute_hessian_norms(
-    module: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
-    *,
-    generator: torch.Generator,
-    probes: int = 1,
-    squared: bool = False,
-) -> Tensor:
-    """`||H||_F` of the cross-entropy for each of `inputs` (N, ...) and `labels` (N,), or its square: `(N,)`.
-
-    It is estimated from `probes` products of the Hessian with random signs from `generator`; the estimate of the square
-    is unbiased. The module runs in its current mode; the graph reaches its parameters.
-
-    >>> module = nn.Linear(3, 2, bias=False)
-    >>> _ = module.weight.data.copy_(torch.tensor([[3.0, 4.0, 0.0], [-3.0, -4.0, 0.0]]))
-    >>> inputs, labels = torch.zeros(2, 3), torch.tensor([0, 1])
-    >>> norms = compute_hessian_norms(module, inputs, labels, generator=torch.Generator().manual_seed(0), probes=500)
-    >>> bool(((norms - 25).abs() < 3).all())  # of a a', a = (3, 4, 0)
-    True
-    """
-    return differentiate_loss(module, inputs, labels).compute_hessian_norms(probes, generator, squared=squared)
 
 
 def _compute_norms(rows: Tensor, squared: bool) -> Tensor:

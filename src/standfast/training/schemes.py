@@ -4,8 +4,6 @@ Let L(w, x, y) be the cross-entropy and H its matrix of second derivatives by x.
 data of
 
     natural             L(w, x, y)
-    gradient_norm       L(w, x, y) + weight ||grad_x L||_2
-    hessian_norm        L(w, x, y) + weight ||H||_F
     gradient_hessian    L(w, x, y) + gradient_weight ||grad_x L||_2 + hessian_weight ||H||_F
     pgd                 clean_share L(w, x, y) + (1 - clean_share) max { L(w, x + d, y) : ||d|| <= radius }
     ig_norm             L(w, x, y) + weight max { ||IG(x, x + d)||_1 : ||d||_inf <= radius }
@@ -21,7 +19,7 @@ where IG(x, x') are the integrated gradients of L on the segment from x to x'.
   `standfast.training.attribution_regularization`.
 - p_1 is the probability of class 1 of two classes, and f its target: see `standfast.training.calibration`.
 
-Sources: for the first five, Huang, Zhao, Jin and Huang, "SAFARI: versatile and efficient evaluations for robustness of
+Sources: for the first three, Huang, Zhao, Jin and Huang, "SAFARI: versatile and efficient evaluations for robustness of
 interpretability" (ICCV 2023), Sec. 6.5, Proposition 1 and Table 3; the paper does not give its weights, so these are
 ours. For the next two, Chen, Wu, Rastogi, Liang and Jha, "Robust attribution regularization" (NeurIPS 2019), with the
 weights of its experiments. For the last, Wei, Turbe and Mengaldo (2024), App. D.
@@ -34,7 +32,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from torch import Tensor
 from torch.nn import functional as F
 
 from standfast.errors import check, check_integer, is_number
@@ -43,118 +40,36 @@ from standfast.registry import Registry
 from standfast.training.adversarial import Pgd
 from standfast.training.attribution_regularization import AttributionAscent, compute_loss_path
 from standfast.training.calibration import Calibrated
-from standfast.training.objective import Batch, Mixed, Part, Scheme
+from standfast.training.objective import Batch, Part, Scheme, compute_cross_entropy
+from standfast.training.objective import Natural as Natural
 from standfast.training.regularization import InputDerivatives
 
 schemes: Registry[type[Scheme]] = Registry("training scheme")
 schemes.add("calibrated", Calibrated)
-
-
-@schemes.register("natural")
-@dataclass(frozen=True)
-class Natural(Scheme):
-    """Cross-entropy alone.
-
-    >>> Natural().describe()
-    'natural: cross-entropy'
-    """
-
-    name: ClassVar[str] = "natural"
-
-    def parts(self, batch: Batch) -> Iterator[Part]:
-        yield from Mixed().parts(batch)
-
-    def describe(self) -> str:
-        return "natural: cross-entropy"
-
-
-class _PenaltyScheme(Scheme):
-    """Cross-entropy plus norms of its derivatives; all of them use one forward pass and one first derivative."""
-
-    differentiates: ClassVar[bool] = True
-
-    def parts(self, batch: Batch) -> Iterator[Part]:
-        inputs = batch.inputs.detach().requires_grad_()
-        logits = batch.logits(inputs)
-        derivatives = InputDerivatives(F.cross_entropy(logits, batch.labels, reduction="none"), inputs)
-        yield Part((derivatives.losses + self._compute_penalties(derivatives, batch)).mean(), logits, 1.0)
-
-    def _compute_penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
-        """The penalties to add to the losses, `(N,)`."""
-        raise NotImplementedError
-
-
-@schemes.register("gradient_norm")
-@dataclass(frozen=True)
-class GradientNorm(_PenaltyScheme):
-    """Cross-entropy plus the 2-norm of its gradient by the input.
-
-    Args:
-        weight: of the norm, at least 0.
-        squared: take the square of the norm.
-
-    >>> GradientNorm(weight=0.1).describe()
-    'gradient norm: cross-entropy + 0.1 x 2-norm of its input gradient'
-    """
-
-    name: ClassVar[str] = "gradient_norm"
-    weight: float = 0.1
-    squared: bool = False
-
-    def __post_init__(self) -> None:
-        _check_weight("weight", self.weight)
-        _check_flag("squared", self.squared)
-
-    def _compute_penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
-        return self.weight * derivatives.compute_gradient_norms(squared=self.squared)
-
-    def describe(self) -> str:
-        norm = f"{_describe_power(self.squared)}2-norm of its input gradient"
-        return f"gradient norm: cross-entropy + {self.weight:g} x {norm}"
-
-
-@schemes.register("hessian_norm")
-@dataclass(frozen=True)
-class HessianNorm(_PenaltyScheme):
-    """Cross-entropy plus an estimate of the Frobenius norm of its Hessian by the input.
-
-    Args:
-        weight: of the norm, at least 0.
-        probes: Hessian-vector products per input and step; each costs about two forward and backward passes.
-        squared: take the square of the norm, whose estimate is unbiased.
-
-    >>> HessianNorm(weight=0.1, probes=2).describe()
-    'Hessian norm: cross-entropy + 0.1 x Frobenius norm of its input Hessian (2 Hutchinson probes)'
-    """
-
-    name: ClassVar[str] = "hessian_norm"
-    weight: float = 0.1
-    probes: int = 1
-    squared: bool = False
-
-    def __post_init__(self) -> None:
-        _check_weight("weight", self.weight)
-        check_integer(self.probes, "probes")
-        _check_flag("squared", self.squared)
-
-    def _compute_penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
-        return self.weight * derivatives.compute_hessian_norms(self.probes, batch.generator, squared=self.squared)
-
-    def describe(self) -> str:
-        norm = f"{_describe_power(self.squared)}Frobenius norm of its input Hessian ({_describe_probes(self.probes)})"
-        return f"Hessian norm: cross-entropy + {self.weight:g} x {norm}"
+schemes.add("natural", Natural)
 
 
 @schemes.register("gradient_hessian")
 @dataclass(frozen=True)
-class GradientHessian(_PenaltyScheme):
-    """Cross-entropy plus the norms of `GradientNorm` and `HessianNorm`; it costs as much as the latter alone.
+class GradientHessian(Scheme):
+    """Cross-entropy plus the 2-norm of its gradient by the input and an estimate of the norm of its Hessian.
 
-    >>> GradientHessian(gradient_weight=0.1, hessian_weight=0.2).describe()
-    'gradient and Hessian norm: cross-entropy + 0.1 x 2-norm of its input gradient + 0.2 x Frobenius norm of its...'
+    Both norms come from one forward pass and one first derivative; a norm of weight 0 is not computed.
+
+    Args:
+        gradient_weight: of the gradient's norm, at least 0.
+        hessian_weight: of the Hessian's Frobenius norm, at least 0.
+        probes: Hessian-vector products per input and step; each costs about two forward and backward passes.
+        squared: take the squares of the norms; the estimate of the Hessian's is unbiased then.
+
+    >>> GradientHessian(hessian_weight=0.0).describe()
+    'gradient and Hessian norm: cross-entropy + 0.1 x 2-norm of its input gradient'
+    >>> GradientHessian(gradient_weight=0.0, probes=2).describe()
+    'gradient and Hessian norm: cross-entropy + 0.1 x Frobenius norm of its input Hessian (2 Hutchinson probes)'
     """
 
     name: ClassVar[str] = "gradient_hessian"
+    differentiates: ClassVar[bool] = True
     gradient_weight: float = 0.1
     hessian_weight: float = 0.1
     probes: int = 1
@@ -164,19 +79,28 @@ class GradientHessian(_PenaltyScheme):
         _check_weight("gradient_weight", self.gradient_weight)
         _check_weight("hessian_weight", self.hessian_weight)
         check_integer(self.probes, "probes")
-        _check_flag("squared", self.squared)
+        check(isinstance(self.squared, bool), "squared", "True or False", repr(self.squared))
 
-    def _compute_penalties(self, derivatives: InputDerivatives, batch: Batch) -> Tensor:
-        gradient = derivatives.compute_gradient_norms(squared=self.squared)
-        hessian = derivatives.compute_hessian_norms(self.probes, batch.generator, squared=self.squared)
-        return self.gradient_weight * gradient + self.hessian_weight * hessian
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        inputs = batch.inputs.detach().requires_grad_()
+        logits = batch.logits(inputs)
+        derivatives = InputDerivatives(F.cross_entropy(logits, batch.labels, reduction="none"), inputs)
+        penalties = []
+        if self.gradient_weight:
+            penalties.append(self.gradient_weight * derivatives.compute_gradient_norms(squared=self.squared))
+        if self.hessian_weight:
+            norms = derivatives.compute_hessian_norms(self.probes, batch.generator, squared=self.squared)
+            penalties.append(self.hessian_weight * norms)
+        yield Part((derivatives.losses + sum(penalties)).mean(), logits, 1.0)
 
     def describe(self) -> str:
-        power = _describe_power(self.squared)
-        return (
-            f"gradient and Hessian norm: cross-entropy + {self.gradient_weight:g} x {power}2-norm of its input gradient"
-            f" + {self.hessian_weight:g} x {power}Frobenius norm of its input Hessian ({_describe_probes(self.probes)})"
-        )
+        power, words = "squared " if self.squared else "", ["cross-entropy"]
+        if self.gradient_weight:
+            words.append(f"{self.gradient_weight:g} x {power}2-norm of its input gradient")
+        if self.hessian_weight:
+            probes = f"{self.probes} Hutchinson probe{'s' if self.probes > 1 else ''}"
+            words.append(f"{self.hessian_weight:g} x {power}Frobenius norm of its input Hessian ({probes})")
+        return f"gradient and Hessian norm: {' + '.join(words)}"
 
 
 @schemes.register("pgd")
@@ -217,9 +141,13 @@ class Adversarial(Scheme):
         return Pgd(ball, self.steps, share * _choose_step_length(self.radius, self.steps, self.step), bounds)
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        return Mixed(self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch)).ascend, self.clean_share).parts(
-            batch
-        )
+        attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
+        with batch.autocast():
+            perturbed = attack.ascend(batch.module, batch.inputs, batch.labels, batch.generator)
+        if self.clean_share > 0:
+            yield compute_cross_entropy(batch, batch.inputs, self.clean_share)
+        if self.clean_share < 1:
+            yield compute_cross_entropy(batch, perturbed, 1 - self.clean_share)
 
     def describe(self) -> str:
         attack = self.attack((-math.inf, math.inf)).describe()
@@ -333,10 +261,6 @@ def _check_weight(option: str, value: float) -> None:
     check(is_number(value) and 0 <= value < math.inf, option, "a finite number of at least 0", repr(value))
 
 
-def _check_flag(option: str, value: bool) -> None:
-    check(isinstance(value, bool), option, "True or False", repr(value))
-
-
 def _check_ascent(radius: float, steps: int, step: float | None, warm_up: float) -> None:
     check(is_number(radius) and 0 < radius < math.inf, "radius", "a finite number above 0", radius)
     check_integer(steps, "steps")
@@ -357,11 +281,3 @@ def _compute_warm_up(warm_up: float, batch: Batch) -> float:
 
 def _describe_warm_up(warm_up: float) -> str:
     return f", the radius growing over {warm_up:g} epoch{'s' if warm_up != 1 else ''}" if warm_up else ""
-
-
-def _describe_power(squared: bool) -> str:
-    return "squared " if squared else ""
-
-
-def _describe_probes(count: int) -> str:
-    return f"{count} Hutchinson probe{'s' if count > 1 else ''}"

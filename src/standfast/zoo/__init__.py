@@ -26,19 +26,16 @@ from standfast.zoo.networks.dla import DLA34
 from standfast.zoo.networks.embedded_text import (
     EmbeddedText,
     TransformersText,
-    from_text_transformers,
     padded_batch,
-    text_classifier,
     token_relevance,
 )
 from standfast.zoo.networks.lenet import LeNet5
-from standfast.zoo.networks.mobilenet_v1 import MobileNetV1
 from standfast.zoo.networks.mobilenet_v2 import MobileNetV2
 from standfast.zoo.networks.names import architectures
 from standfast.zoo.networks.resnet import ResNet18
 from standfast.zoo.networks.resnet20 import ResNet20
 from standfast.zoo.networks.series_cnn import SeriesCNN
-from standfast.zoo.networks.series_models import BUNDLED, SERIES_MODELS
+from standfast.zoo.networks.series_models import BUNDLED as SERIES
 from standfast.zoo.networks.series_transformer import SeriesTransformer
 from standfast.zoo.networks.small_cnn import SmallCNN
 from standfast.zoo.networks.text_transformer import TextTransformer, make_sentence_classifier
@@ -52,7 +49,6 @@ __all__ = [
     "EmbeddedText",
     "LeNet5",
     "MissingWeightsError",
-    "MobileNetV1",
     "MobileNetV2",
     "ResNet18",
     "ResNet20",
@@ -64,7 +60,6 @@ __all__ = [
     "VisionTransformer",
     "architectures",
     "card",
-    "from_text_transformers",
     "from_timm",
     "from_transformers",
     "hubs",
@@ -72,42 +67,30 @@ __all__ = [
     "load",
     "names",
     "padded_batch",
-    "text_classifier",
     "token_relevance",
 ]
 
+_TanhLeNet5 = partial(LeNet5, activation="tanh", pooling="average", side=32)
+_ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
+    **dict.fromkeys(("lenet5-fashion-mnist", "lenet5-fashion-mnist-ig-sum-norm", "lenet5-fashion-mnist-pgd"), LeNet5),
+    **{f"lenet5-mnist{end}": LeNet5 for end in ("", "-ig-sum-norm", "-pgd045", "-pgd075")},
+    "resnet18w16-cifar10": partial(ResNet18, width=16),
+    "dla34w2-cifar10": partial(DLA34, width=2),
+    "resnet20-cifar10": ResNet20,
+    "resnet20-cifar10-softplus": partial(ResNet20, activation="softplus"),
+    "vgg16w8-cifar10": partial(VGG16, width=8),
+    "cnn-gtsrb": SmallCNN,
+    "vit-mnist": partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
+    "vit-cifar10": partial(VisionTransformer, layers=4, stem=(48, 96)),
+    "transformer-sentences": make_sentence_classifier,
+    **SERIES,
+}
 models: Registry[Callable[[], nn.Module]] = Registry("model")
-models.add("lenet5-fashion-mnist", LeNet5)
-models.add("lenet5-fashion-mnist-ig-sum-norm", LeNet5)
-models.add("lenet5-fashion-mnist-pgd", LeNet5)
-models.add("lenet5-mnist", LeNet5)
-models.add("lenet5-mnist-gradient", LeNet5)
-models.add("lenet5-mnist-gradient-hessian", LeNet5)
-models.add("lenet5-mnist-hessian", LeNet5)
-models.add("lenet5-mnist-ig-sum-norm", LeNet5)
-models.add("lenet5-mnist-pgd", LeNet5)
-models.add("lenet5-mnist-pgd-linf01", LeNet5)
-models.add("lenet5-mnist-pgd045", LeNet5)
-models.add("lenet5-mnist-pgd075", LeNet5)
-models.add("lenet5-mnist-plain", LeNet5)
-for _scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "pgd-linf01", "plain"):
-    models.add(f"lenet5-tanh-mnist-{_scheme}", partial(LeNet5, activation="tanh", pooling="average", side=32))
-models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
-models.add("dla34w2-cifar10", partial(DLA34, width=2))
-models.add("resnet20-cifar10", ResNet20)
-models.add("resnet20-cifar10-softplus", partial(ResNet20, activation="softplus"))
-models.add("vgg16w8-cifar10", partial(VGG16, width=8))
-models.add("cnn-gtsrb", SmallCNN)
-models.add(
-    "vit-mnist",
-    partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
-)
-models.add("vit-cifar10", partial(VisionTransformer, layers=4, stem=(48, 96)))
-models.add("transformer-sentences", make_sentence_classifier)
-for _name, _architecture in BUNDLED.items():
-    # variants (calibrated, noisy) are there only if they have been trained: scripts/train_series.py writes both files
-    if _name in SERIES_MODELS or (files("standfast.zoo") / "weights" / f"{_name}.safetensors").is_file():
-        models.add(_name, _architecture)
+for _name, _architecture in _ARCHITECTURES.items():
+    models.add(_name, _architecture)
+for _scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "pgd-linf01", "plain"):  # of SAFARI's Table 3
+    models.add(f"lenet5-mnist-{_scheme}", LeNet5)
+    models.add(f"lenet5-tanh-mnist-{_scheme}", _TanhLeNet5)
 
 
 class MissingWeightsError(StandfastError, FileNotFoundError):

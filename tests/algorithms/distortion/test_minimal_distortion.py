@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -503,7 +502,6 @@ def test_bad_arguments_are_named(lenet: standfast.Model, digits: Tensor) -> None
     for attack, argument in (("fmn:step=-1", "step"), ("fmn:stepps=3", "stepps")):
         with pytest.raises(ArgumentError, match=f"^{argument}: expected"):
             make(attack=attack)
-    assert_refused(partial(make, attack="gsa"), steps=[5])
 
 
 def test_attacks_have_names_and_estimates() -> None:

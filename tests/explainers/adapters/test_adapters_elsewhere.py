@@ -324,7 +324,7 @@ def test_zennit_composites(stand_ins: None) -> None:
     torch.testing.assert_close(hx.from_zennit(start="logit")(model, x, targets), logits * gradient)
     assert hx.from_zennit("EpsilonPlusFlat").label == "zennit.Gradient.Composite"
     bare = net("image", preprocess=None)
-    ready = hx.from_zennit(attributor=stand_in.Gradient(bare.module, composite))
+    ready = hx.from_zennit(method=stand_in.Gradient(bare.module, composite))
     torch.testing.assert_close(ready(bare, x), hx.GuidedBackprop()(bare, x))
     for other in (net("image", preprocess=None), net("image")):
         with pytest.raises(ArgumentError, match="model's own module"):

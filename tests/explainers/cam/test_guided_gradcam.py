@@ -66,7 +66,7 @@ def test_equals_captum(kind: str, interpolation: Literal["linear", "nearest"]) -
             method = ca.GuidedGradCam(model.module, model.module.get_submodule(name))
             theirs = method.attribute(x.clone().requires_grad_(True), target=t, interpolate_mode=mode).detach()
         assert float(theirs.abs().max()) > 0
-        ours = GuidedGradCAM(name, interpolation)(model, x, t)
+        ours = GuidedGradCAM(name, interpolation=interpolation)(model, x, t)
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6 * float(theirs.abs().max()))
 
 
@@ -77,7 +77,7 @@ def test_is_the_product_of_its_factors(kind: str, interpolation: Literal["linear
     for layer in (None, "0"):
         product = GuidedBackprop()(model, x) * GradCAM(layer, interpolation=interpolation)(model, x)
         assert float(product.abs().max()) > 0
-        assert torch.equal(GuidedGradCAM(layer, interpolation)(model, x), product)
+        assert torch.equal(GuidedGradCAM(layer, interpolation=interpolation)(model, x), product)
 
 
 def test_functional_and_in_place_rectifiers() -> None:

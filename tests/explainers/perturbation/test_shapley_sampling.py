@@ -134,33 +134,32 @@ def test_values_add_up_for_any_orders(how: Any, digits: standfast.data.Dataset) 
 @pytest.mark.parametrize("features", [3, 6, 70])
 def test_equal_coalitions_are_forwarded_once(features: int) -> None:
     walks = _draw_walks(40, True, features, 0, CPU)
-    masks = walks.ranks[walks.order] < walks.size[:, None]
+    masks = walks.masks
     assert len(masks.unique(dim=0)) == len(masks)
-    assert not masks[0].any()
-    assert not masks.all(1).any()
+    assert masks[0].all()  # the input itself
+    assert not masks[1].any()
     assert len(walks.ranks) == min(40, math.factorial(features))
     if features == 3:
-        assert len(masks) == 7
+        assert len(masks) == 8
         assert {tuple(row.argsort().tolist()) for row in walks.ranks} == set(permutations(range(3)))
-    every = torch.cat([masks, torch.ones(1, features, dtype=torch.bool)])
     for p, ranks in enumerate(walks.ranks):  # the coalition of each number
-        assert torch.equal(every[walks.before[p]], ranks < ranks[:, None])
-        assert torch.equal(every[walks.after[p]], ranks <= ranks[:, None])
+        assert torch.equal(masks[walks.before[p]], ranks < ranks[:, None])
+        assert torch.equal(masks[walks.after[p]], ranks <= ranks[:, None])
     rows: list[int] = []
     module = nn.Linear(features, 2)
     module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
     model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=512)
     with model.session():
         ShapleySampling(40, segments="pixels").attribute(model, torch.rand(2, features), None)
-    assert sum(rows) - 2 * (1 + len(masks)) in range(16)  # except for padding
-    assert len(masks) + 1 <= 40 * (features - 1) + 2
+    assert sum(rows) - 2 * len(masks) in range(16)  # except for padding
+    assert len(masks) <= 40 * (features - 1) + 2
 
 
 def test_every_pixel_of_a_digit_within_bounded_memory() -> None:
     walks = _draw_walks(25, True, 784, 0, CPU)
     assert sum(t.numel() * t.element_size() for t in vars(walks).values()) < 1e6
-    # in pairs of reverse orders only the empty coalition coincides, and perhaps one without the last pixel
-    assert 25 * 782 < len(walks.size) <= 25 * 783 + 1
+    # in pairs of reverse orders only the empty and the full coalition coincide, and perhaps one without the last pixel
+    assert 25 * 782 + 1 < len(walks) <= 25 * 783 + 2
 
 
 def test_options_out_of_range() -> None:

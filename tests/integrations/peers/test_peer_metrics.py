@@ -104,7 +104,7 @@ def test_quantus_has_its_own_values(name: str, options: dict[str, Any]) -> None:
             given = {"x_batch": one.numpy(), "y_batch": target, "a_batch": maps}
             return metric(model=module, **given, explain_func=gradient, channel_first=True)
 
-        assert found.score[row].item() == pytest.approx(float(alone(one, run)[0]), rel=1e-4), row
+        assert found.value[row].item() == pytest.approx(float(alone(one, run)[0]), rel=1e-4), row
 
 
 def test_captum_has_its_own_values() -> None:
@@ -112,7 +112,7 @@ def test_captum_has_its_own_values() -> None:
     module = network.module.eval()
     sensitivity = standfast.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7)
     infidelity = standfast.metrics.get("captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True)
-    found = [metric(network, "input_x_gradient", x).score for metric in (sensitivity, infidelity)]
+    found = [metric(network, "input_x_gradient", x).value for metric in (sensitivity, infidelity)]
 
     def explain(inputs: Any) -> tuple[Tensor]:
         rows = inputs[0] if isinstance(inputs, tuple) else inputs
@@ -142,7 +142,7 @@ def test_ours_and_captum_s_max_sensitivity_are_the_same_number() -> None:
         network, "saliency", x
     )
     ours = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=10, normalise=True)(network, "saliency", x)
-    assert torch.allclose(theirs.score, ours.sensitivity.double(), rtol=1e-5)
+    assert torch.allclose(theirs.value, ours.value.double(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "quantus:IROF"])
@@ -151,11 +151,11 @@ def test_every_metric_meets_the_contract(name: str) -> None:
     metric, x, network = small(name), rand(), model()
     before, states = x.clone(), (torch.random.get_rng_state(), np.random.get_state()[1].copy(), random.getstate())  # noqa: NPY002
     whole = metric(network, "input_x_gradient", x)
-    assert torch.equal(metric(model(batch_size=16), "input_x_gradient", x).score, whole.score)
-    assert torch.equal(metric(network, "input_x_gradient", x.flip(0)).score.flip(0), whole.score)
-    assert torch.equal(metric(network, "input_x_gradient", x[1:2]).score, whole.score[1:2])
+    assert torch.equal(metric(model(batch_size=16), "input_x_gradient", x).value, whole.value)
+    assert torch.equal(metric(network, "input_x_gradient", x.flip(0)).value.flip(0), whole.value)
+    assert torch.equal(metric(network, "input_x_gradient", x[1:2]).value, whole.value[1:2])
     assert whole.failure == (None,) * 3
-    assert torch.isfinite(whole.score).all()
+    assert torch.isfinite(whole.value).all()
     assert (whole.model_evaluations >= 1).all()
     assert torch.equal(x, before)
     assert torch.equal(states[0], torch.random.get_rng_state())
@@ -190,10 +190,10 @@ def test_evaluations_are_counted() -> None:
 
 def test_seeds_matter_and_nothing_else() -> None:
     network, x, metric = model(), rand(), small("quantus:MaxSensitivity")
-    first = metric(network, "saliency", x, generator=torch.Generator().manual_seed(1)).score
+    first = metric(network, "saliency", x, generator=torch.Generator().manual_seed(1)).value
     np.random.seed(5)  # noqa: NPY002
-    assert torch.equal(metric(network, "saliency", x, generator=torch.Generator().manual_seed(1)).score, first)
-    assert not torch.equal(metric(network, "saliency", x, generator=torch.Generator().manual_seed(2)).score, first)
+    assert torch.equal(metric(network, "saliency", x, generator=torch.Generator().manual_seed(1)).value, first)
+    assert not torch.equal(metric(network, "saliency", x, generator=torch.Generator().manual_seed(2)).value, first)
 
 
 def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
@@ -217,7 +217,7 @@ def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
     )  # which asserts that a map is not zero
     assert result.status == ("ok", "nonfinite", "misclassified", "ok")
     assert result.failed.tolist() == [False, True, False, False]
-    assert result.score.isnan().tolist() == [False, True, True, False]
+    assert result.value.isnan().tolist() == [False, True, True, False]
     assert result.frame()["failure"].to_list()[0] is None
     assert "all equal to zero" in result.frame()["failure"].to_list()[1]
     nan = standfast.metrics.get(
@@ -266,7 +266,7 @@ def test_several_numbers_for_a_sample() -> None:
     wanted = {"mean": float(np.mean(curve)), "last": float(curve[-1]), "max": float(np.max(curve))}
     for how, value in wanted.items():
         metric = standfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=how)
-        assert metric(network, "input_x_gradient", x).score.item() == pytest.approx(value, rel=1e-4)
+        assert metric(network, "input_x_gradient", x).value.item() == pytest.approx(value, rel=1e-4)
     with pytest.raises(standfast.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers"):
         standfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=None)(network, "saliency", x)
     assert standfast.metrics.get("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
@@ -294,7 +294,7 @@ def test_names_and_options_are_checked() -> None:
         with pytest.raises(standfast.ArgumentError, match=f"{name}, which {why}"):
             standfast.metrics.get(f"quantus:{name}")
         assert f"quantus:{name}" not in NAMES
-    assert bibtex("captum:sensitivity_max").startswith("@misc{yeh2019infidelity,")
+    assert bibtex("captum:sensitivity_max").startswith("@inproceedings{yeh2019infidelity,")
 
 
 def test_without_quantus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,12 +345,12 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     frame = found.samples
     assert frame.height == 2 * 2 * 5
     theirs = frame.filter(frame["label"].is_in(names))
-    assert theirs["score"].is_finite().all()
+    assert theirs["value"].is_finite().all()
     again = standfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).samples
     order = ["label", "explainer", "sample"]
     assert (
-        theirs.sort(order)["score"].to_list()
-        == again.filter(again["label"].is_in(names)).sort(order)["score"].to_list()
+        theirs.sort(order)["value"].to_list()
+        == again.filter(again["label"].is_in(names)).sort(order)["value"].to_list()
     )
 
 
@@ -374,6 +374,5 @@ def test_the_page_about_both_runs() -> None:
         for _, block in code[1:]:
             exec(block, namespace)
     assert all(len(values) == 2 for values in namespace["found"].samples.partition_by("label", "explainer"))
-    results = namespace["together"]["worst case"].results
-    assert results[0].status == ("ok", "ok")
-    assert namespace["scores"].shape == (2,)
+    assert namespace["together"]["worst case"].result.status == ("ok", "ok")
+    assert len(namespace["scores"]["Input x Gradient"]["worst case"]) == 2

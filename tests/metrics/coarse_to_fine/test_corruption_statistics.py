@@ -13,7 +13,7 @@ import scipy.stats
 import torch
 
 import standfast
-from standfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
+from standfast.metrics.coarse_to_fine.gate import apply_gate
 from standfast.metrics.coarse_to_fine.statistics import (
     compute_area,
     compute_area_up_to,
@@ -21,10 +21,8 @@ from standfast.metrics.coarse_to_fine.statistics import (
     compute_printed_f1,
     compute_quantile,
     compute_quantile_interval,
-    compute_share_above,
     integrate_over_fractions,
     rescale_kurtosis,
-    rescale_over,
     rescale_skewness,
 )
 from standfast.metrics.coarse_to_fine.summary import Columns, Curves, summarise
@@ -195,24 +193,14 @@ def test_absolute_scales_grow_from_their_least_to_their_largest() -> None:
     assert peaks[-1] < 1
 
 
-def test_rescaling_by_hand() -> None:
-    values = np.random.default_rng(0).normal(size=(2, 3, 4))
-    found = rescale_over(values, (-2, -1))
-    for each, own in zip(found, values, strict=True):
-        np.testing.assert_allclose(each, (own - own.min()) / (own.max() - own.min()))
-    assert np.isnan(rescale_over(np.full((2, 2), np.nan), (0,))).all()
+# quantiles
 
 
-# shares, quantiles
-
-
-def test_shares_and_quantiles() -> None:
+def test_quantiles() -> None:
     drops = np.array([[0.0, 0.4], [0.2, 0.5], [0.5, 0.5], [1.0, 0.9]])
-    assert compute_share_above(drops, 0.5).tolist() == [0.5, 0.75]
     for q, expected in ((0.25, [0.0, 0.4]), (0.26, [0.2, 0.5]), (0.5, [0.2, 0.5]), (1.0, [1.0, 0.9])):
         assert compute_quantile(drops, q).tolist() == expected
     assert np.isnan(compute_quantile(drops[:0], 0.5)).all()
-    assert np.isnan(compute_share_above(drops[:0], 0.5)).all()
 
 
 @pytest.mark.parametrize(("count", "q"), [(20, 0.25), (37, 0.5), (200, 0.1), (1500, 0.25)])
@@ -262,8 +250,7 @@ def test_a_summary_by_loops() -> None:
     )
     assert found.auc_top == pytest.approx(top_area)
     assert found.auc_bottom == pytest.approx(bottom_area)
-    assert found.f1_paper == pytest.approx(top_area * (1 - bottom_area) / (top_area + 1 - bottom_area))
-    assert found.f1 == pytest.approx(2 * found.f1_paper)
+    assert found.f1 == pytest.approx(2 * top_area * (1 - bottom_area) / (top_area + 1 - bottom_area))
     np.testing.assert_allclose(found.skewness, skewness)
     np.testing.assert_allclose(found.kurtosis, kurtosis)
     np.testing.assert_allclose(found.share_above, above)
@@ -271,7 +258,7 @@ def test_a_summary_by_loops() -> None:
     assert found.auc_skewness == pytest.approx(1 - scipy.integrate.trapezoid(scaled, K))
     assert found.auc_kurtosis == pytest.approx(scipy.integrate.trapezoid([(e + 2) / (e + 4) for e in kurtosis], K))
     assert found.auc_share_above == pytest.approx(scipy.integrate.trapezoid(above, K))
-    assert (found.samples, found.left_out, found.scale) == (40, 0, "absolute")
+    assert (found.samples, found.left_out) == (40, 0)
     with pytest.raises(standfast.ArgumentError, match="name: expected one of none, as no intervals were asked for"):
         found.interval("auc_top")
 
@@ -377,63 +364,7 @@ def test_intervals_cover_nearly_as_often_as_they_say() -> None:
             assert 0.925 <= share <= 0.975, (count, name, share)
 
 
-# explainers beside each other
-
-
-def test_rescaled_over_explainers_by_hand() -> None:
-    data = {"one": some(0), "two": some(1, towards=3.0), "three": some(2, towards=0.4)}
-    found = compare_curves(data, resamples=0)
-    own = {name: summarise(each, resamples=0) for name, each in data.items()}
-    every = np.array([each.skewness for each in own.values()])
-    peaks = np.array([each.kurtosis for each in own.values()])
-    areas = {}
-    for name, each in found.items():
-        scaled = (own[name].skewness - every.min()) / (every.max() - every.min())
-        peaked = (own[name].kurtosis - peaks.min()) / (peaks.max() - peaks.min())
-        np.testing.assert_allclose(each.skewness_scaled, scaled)
-        np.testing.assert_allclose(each.kurtosis_scaled, peaked)
-        areas[name] = 1 - scipy.integrate.trapezoid(scaled, K), scipy.integrate.trapezoid(peaked, K)
-        assert (each.auc_skewness, each.auc_kurtosis) == pytest.approx(areas[name])
-        assert each.scale == "compared"
-        assert each.auc_top == own[name].auc_top
-    for place, name in enumerate(("auc_skewness", "auc_kurtosis")):
-        values = [each[place] for each in areas.values()]
-        stars = [each.starred[name] for each in found.values()]
-        np.testing.assert_allclose(stars, (np.array(values) - min(values)) / (max(values) - min(values)))
-    for name in ("auc_top", "f1"):
-        values = [getattr(each, name) for each in own.values()]
-        assert max(found, key=lambda e: found[e].starred[name]) == list(own)[int(np.argmax(values))]
-        assert sorted(each.starred[name] for each in found.values())[::2] == [0.0, 1.0]
-    fewer = compare_curves({"one": data["one"], "two": data["two"]}, resamples=0)
-    assert fewer["one"].auc_skewness != found["one"].auc_skewness  # it depends on who else is there
-    assert fewer["one"].skewness_scaled.min() >= 0
-
-
-def test_intervals_of_rescaled_numbers() -> None:
-    data = {"one": some(0, 80), "two": some(0, 80), "three": some(2, 80, towards=0.3)}
-    found = compare_curves(data, resamples=300)
-    one, two = found["one"], found["two"]
-    for name in ("auc_skewness", "skewness_scaled", "starred_auc_top", "auc_top"):
-        np.testing.assert_array_equal(one.interval(name), two.interval(name))  # equal samples, equal resamples
-    low, high = found["three"].interval("starred_auc_top")
-    assert (low, high) == (0.0, 0.0)  # last in every resample
-    low, high = one.interval("kurtosis_scaled")
-    assert low.shape == K.shape
-    assert (low <= high).all()
-    assert (low >= 0).all()
-    assert (high <= 1).all()
-    alone = compare_curves({"one": data["one"]}, resamples=50)["one"]
-    assert alone.starred["auc_top"] == 0.5  # there is nothing to rescale by
-
-
-def test_a_sample_that_one_explainer_lacks_is_left_out_of_all() -> None:
-    one, two = some(0, 30), some(1, 30)
-    assert two.top is not None
-    two.top[4] = np.nan
-    found = compare_curves({"one": one, "two": two}, resamples=0)
-    assert [each.samples for each in found.values()] == [29, 29]
-    assert [each.left_out for each in found.values()] == [1, 1]
-    assert found["one"].auc_top == summarise(one.select(np.arange(30) != 4), resamples=0).auc_top
+# the gate
 
 
 def test_a_peak_at_zero_fools_the_fine_numbers_and_not_the_gate() -> None:
@@ -491,43 +422,6 @@ def test_positive_positions_alone_do_not_pass_the_gate_although_their_area_is_la
     fair = apply_gate(everywhere, random)
     assert fair.low < 0 < fair.high
     assert apply_gate(better, random).passed
-    found = compare_curves({"random": random, "everywhere": everywhere, "better": better})
-    share = found["random"].common_share
-    assert share == pytest.approx(random.share[:, -1].mean())
-    for curves_, name in ((random, "random"), (everywhere, "everywhere"), (better, "better")):
-        assert curves_.top is not None
-        grid = np.linspace(0, share, 100_001)
-        x, y = [0.0, *curves_.share.mean(0)], [0.0, *curves_.top.mean(0)]
-        assert found[name].auc_common == pytest.approx(np.trapezoid(np.interp(grid, x, y), grid) / share, abs=1e-6)
-        low, high = found[name].interval("auc_common")
-        assert low < found[name].auc_common < high
-    assert found["everywhere"].auc_top > found["random"].auc_top + 0.05
-    assert found["everywhere"].auc_common == pytest.approx(found["random"].auc_common, abs=0.03)
-
-
-def test_who_has_no_positive_relevance_does_not_set_the_common_share() -> None:
-    one, two = some(0), some(1)
-    none = Curves(np.zeros_like(one.share), None, np.zeros_like(one.share), K)
-    found = compare_curves({"one": one, "two": two, "none": none}, resamples=0)
-    assert found["none"].common_share == min(each.share.mean(0)[-1] for each in (one, two))
-    assert found["none"].auc_common == 0.0
-    assert found["one"].auc_common == compare_curves({"one": one, "two": two}, resamples=0)["one"].auc_common
-    assert np.isnan(compare_curves({"none": none}, resamples=0)["none"].auc_common)
-    assert np.isnan(summarise(one, resamples=0).common_share)
-
-
-def test_the_framework_does_not_hold_the_curves_in_f1() -> None:
-    """As the authors' program: areas up to the last point, by trapezoids, without the factor 2 of a harmonic mean."""
-    both = some(0)
-    both = Curves(both.top, both.top / 2, both.share, K)  # type: ignore[operator]
-    found = summarise(both, resamples=0)
-    x = np.array([0.0, *both.share.mean(0)])
-    top, bottom = (np.trapezoid([0.0, *drops.mean(0)], x) for drops in (both.top, both.bottom))
-    assert found.f1_framework == pytest.approx(top * (1 - bottom) / (top + 1 - bottom))
-    whole = both.share.copy()
-    whole[:, -1] = 1.0
-    all_positive = summarise(Curves(both.top, both.bottom, whole, K), resamples=0)
-    assert all_positive.f1_framework == pytest.approx(all_positive.f1_paper), "equal if every position is positive"
 
 
 def test_the_gate_errs_seldom() -> None:
@@ -572,9 +466,7 @@ def test_the_gate_keeps_its_level_for_few_samples_with_heavy_tails() -> None:
         (lambda: summarise(some(0), q=1.0), "q: expected a number between 0 and 1, exclusive, got 1.0"),
         (lambda: summarise(some(0), resamples=-1), "resamples: expected a whole number of at least 0, got -1"),
         (lambda: summarise(some(0), resamples=9).interval("auc"), "name: expected one of share, .*, got 'auc'"),
-        (lambda: compare_curves({}), "curves: expected the curves of at least one explainer, got none"),
-        (lambda: compare_curves({"a": some(0), "b": some(0, 3)}), "curves: expected the same 200 samples and 4 shares"),
-        (lambda: apply_gate(some(0), some(0, 3)), "curves: expected the same 200 samples and 4 shares"),
+        (lambda: apply_gate(some(0), some(0, 3)), "random: expected the same 200 samples and 4 shares"),
         (lambda: apply_gate(some(0), some(0), resamples=0), "resamples: expected a whole number of at least 1, got 0"),
         (lambda: apply_gate(Curves(None, np.ones((2, 4)), np.ones((2, 4)), K), some(0, 2)), "curves: expected drops"),
     ],

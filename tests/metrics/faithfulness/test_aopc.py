@@ -16,8 +16,7 @@ from torch import nn
 import standfast
 from conftest import small_net
 from standfast.metrics import AOPC, AOPCResult, replaced_copies
-from standfast.metrics.faithfulness.aopc import draw_uniform
-from standfast.metrics.faithfulness.regions import cut_cells
+from standfast.metrics.faithfulness.aopc import cut_cells, draw_uniform
 from standfast.metrics.positions import rank_with_random_ties
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 
@@ -115,7 +114,7 @@ def test_the_formula_written_out(metric: AOPC, shape: tuple[int, ...]) -> None:
         curve, aopc = slowly(network, metric, x[row : row + 1], maps[row : row + 1], own)
         assert found.steps[row] == len(curve) - 1 == min(metric.steps, int(found.regions[row]))
         np.testing.assert_allclose(found.curve[row].numpy(), curve, atol=2e-6)
-        assert found.aopc[row].item() == pytest.approx(aopc, abs=2e-6)
+        assert found.value[row].item() == pytest.approx(aopc, abs=2e-6)
     draws = 1 if metric.replacement == "constant" else metric.samples
     assert found.model_evaluations.tolist() == (1 + draws * found.steps).tolist()
     assert found.std_error.isnan().all() == (draws == 1)
@@ -133,8 +132,8 @@ def test_the_order_by_input_x_gradient_is_the_best_of_all_for_a_linear_model() -
             for order in ("top", "bottom")
         )
         assert len(every) == 720
-        assert most.aopc.item() == pytest.approx(max(every), abs=1e-5)
-        assert least.aopc.item() == pytest.approx(min(every), abs=1e-5)
+        assert most.value.item() == pytest.approx(max(every), abs=1e-5)
+        assert least.value.item() == pytest.approx(min(every), abs=1e-5)
         np.testing.assert_allclose(most.curve[0, 1:].numpy(), np.cumsum(np.sort(owed)[::-1]), atol=1e-5)
 
 
@@ -146,8 +145,8 @@ def test_uniform_replacement_of_a_linear_model_has_a_known_mean_and_error() -> N
     order = (weights * x).argsort(dim=1, descending=True)
     lost = (weights * x).double().gather(1, order).cumsum(1)  # the noise's mean is 0
     exact = lost.sum(1) / 11
-    z = (found.aopc - exact) / found.std_error
-    assert abs((found.aopc - exact).mean() / (found.std_error.square().sum().sqrt() / 400)) < 4
+    z = (found.value - exact) / found.std_error
+    assert abs((found.value - exact).mean() / (found.std_error.square().sum().sqrt() / 400)) < 4
     assert 0.9 < z.abs().median() / 0.711 < 1.1  # Student's t with 7 degrees of freedom
 
 
@@ -160,10 +159,10 @@ def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> 
 
     one = metric(network, "saliency", x)
     two = metric(network, standfast.explainers.from_callable(doubled, name="doubled"), x)
-    assert torch.equal(one.aopc, two.aopc)  # the same order and the same noise: the same bits
+    assert torch.equal(one.value, two.value)  # the same order and the same noise: the same bits
     other = metric(network, "random", x)
     assert torch.equal(one.noise_key, other.noise_key)
-    assert not torch.equal(one.aopc, other.aopc)
+    assert not torch.equal(one.value, other.value)
     torch.testing.assert_close(one.curve[:, -1], other.curve[:, -1], atol=1e-6, rtol=0)  # all 16 gone: order is nothing
     moved = metric(network, "saliency", x, generator=torch.Generator().manual_seed(1))
     assert not torch.equal(moved.noise_key, one.noise_key)
@@ -190,14 +189,14 @@ def test_segments_of_each_sample_may_differ_in_number() -> None:
     assert found.curve.shape == (2, 17)
     assert torch.isfinite(found.curve[0, :5]).all()
     assert found.curve[0, 5:].isnan().all()
-    assert found.aopc[0].item() == pytest.approx(found.curve[0, :5].mean().item(), abs=1e-12)
+    assert found.value[0].item() == pytest.approx(found.curve[0, :5].mean().item(), abs=1e-12)
     assert found.model_evaluations.tolist() == [9, 33]
     alone = AOPC(steps=100, samples=2, segments=maps[0])(network, "saliency", x[:1])
-    assert torch.equal(alone.aopc[0], found.aopc[0])
+    assert torch.equal(alone.value[0], found.value[0])
     metric = AOPC(steps=100, samples=2, segments=maps)
-    assert metric.for_samples(x, slice(0, 1)) == dataclasses.replace(metric, segments=maps[:1])
+    assert metric.bind(inputs=x, rows=slice(0, 1)) == dataclasses.replace(metric, segments=maps[:1])
     for segments in ("grid", "slic", 5, "auto"):
-        assert torch.isfinite(AOPC(steps=3, samples=1, segments=segments)(network, "saliency", x).aopc).all()  # type: ignore[arg-type]
+        assert torch.isfinite(AOPC(steps=3, samples=1, segments=segments)(network, "saliency", x).value).all()  # type: ignore[arg-type]
 
 
 def test_cells_cover_everything_once() -> None:
@@ -238,13 +237,13 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
     table[302, 0] = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(2, 2)
     found = AOPC(steps=4, samples=40)(model, fixed(table), x)
     assert found.status == ("ok", "degenerate", "degenerate")
-    assert torch.isnan(found.aopc[1:]).all()
+    assert torch.isnan(found.value[1:]).all()
     assert torch.isnan(found.curve[1:]).all()
-    assert torch.isfinite(found.aopc[0])  # the first pixel's cell goes last, and about a fifth of the draws are lost
+    assert torch.isfinite(found.value[0])  # the first pixel's cell goes last, and about a fifth of the draws are lost
     assert 0 < found.nonfinite[0] < 20
     dark = AOPC(steps=4, replacement="constant")(model, fixed(table), x[:1])
     assert dark.nonfinite[0] == 1
-    assert torch.isnan(dark.aopc[0])
+    assert torch.isnan(dark.value[0])
     assert torch.isfinite(dark.curve[0, :4]).all()
 
 
@@ -268,7 +267,7 @@ def test_errors_of_the_call() -> None:
     assert_refused(partial(measure, replacement="constant"), baseline=[2.0, (0.0, 1.0)])
     endless = partial(measure, (-float("inf"), float("inf")))
     assert_refused(endless, replacement=["uniform"])
-    assert torch.isfinite(endless(replacement="constant", steps=3).aopc).all()
+    assert torch.isfinite(endless(replacement="constant", steps=3).value).all()
 
 
 def test_bounds_and_baselines_of_each_channel() -> None:
@@ -279,9 +278,9 @@ def test_bounds_and_baselines_of_each_channel() -> None:
     assert ((noise >= lower) & (noise <= upper)).all()
     assert noise.amin((0, 1, 3, 4)).tolist() == pytest.approx([-1.0, 0.0, 2.0], abs=0.02)
     assert torch.equal(noise, uniform_noise(x, 0, 9, network.bounds)[:, :3])  # more draws begin with the same ones
-    assert torch.isfinite(AOPC(steps=4)(network, "saliency", x).aopc).all()
+    assert torch.isfinite(AOPC(steps=4)(network, "saliency", x).value).all()
     constant = AOPC(steps=4, replacement="constant", baseline=(-0.5, 0.1, 3.0))
-    assert torch.isfinite(constant(network, "saliency", x).aopc).all()
+    assert torch.isfinite(constant(network, "saliency", x).value).all()
 
 
 def test_a_map_of_the_model_beats_a_random_one(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
@@ -289,6 +288,6 @@ def test_a_map_of_the_model_beats_a_random_one(lenet: standfast.Model, digits: s
     for name, order in itertools.product(("integrated_gradients", "random"), ("top", "bottom")):
         result = AOPC(steps=60, order=order, replacement="constant")(lenet, name, digits[:12].inputs)  # type: ignore[arg-type]
         assert isinstance(result, AOPCResult)
-        medians[name, order] = float(result.aopc.median())
+        medians[name, order] = float(result.value.median())
     assert medians["integrated_gradients", "top"] > medians["random", "top"] + 0.3
     assert medians["integrated_gradients", "bottom"] < 0.01

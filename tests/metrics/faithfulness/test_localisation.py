@@ -78,7 +78,7 @@ def test_three_numbers_of_a_map_that_can_be_counted() -> None:
     maps = torch.tensor([[[4.0, 2.0, 2.0, -9.0, 0.0, 0.0]], [[1.0, 5.0, -1.0, 2.0, 2.0, 0.0]]])
     regions = torch.tensor([[True, False, True, True, False, False], [False, False, False, True, True, False]])
     result = evaluated(maps, regions)
-    assert result.mass_accuracy.tolist() == [6 / 8, 4 / 10]
+    assert result.value.tolist() == [6 / 8, 4 / 10]
     assert result.rank_accuracy.tolist() == [2 / 3, 1 / 2]  # of equals, the first comes first
     assert result.pointing_hit.tolist() == [True, False]
     assert result.chance.tolist() == [0.5, 2 / 6]
@@ -100,7 +100,7 @@ def test_agrees_with_the_formulas_taken_literally(unit: str, absolute: bool) -> 
         if unit == "pixel":
             relevance, inside = relevance.sum(0).float(), inside.any(0)
         mass, rank, hit = by_hand(relevance.flatten().numpy(), inside.flatten().numpy())
-        assert float(result.mass_accuracy[row]) == pytest.approx(mass, rel=1e-12)
+        assert float(result.value[row]) == pytest.approx(mass, rel=1e-12)
         assert float(result.rank_accuracy[row]) == rank
         assert bool(result.pointing_hit[row]) == hit
         assert float(result.chance[row]) == pytest.approx(float(inside.float().mean()))
@@ -113,15 +113,15 @@ def test_random_maps_are_at_chance() -> None:
     inside[:, 3:11] = True
     for maps in (torch.randn(4000, 40, generator=generator), torch.rand(4000, 40, generator=generator).log().square()):
         found = localise_relevance(maps, inside)
-        for values in (found.mass_accuracy, found.rank_accuracy, found.pointing_hit.double()):
+        for values in (found["value"], found["rank_accuracy"], found["pointing_hit"].double()):
             assert abs(float(values.mean()) - 0.2) < 4 * float(values.std()) / 4000**0.5
 
 
 def test_scale_changes_nothing_even_where_sums_would_overflow() -> None:
     maps, inside = torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([[False, True, False]])
     for scale in (1.0, 1e-40, 1e38):
-        assert float(localise_relevance(maps * scale, inside).mass_accuracy) == pytest.approx(0.5, rel=1e-4)
-    assert float(localise_relevance(maps.double() * (1e308 / 3), inside).mass_accuracy) == pytest.approx(0.5)
+        assert float(localise_relevance(maps * scale, inside)["value"]) == pytest.approx(0.5, rel=1e-4)
+    assert float(localise_relevance(maps.double() * (1e308 / 3), inside)["value"]) == pytest.approx(0.5)
 
 
 def test_maps_that_name_nothing_are_flagged_and_count_with_zero() -> None:
@@ -129,7 +129,7 @@ def test_maps_that_name_nothing_are_flagged_and_count_with_zero() -> None:
     result = evaluated(maps, torch.tensor([[True, False, False]]))
     assert result.status == ("ok", "ok", "ok")
     assert result.no_positive.tolist() == [True, True, False]
-    assert result.mass_accuracy.tolist() == pytest.approx([0, 0, 1 / 3])
+    assert result.value.tolist() == pytest.approx([0, 0, 1 / 3])
     assert result.rank_accuracy.tolist() == [0, 0, 1]
     assert result.pointing_hit.tolist() == [False, False, True]
     details = presentation_of(RelevanceLocalisation.name).details(result.frame(), {})
@@ -141,7 +141,7 @@ def test_masks_that_tell_nothing_are_degenerate() -> None:
     result = evaluated(torch.rand(3, 1, 4) + 0.1, regions)
     assert result.status == ("degenerate", "degenerate", "ok")
     assert result.trivial_region.tolist() == [True, True, False]
-    assert result.mass_accuracy.isnan().tolist() == [True, True, False]
+    assert result.value.isnan().tolist() == [True, True, False]
     assert result.chance.tolist() == [0.0, 1.0, 0.25]
 
 
@@ -207,7 +207,7 @@ def test_a_function_of_the_inputs_gives_regions(digits: standfast.data.Dataset, 
     x = digits.inputs[:5]
     by_function = RelevanceLocalisation(ink)(lenet, "input_x_gradient", x)
     by_tensor = RelevanceLocalisation(x > 0.5)(lenet, "input_x_gradient", x)
-    assert torch.equal(by_function.mass_accuracy, by_tensor.mass_accuracy)
+    assert torch.equal(by_function.value, by_tensor.value)
     assert by_function.options["regions"].endswith("ink")
     with pytest.raises(standfast.ArgumentError, match="regions: expected a function that returns regions, got int"):
         RelevanceLocalisation(lambda inputs: 1)(lenet, "input_x_gradient", x)  # type: ignore[arg-type,return-value]
@@ -242,7 +242,7 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
     for name in explainers:
         alone = metric(model, name, data.inputs, generator=torch.Generator().manual_seed(0))
         rows = named.samples.filter(explainer=name).sort("sample")
-        assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
+        assert rows["value"].to_list() == alone.value.tolist()
         assert rows["pointing_hit"].to_list() == alone.pointing_hit.tolist()
         assert rows["chance"].to_list() == [12 / 72] * 6
     manifest = Store(tmp_path).manifest()
@@ -346,8 +346,8 @@ def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> 
     chosen = standfast.data.synthetic_waves(9, steps=24, channels=3, block=6).take([8, 2, 5, 1])
     model = grid.models["m"].model(grid.data["waves"], "cpu")
     alone = RelevanceLocalisation(chosen.extras["blocks"])(model, "input_x_gradient", chosen.inputs)
-    assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
-    assert len(set(rows["mass_accuracy"].to_list())) == 4
+    assert rows["value"].to_list() == alone.value.tolist()
+    assert len(set(rows["value"].to_list())) == 4
     assert study.plain()["metrics"]["relevance_localisation"]["relevance_localisation"]["regions"] == "blocks"
     assert store.manifest()["metrics"]["relevance_localisation"]["options"]["regions"] == "blocks"
 

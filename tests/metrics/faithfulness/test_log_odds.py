@@ -85,7 +85,7 @@ def test_the_score_written_out(metric: LogOdds, explainer: str, shape: tuple[int
         assert set(found.erased_pixels[row, 0].flatten().nonzero()[:, 0].tolist()) == gone
         assert found.before[row, 0].item() == pytest.approx(before, abs=1e-5)
         assert found.after[row, 0].item() == pytest.approx(after, abs=1e-5)
-        assert found.log_odds[row].item() == pytest.approx(before - after, abs=1e-5)
+        assert found.value[row].item() == pytest.approx(before - after, abs=1e-5)
         assert found.erased[row].item() == pytest.approx(len(gone) / math.prod(shape[1:] or shape))
         assert found.converted[row].item() == float(after < 0)
     assert found.model_evaluations.tolist() == [3] * 4
@@ -112,7 +112,7 @@ def test_a_linear_model_in_closed_form_and_no_other_choice_is_better() -> None:
         assert value == pytest.approx(top[top > 0].sum(), abs=1e-5)
         every = [sum(owed[list(c)]) for n in range(4) for c in itertools.combinations(range(6), n)]
         assert value == pytest.approx(max(every), abs=1e-5)
-    torch.testing.assert_close(found.log_odds, found.per_pair.nanmean(1))
+    torch.testing.assert_close(found.value, found.per_pair.nanmean(1))
     assert found.model_evaluations.tolist() == [7] * 50
 
 
@@ -125,9 +125,9 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: standfast.Model, digit
     assert belongs.any(0).all()
     assert torch.equal(found.per_pair.isfinite(), belongs)
     assert torch.equal(found.towards, torch.where(belongs, torch.tensor([3, 6, 1, 1]), -1))
-    assert torch.equal(found.log_odds.isfinite(), belongs.any(1))
+    assert torch.equal(found.value.isfinite(), belongs.any(1))
     eights = predicted == 8
-    torch.testing.assert_close(found.log_odds[eights], found.per_pair[eights, :2].mean(1))
+    torch.testing.assert_close(found.value[eights], found.per_pair[eights, :2].mean(1))
     assert found.erased[belongs.any(1)].max() <= 157 / 784  # as in the paper
     assert found.model_evaluations.tolist() == (1 + 2 * belongs.sum(1)).tolist()
     frame = found.frame()
@@ -139,7 +139,7 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: standfast.Model, digit
     np.testing.assert_array_equal(frame.select(columns).to_numpy(), found.per_pair.numpy())
     wrong = LogOdds(preset="paper")(lenet, "input_x_gradient", x, (predicted + 1) % 10)
     assert wrong.status == ("misclassified",) * 40
-    assert wrong.log_odds.isnan().all()
+    assert wrong.value.isnan().all()
     assert (wrong.towards == -1).all()
 
 
@@ -149,10 +149,10 @@ def test_maps_of_the_model_beat_random_pixels(lenet: standfast.Model, digits: st
         name: LogOdds(preset="paper")(lenet, name, x)
         for name in ("integrated_gradients", "deeplift", "random", "centre")
     }
-    median = {name: float(result.log_odds.nanmedian()) for name, result in found.items()}
+    median = {name: float(result.value.nanmedian()) for name, result in found.items()}
     assert median["integrated_gradients"] > median["random"] + 2
     assert median["deeplift"] > median["random"] + 2
-    counted = found["random"].log_odds.isfinite()
+    counted = found["random"].value.isfinite()
     for name in ("random", "centre"):  # they ignore the class, and erase as much as is allowed
         assert found[name].status == ("ok",) * 60
         assert (found[name].erased[counted] == 157 / 784).all()
@@ -160,7 +160,7 @@ def test_maps_of_the_model_beat_random_pixels(lenet: standfast.Model, digits: st
     assert pixels[:, 8:20, 8:20].all()
     assert not pixels[:, :6].any()
     again = LogOdds(preset="paper")(lenet, "random", x)
-    assert torch.equal(again.log_odds.nan_to_num(), found["random"].log_odds.nan_to_num())
+    assert torch.equal(again.value.nan_to_num(), found["random"].value.nan_to_num())
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -225,7 +225,7 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
     assert found.per_pair[rows][:, :2].isnan().all()
     assert found.after[rows][:, :2].isnan().all()
     assert found.per_pair[rows][:, 2].isfinite().all()
-    assert torch.equal(found.log_odds[rows], found.per_pair[rows][:, 2])
+    assert torch.equal(found.value[rows], found.per_pair[rows][:, 2])
     assert (found.nonfinite[rows] == 1).all()
     assert (found.degenerate[rows] == 1).all()
     assert not found.erased_pixels[rows][:, :2].any()
@@ -233,7 +233,7 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
     for pairs_ in (pairs, None):
         same = LogOdds(pairs=pairs_)(network, blind, x)
         assert all(s == "degenerate" for s, r in zip(same.status, rows.tolist(), strict=True) if r)
-        assert same.log_odds[rows].isnan().all()
+        assert same.value[rows].isnan().all()
 
 
 def test_errors_of_options() -> None:
@@ -248,7 +248,7 @@ def test_errors_of_the_call() -> None:
         return LogOdds(**options)(model((3, 8, 8)), "saliency", inputs((3, 8, 8)))
 
     assert_refused(measure, pairs=[((8, 3),)], baseline=[-1.0, (0.0, 1.0)])
-    assert measure(baseline=(0.0, 0.5, 1.0)).log_odds.isfinite().all()
+    assert measure(baseline=(0.0, 0.5, 1.0)).value.isfinite().all()
 
 
 def test_a_file_spells_pairs_as_lists() -> None:

@@ -220,7 +220,7 @@ def test_the_authors_attack_is_their_loop_written_out(lenet: standfast.Model, di
     )
     seed = standfast.tensors.draw_seed(torch.Generator().manual_seed(4))
     result = attack(lenet, "input_x_gradient", x, generator=torch.Generator().manual_seed(4))
-    assert result.model_evaluations.tolist() == [attack.expected_evaluations()] * 2
+    assert result.model_evaluations.tolist() == [attack.cost().evaluations] * 2
     region = standfast.LinfBall(radius).around(x, (0.0, 1.0))
     signs = torch.where(region.streams(seed).uniform((2, *x.shape[1:]), x.dtype) < 0.5, 1.0, -1.0)
 
@@ -248,7 +248,7 @@ def test_the_authors_attack_is_their_loop_written_out(lenet: standfast.Model, di
                 ).statistic
                 taus += [tau] if lenet.predict(z) == target else []
         # the signs of tiny gradients depend on the last bit
-        assert result.similarity[row].item() == pytest.approx(min(taus), abs=0.02)
+        assert result.value[row].item() == pytest.approx(min(taus), abs=0.02)
 
 
 def test_starts_share_the_sharpnesses_and_the_better_one_wins(
@@ -268,7 +268,7 @@ def test_starts_share_the_sharpnesses_and_the_better_one_wins(
         metric = AttributionAttack(BALL, "top_k:t=60", steps=1, restarts=restarts)
         result = metric(lenet, "saliency", x)
         assert [(pytest.approx(beta), rows) for beta, rows in used] == expected
-        assert result.model_evaluations.tolist() == [metric.expected_evaluations()] * 3
+        assert result.model_evaluations.tolist() == [metric.cost().evaluations] * 3
     assert AttributionAttack(BALL, beta=[20]).beta == 20
     assert AttributionAttack(BALL).beta == (10.0, 30.0)
 
@@ -315,14 +315,14 @@ def test_results_hold_what_they_say(name: str, lenet: standfast.Model, digits: s
                 result.similarities[:, column], result.chance[:, column]
             )
             assert result.frame()[name_above_chance(similarity)].to_list() == corrected.tolist()
-    assert torch.equal(result.similarity, result.similarities[:, 0])
+    assert torch.equal(result.value, result.similarities[:, 0])
     assert torch.equal(result.kept, result.similarities[:, 1])
     assert (result.kept <= result.kept_within_1).all()
     assert (result.kept_within_1 <= result.kept_within_2).all()
     assert torch.equal(result.profile.precision[:, 1, 0], result.similarities[:, 0])
     spent = 2 if name in BLIND else 1 + 2 * (2 * 4 + 1) + 2
     assert result.model_evaluations.tolist() == [spent] * 5
-    assert metric.expected_evaluations() == spent
+    assert metric.cost().evaluations == spent
     assert all(len(array) == 5 for array in result.tensors().values())
 
 
@@ -446,7 +446,7 @@ def test_colour_images_and_series_are_compared_by_position() -> None:
             )
             result = metric(model, "saliency", x)
             before, after = (maps.abs().sum(1) for maps in (result.origin_maps, result.maps))
-            assert torch.allclose(result.similarity, standfast.similarity.TopKIntersection(4)(before, after))
+            assert torch.allclose(result.value, standfast.similarity.TopKIntersection(4)(before, after))
             recall = standfast.similarity.LensRecall(4, 2)(before, after)
             assert torch.allclose(result.similarities[:, 1], recall)
 

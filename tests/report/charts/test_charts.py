@@ -23,8 +23,6 @@ from standfast.report.charts import (
     Strip,
     Words,
     choose_style,
-    choose_styles_of_values,
-    draw_heat_map,
     draw_intervals,
     draw_lines,
     draw_values,
@@ -49,32 +47,25 @@ STRANGE = Axis(HOSTILE[2], "higher", HOSTILE[3])
 WORDS = Words("What it <is>", "A caption.", "name", "A heading")
 
 
-def strip(name: str, values: Sequence[float], bounds: Sequence[bool] = (), **more: Any) -> Strip:
+def strip(name: str, values: Sequence[float], bounds: Sequence[bool] = ()) -> Strip:
     flags = np.array(bounds or [False] * len(values), dtype=bool)
-    return Strip(name, range(10, 10 + len(values)), np.array(values, dtype=float), flags, **more)
+    return Strip(name, range(10, 10 + len(values)), np.array(values, dtype=float), flags)
 
 
 def make_all(names: Sequence[str]) -> dict[str, Chart]:
     """A chart of each kind, with all that it can draw."""
     x, random = np.array([1.0, 4.0, 16.0]), np.random.default_rng(0)
     strips = [strip(name, random.normal(size=8).tolist(), [True] + [False] * 7) for name in names]
-    parts = [strip(names[0], [0.1, 0.2, 0.4], part=part) for part in names]
     bars = [IntervalBar(name, 0.1 * at, None, np.inf, at % 2 == 0) for at, name in enumerate(names)]
     bounds = np.array([True, False, False])
     lines = [Line(name, x, -at - x, -at - 2 * x, np.full(3, np.inf), bounds) for at, name in enumerate(names)]
-    reference = Line(names[0], x[[0, -1]], np.array([-3.0, -3.0]), reference=names[1])
-    styles = choose_styles_of_values(names, names[0], names)
-    own = [Line(name, x, x + at, style=styles[name]) for at, name in enumerate(names)]
-    square = random.uniform(-1, 1, (len(names), len(names)))
+    others = [Line(f"not {name}", x, x + at) for at, name in enumerate(names)]
     odds = Axis("probability", "lower", "more robust", probability=True)
     found = {
-        "values": draw_values(strips, names, SIMILARITY, WORDS, band=(-0.2, 0.2)),
-        "parts": draw_values(parts, names, odds, WORDS),
+        "values": draw_values(strips, names, SIMILARITY, WORDS),
         "intervals": draw_intervals(bars, names, SIMILARITY, WORDS, dict.fromkeys(names[:2], "★")),
-        "lines": draw_lines([*lines, reference], names, Axis("radius", ticks=x.tolist(), log=True), odds, WORDS),
-        "styles": draw_lines(own, names, Axis(names[3]), STRANGE if names is NAMES else SIMILARITY, WORDS),
-        "square": draw_heat_map(names, names, square, names[2], WORDS),
-        "table": draw_heat_map(names, names[:3], square[:, :3], "mean", WORDS, [names[:3]] * len(names)),
+        "lines": draw_lines(lines, names, Axis("radius", ticks=x.tolist(), log=True), odds, WORDS),
+        "others": draw_lines(others, names, Axis(names[3]), STRANGE if names is NAMES else SIMILARITY, WORDS),
     }
     assert all(chart is not None for chart in found.values())
     return {kind: chart for kind, chart in found.items() if chart is not None}
@@ -85,7 +76,7 @@ def hostile() -> dict[str, Chart]:
     return make_all(NAMES)
 
 
-KINDS = ("values", "parts", "intervals", "lines", "styles", "square", "table")
+KINDS = ("values", "intervals", "lines", "others")
 
 
 def layers(chart: Chart, mark: str) -> list[dict[str, Any]]:
@@ -130,7 +121,7 @@ def test_names_from_strangers_are_drawn_as_text(kind: str, hostile: dict[str, Ch
     assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
         *("svg", "g", "path", "text", "tspan", "line", "rect", "defs", "clipPath")
     }
-    if kind in ("values", "intervals", "square", "table"):
+    if kind in ("values", "intervals"):
         assert "x[0]['y']" in "".join(root.itertext())
     assert "x[0]['y']" in json.dumps(json.loads(drawn.spec)["datasets"])
 
@@ -181,8 +172,7 @@ def test_a_legend_is_drawn_once_for_the_page_and_in_each_file() -> None:
     assert drawn.key == (("saliency", 0, "●"), ("mine", 1, "■"), ("random", 9, "◆"))
     assert ">mine<" not in drawn.svg
     assert b">mine<" in render_files(chart)["svg"]
-    styles = choose_styles_of_values(names, "mine", ["1", "4"])
-    own = draw_lines([Line(value, x, x, style=styles[value]) for value in styles], names, Axis("x"), Axis("y"), WORDS)
+    own = draw_lines([Line(value, x, x) for value in "14"], names, Axis("x"), Axis("y"), WORDS)
     assert own is not None
     assert render_for_page(own, 1).key == ()  # its lines are no explainers
     assert ">4<" in render_for_page(own, 1).svg
@@ -207,9 +197,7 @@ def test_nothing_to_draw_is_no_chart() -> None:
     nan = np.array([np.nan])
     assert draw_values([strip("a", [])], ["a"], SIMILARITY, WORDS) is None
     assert draw_lines([Line("a", nan, nan)], ["a"], Axis("x"), Axis("y"), WORDS) is None
-    assert draw_lines([Line("a", np.ones(1), np.ones(1), reference="r")], ["a"], Axis("x"), Axis("y"), WORDS) is None
     assert draw_intervals([IntervalBar("a", np.nan, None, None)], ["a"], SIMILARITY, WORDS) is None
-    assert draw_heat_map(["m"], ["m"], np.array([[np.nan]]), "r", WORDS) is None
 
 
 # values
@@ -226,7 +214,7 @@ def test_boxes_are_quartiles_and_points_are_capped() -> None:
     assert len(points) == 150
     assert max(point["value"] for point in points) == pytest.approx(values.max(), rel=1e-4)
     for point in points:
-        assert point["value"] == pytest.approx(values[point["each"]], rel=1e-4)  # the tooltip has the sample's number
+        assert point["value"] == pytest.approx(values[point["sample"]], rel=1e-4)  # the tooltip has the sample's number
         assert point.get("bound", False) == (point["value"] < -2) == point["reads"].startswith("≤")
 
 
@@ -312,20 +300,6 @@ def test_bands_of_unknown_ends_have_no_width_and_infinite_ones_reach_the_edge() 
     assert [row["reads"] for row in chart.data["lines"]] == ["1 [0, 2]", "2", "3 [−∞, 3]"]
 
 
-def test_references_are_dotted_without_marks_and_not_in_the_legend() -> None:
-    x = np.array([1.0, 2.0])
-    lines = [Line("a", x, x), Line("a", x, x + 1, reference="exact"), Line("chance", x, x, reference="two sets")]
-    chart = draw_lines(lines, ["a"], Axis("x"), Axis("y"), WORDS)
-    assert chart is not None
-    assert [row["colour"] for row in chart.data["lines"] if "reference" in row][:2] == [COLOURS[0]] * 2
-    assert [name for name, _ in chart.key] == ["a"]
-    thin, own = layers(chart, "line")
-    assert thin["transform"] == [{"filter": "datum.reference"}]
-    assert thin["mark"]["strokeDash"] == [1, 3]
-    assert own["transform"] == [{"filter": "!datum.reference"}]
-    assert render_for_page(chart, 1).svg.count('stroke-dasharray="1,3"') == 2
-
-
 def test_a_logarithmic_axis() -> None:
     x = np.array([1.0, 10.0, 100.0])
     chart = draw_lines([Line("a", x, x)], ["a"], Axis("x", ticks=x.tolist(), log=True), Axis("y"), WORDS)
@@ -333,26 +307,3 @@ def test_a_logarithmic_axis() -> None:
     along = chart.spec["layer"][-1]["encoding"]["x"]
     assert along["scale"] == {"type": "log", "nice": False, "padding": 8}
     assert along["axis"]["values"] == [1, 10, 100]
-
-
-# heat maps
-
-
-def test_cells_have_their_numbers_and_equal_names_have_letters() -> None:
-    values = np.array([[1.0, -0.8], [np.nan, 0.25]])
-    square = draw_heat_map(["m", "n"], ["m", "n"], values, "r", WORDS)
-    table = draw_heat_map(
-        ["m", "n"], ["k", "l"], values, "r", WORDS, [["a", "b"], ["c", "d"]], [["A", "B"], ["C", "D"]]
-    )
-    assert square is not None
-    assert table is not None
-    cells = [(c["row"], c["head"], c["value"], c["text"], c["reads"]) for c in square.data["cells"]]
-    assert cells == [
-        ("A m", "A", 1, "1.0", "1.0"),
-        ("A m", "B", -0.8, "−.80", "−.80"),
-        ("B n", "B", 0.25, ".25", ".25"),
-    ]
-    assert [(c["name"], c["column"], c["text"], c["reads"]) for c in table.data["cells"]] == [
-        *(("m", "k", "a", "A"), ("m", "l", "b", "B"), ("n", "l", "d", "D"))
-    ]
-    assert ">−.80<" in render_for_page(square, 1).svg

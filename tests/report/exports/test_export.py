@@ -7,7 +7,6 @@ import io
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -95,15 +94,13 @@ def test_the_best_has_the_best_mean_rank_and_ties_are_by_paired_tests(tmp_path: 
     other = "a" if best == "b" else "b"
     assert scipy.stats.wilcoxon(values["a"], values["b"]).pvalue > 0.05
     assert 3 * scipy.stats.wilcoxon(values[best], values["worse"]).pvalue < 0.05
-    flags = {name: (is_best, tied) for name, is_best, tied in found.select("explainer", "best", "tied").iter_rows()}
-    assert flags == {best: (True, False), other: (False, True), "worse": (False, False)}
+    assert dict(found.select("explainer", "verdict").iter_rows()) == {best: "best", other: "tied", "worse": "worse"}
     assert found.filter(pl.col("explainer") == "worse")["mean_rank"].to_list() == [3.0]
 
 
 def test_too_few_samples_tell_nobody_apart(tmp_path: Path) -> None:
     found = exports.summary(one_label(tmp_path, {"a": [0.9, 0.8], "b": [0.2, 0.1]}))
-    assert found["best"].to_list() == [False, False]
-    assert found["tied"].to_list() == [False, False]
+    assert found["verdict"].to_list() == ["undecided"] * 2
     assert found["mean_rank"].to_list() == [1.0, 2.0]
 
 
@@ -115,15 +112,14 @@ def test_bounds_are_never_numbers(tmp_path: Path) -> None:
     source = builder.results()
     found = exports.summary(source)
     assert found["bound"].to_list() == ["upper", None, None]
-    assert found["best"].to_list() == [True, True, False]  # at most -20 may be less than -25, or not
+    assert found["verdict"].to_list() == ["best", "best", "worse"]  # at most -20 may be less than -25, or not
     text = exports.to_latex(source)
     cells = {row[0]: row[1] for row in rows_of(text)[2:]}
     assert cells["bounded"].startswith(r"\textbf{$\leq$ 1 in 490,000,000}")
     assert r"[$\leq$ 1 in 490,000,000, " in cells["bounded"]
     assert cells["below the bound"].startswith(r"\textbf{1 in $10^{11}$}")
     assert cells["above it"].startswith("1 in 22,000")
-    log = Log()
-    names = set(exports.log_scalars(source, log))
+    names = set(exports.scalars(source))
     assert f"{PROB}/bounded/median_at_most" in names
     assert f"{PROB}/bounded/median" not in names
     assert f"{PROB}/bounded/low" not in names
@@ -151,14 +147,14 @@ def test_skipped_and_failed_leave_gaps(tmp_path: Path) -> None:
     builder.failure("broken", "Traceback")
     source = builder.results()
     found = exports.summary(source)
-    assert found.select("explainer", "value", "count", "best").rows() == [
-        ("fine", 0.6, 3, False),
-        ("skipped", None, 0, False),
+    assert found.select("explainer", "value", "count", "verdict").rows() == [
+        ("fine", 0.6, 3, None),
+        ("skipped", None, 0, None),
     ]
     text = exports.to_latex(source)
     assert rows_of(text)[-1] == ["skipped", "--"]
     assert "% Medians over 3 samples with intervals of at least 75\\%." in text
-    assert exports.log_scalars(source, Log())[f"{WORST}/skipped/count"] == 0
+    assert exports.scalars(source)[f"{WORST}/skipped/count"] == 0
 
 
 def test_latex_has_every_number_in_its_place(results: Results) -> None:
@@ -184,8 +180,8 @@ def test_latex_has_every_number_in_its_place(results: Results) -> None:
                 assert np.log(p) == pytest.approx(entry["value"], abs=0.05)
             else:
                 assert float(shown[0]) == pytest.approx(entry["value"], rel=0.01, abs=0.006)
-            assert (r"\textbf" in cell or r"\mathbf" in cell) == entry["best"]
-            assert (r"\dagger" in cell) == entry["tied"]
+            assert (r"\textbf" in cell or r"\mathbf" in cell) == (entry["verdict"] == "best")
+            assert (r"\dagger" in cell) == (entry["verdict"] == "tied")
     assert [line for line in text.splitlines() if r"\emph" in line] == [
         rf"\multicolumn{{5}}{{l}}{{\emph{{{where}}}}} \\"
         for where in ("digits, lenet", "digits, wide net", "series, lenet")
@@ -232,7 +228,7 @@ def test_csv_and_parquet_read_back(results: Results, tmp_path: Path) -> None:
         value = ours["similarity"]
         assert row["similarity"] == "" if value is None else float(row["similarity"]) == value
     where = exports.to_parquet(results, tmp_path / "summary.parquet", "summary")
-    assert pd.read_parquet(where).equals(exports.to_pandas(results, "summary"))
+    assert pd.read_parquet(where).equals(exports.frame(results, "summary").to_pandas())
     assert pl.read_parquet(where).equals(exports.summary(results))
 
 
@@ -255,9 +251,9 @@ def test_one_result_and_an_evaluation() -> None:
     metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4, normalise=True)
     saliency = standfast.explainers.get("input_x_gradient")
     result = metric(model, saliency, inputs)
-    assert exports.to_pandas(result).shape[0] == 5
+    assert exports.frame(result).height == 5
     row = exports.summary(result).row(0, named=True)
-    assert row["value"] == pytest.approx(float(np.median(result.sensitivity.numpy())))  # type: ignore[attr-defined]
+    assert row["value"] == pytest.approx(float(np.median(result.value.numpy())))  # type: ignore[attr-defined]
     found = standfast.evaluate(
         model, {"ig": saliency}, inputs, {"sens": metric}, progress=False, controls=False, sanity=False
     )
@@ -265,69 +261,25 @@ def test_one_result_and_an_evaluation() -> None:
     text = exports.to_latex(result)
     assert text.splitlines()[0:1] + text.splitlines()[2:3] == [r"% needs \usepackage{booktabs}", r"\begin{tabular}{r}"]
     assert [len(row) for row in rows_of(text)] == [1, 1, 1]  # no column for the explainer, which a result does not know
-    logged = exports.log_scalars(found, Log())
-    assert set(logged) == {f"sens/ig/{each}" for each in ("median", "low", "high", "count")}
+    assert set(exports.scalars(found)) == {f"sens/ig/{each}" for each in ("median", "low", "high", "count")}
     with pytest.raises(standfast.ArgumentError, match="labels"):
         exports.summary(result, labels=["max_sensitivity"])
 
 
-class Log:
-    """Stands in for a run of Weights & Biases."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[dict[str, Any], int | None]] = []
-
-    def log(self, data: dict[str, Any], step: int | None = None) -> None:
-        self.calls.append((data, step))
-
-
-class Writer:
-    """Stands in for TensorBoard's SummaryWriter."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, float, int | None]] = []
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None, walltime: float = 0.0) -> None:
-        self.calls.append((tag, scalar_value, global_step))
-
-
-class Tracker:
-    """Stands in for the module mlflow, which refuses names with other letters, and numbers that are none."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[dict[str, float], int | None]] = []
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None, synchronous: bool | None = None) -> None:
-        for name, value in metrics.items():
-            assert re.fullmatch(r"[/\w.\- :]*", name, re.ASCII)
-            assert isinstance(value, float)
-            assert math.isfinite(value)
-        self.calls.append((metrics, step))
-
-
-def test_every_tracker_gets_the_same_numbers(results: Results) -> None:
-    log, writer, tracker = Log(), Writer(), Tracker()
-    named = exports.log_scalars(results, log, step=7, prefix="standfast/")
-    assert log.calls == [(named, 7)]
-    exports.log_scalars(results, writer, step=7, prefix="standfast/")
-    assert writer.calls == [(name, value, 7) for name, value in named.items()]
-    exports.log_scalars(results, tracker, step=7, prefix="standfast/")
-    assert tracker.calls == [(named, 7)]
-    summary = exports.summary(results)
-    for row in summary.iter_rows(named=True):
-        name = f"standfast/{row['data']}/{row['model']}/{row['label']}/{row['explainer']}"
+def test_scalars_are_the_finite_numbers_of_the_summary(results: Results) -> None:
+    named = exports.scalars(results)
+    for row in exports.summary(results).iter_rows(named=True):
+        name = f"{row['data']}/{row['model']}/{row['label']}/{row['explainer']}"
         assert named[f"{name}/median"] == row["value"]
         assert named[f"{name}/count"] == row["count"]
-    with pytest.raises(standfast.ArgumentError, match=r"sink: expected an object with log_metrics \(mlflow\).*got"):
-        exports.log_scalars(results, [])  # type: ignore[arg-type]
+    assert all(math.isfinite(value) for value in named.values())
 
 
 def test_names_suit_the_strictest_tracker(tmp_path: Path) -> None:
-    source = one_label(tmp_path, {AWKWARD: [0.5, 0.6], "a/b": [0.1, 0.2]})
-    tracker = Tracker()
-    named = exports.log_scalars(source, tracker)
+    named = exports.scalars(one_label(tmp_path, {AWKWARD: [0.5, 0.6], "a/b": [0.1, 0.2]}))
     assert f"{WORST}/a_b/median" in named
     assert len(named) == 10
+    assert all(re.fullmatch(r"[/\w.\- :]*", name, re.ASCII) for name in named)
 
 
 def test_the_command(results: Results, tmp_path: Path) -> None:

@@ -7,9 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from standfast.report.page.overview import draw_pairs
-from standfast.report.page.render import render_for_page
-from standfast.statistics.comparison import compare
+from standfast.report.charts import Table
+from standfast.report.page.overview import tabulate_pairs
+from standfast.results import ConfiguredMetric, Decision, MetricSummary, presentation_of
+from standfast.statistics.comparison import Comparison, compare
+
+
+def tabulate(found: Comparison) -> Table | None:
+    presentation = presentation_of("aopc")
+    metric = ConfiguredMetric("AOPC", "aopc", {}, None, presentation, presentation.value_spec({}), {})
+    return tabulate_pairs(MetricSummary("data", "model", metric, (), found, Decision("none", "unranked")))
 
 
 def test_signs_are_those_of_the_tests() -> None:
@@ -20,26 +27,21 @@ def test_signs_are_those_of_the_tests() -> None:
     ranks = np.array([2.0, 1.0, 3.0, 4.0])
     effects = np.sign(ranks - ranks[:, None])  # above 0: the first of a pair is better
     found = replace(found, p_values=p, friedman_p=0.001, mean_ranks=ranks, effects=effects)
-    chart = draw_pairs(found, "Pairs")
-    assert chart is not None
-    assert chart.spec["layer"][0]["encoding"]["y"]["scale"]["domain"] == [
-        *("A b (1.00)", "B a (2.00)", "C c (3.00)", "D d (4.00)")
-    ]
-    signs = {(cell["name"][0], cell["column"][0]): cell["text"] for cell in chart.data["cells"]}
-    assert len(signs) == 12  # nobody is compared with itself
+    table = tabulate(found)
+    assert table is not None
+    assert [name for name, _ in table.rows] == ["b (1.00)", "a (2.00)", "c (3.00)", "d (4.00)"]
+    assert [name for name, _ in table.columns] == [*"bacd"]
+    signs = {(name[0], "bacd"[at]): cell.text for name, cells in table.rows for at, cell in enumerate(cells)}
     for better, worse in (("b", "a"), ("b", "d"), ("a", "d"), ("c", "d")):
         assert (signs.pop((better, worse)), signs.pop((worse, better))) == ("+", "−")
     assert set(signs.values()) == {""}
-    undecided = draw_pairs(replace(found, friedman_p=0.2), "Pairs")
+    assert table.rows[0][1][1].small == "p = 0.01"
+    undecided = tabulate(replace(found, friedman_p=0.2))
     assert undecided is not None
-    assert {cell["value"] for cell in undecided.data["cells"]} == {0}  # no pair is tested unless all together differ
+    assert {cell.text for _, cells in undecided.rows for cell in cells} == {""}  # no test unless all together differ
 
 
-@pytest.mark.parametrize("k", [2, 8, 30])
-def test_it_is_drawn_for_any_number_of_explainers(k: int) -> None:
-    random = np.random.default_rng(k)
-    names = [f"${i}_" + "{x} <&> long " * (i % 4) for i in range(k)]
-    chart = draw_pairs(compare(random.normal(size=(30, k)) + np.arange(k), names, "higher", permutations=199), "Pairs")
-    assert chart is not None
-    assert len(chart.data["cells"]) == k * (k - 1)
-    assert "<&>" not in render_for_page(chart, 1).svg
+@pytest.mark.parametrize(("names", "samples"), [("ab", 30), ("abc", 2)])
+def test_two_explainers_and_too_few_samples_have_no_table(names: str, samples: int) -> None:
+    values = np.random.default_rng(0).normal(size=(samples, len(names)))
+    assert tabulate(compare(values, names, "higher", permutations=199)) is None

@@ -87,6 +87,13 @@ def test_tables_have_bars_with_names_the_largest_first() -> None:
     assert labels(standfast.show(torch.zeros(1, 2), torch.ones(1, 2))[0].yaxis) == ["feature 0 = 0", "feature 1 = 0"]
 
 
+def test_words_have_bars_of_their_summed_relevance() -> None:
+    maps = torch.tensor([[[1.0, -3.0, 0.5], [1.0, 0.0, -0.5]]])
+    (axes,) = draw(standfast.show(torch.rand(1, 2, 3), maps, tokens=[["so", "bad", "it"]]))
+    assert labels(axes.yaxis) == ["bad", "so", "it"]
+    assert [bar.get_width() for bar in axes.patches] == [-3.0, 2.0, 0.0]
+
+
 def test_series_are_lines_on_the_colour_of_their_relevance() -> None:
     x, maps = torch.randn(1, 2, 50), torch.zeros(1, 2, 50)
     maps[0, 1, 20:30] = -4.0

@@ -60,7 +60,7 @@ metrics:
   - worst_case: {event: changed_class, budget: 10, search: {gradient: {restarts: 4}}, similarity: "ssim:window=5"}
   - misinterpretation_probability: {neighbourhood: {l2: {radius: 2, distribution: truncated_normal}}}
   - max_sensitivity:
-  - max_sensitivity: {search: random, budget: 6}
+  - max_sensitivity: {samples: 6}
 executor: {name: ray, workers: auto, gpus_per_worker: 0.5}
 """
 

@@ -15,19 +15,17 @@ from torch import Tensor, nn
 
 from standfast import zoo
 from standfast.errors import UnknownNameError
-from standfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet18, ResNet20, VisionTransformer, architectures
+from standfast.zoo import DLA34, VGG16, MobileNetV2, ResNet18, ResNet20, VisionTransformer, architectures
 from standfast.zoo.networks import dla
-from standfast.zoo.networks import mobilenet_v1 as v1
 from standfast.zoo.networks import mobilenet_v2 as v2
 from standfast.zoo.networks.encoder import EncoderLayer
 
-RECTIFIERS = {"resnet20": 19, "mobilenet_v1": 27, "mobilenet_v2": 35, "vgg16": 13, "vgg16-plain": 15, "dla": 33}
+RECTIFIERS = {"resnet20": 19, "mobilenet_v2": 35, "vgg16": 13, "vgg16-plain": 15, "dla": 33}
 RECTIFIERS |= {"resnet18": 17, "cnn": 6}
 each = pytest.mark.parametrize("name", SMALL)
 
 # as published for ImageNet
 PUBLISHED: dict[str, Callable[..., nn.Module]] = {
-    "mobilenet_v1": partial(MobileNetV1, num_classes=1000, strides=v1.PUBLISHED_STRIDES),
     "mobilenet_v2": partial(MobileNetV2, num_classes=1000, strides=v2.PUBLISHED_STRIDES),
     "resnet18": ResNet18,
     "vgg16": partial(VGG16, num_classes=1000, batch_norm=False, hidden=4096, positions=7),
@@ -69,7 +67,7 @@ def on_meta(make: Callable[..., nn.Module], side: int, **options: Any) -> tuple[
 
 
 def test_architectures_have_names() -> None:
-    names = ["dla", "lenet5", "mobilenet_v1", "mobilenet_v2", "resnet18", "resnet20", "small_cnn", "vgg16", "vit"]
+    names = ["dla", "lenet5", "mobilenet_v2", "resnet18", "resnet20", "small_cnn", "vgg16", "vit"]
     series = ["bilstm", "series_cnn", "series_transformer"]
     assert architectures.names() == sorted(names + series)
     assert zoo.architectures is architectures
@@ -85,7 +83,6 @@ def test_architectures_have_names() -> None:
 
 def test_options_are_checked() -> None:
     assert_refused(ResNet20, width=[0], shortcut=["C"])
-    assert_refused(MobileNetV1, width_multiplier=[0.0], strides=[(1, 2)])
     assert_refused(MobileNetV2, width_multiplier=[-1.0], strides=[(0,) * 8], activation=["gelu"])
     assert_refused(VGG16, width=[0], hidden=[-1], positions=[0])
     assert_refused(DLA34, width=[0], strides=[(1,) * 5], stem_kernel=[4])
@@ -100,10 +97,6 @@ def test_options_are_checked() -> None:
     [
         (ResNet20, 269_722),  # He et al., Table 6: 0.27 million
         (partial(ResNet20, shortcut="B"), 269_722 + 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64),
-        (PUBLISHED["mobilenet_v1"], 4_231_976),
-        (partial(PUBLISHED["mobilenet_v1"], width_multiplier=0.75), 2_585_560),  # Howard et al., Table 6: 2.6 million,
-        (partial(PUBLISHED["mobilenet_v1"], width_multiplier=0.5), 1_331_592),  # 1.3,
-        (partial(PUBLISHED["mobilenet_v1"], width_multiplier=0.25), 470_072),  # 0.5
         (PUBLISHED["mobilenet_v2"], 3_504_872),
         (PUBLISHED["vgg16"], 138_357_544),
         (VGG16, 14_728_266),
@@ -119,12 +112,6 @@ def test_published_numbers_of_parameters(make: Callable[..., nn.Module], count: 
 @pytest.mark.parametrize(
     ("name", "options", "side", "millions"),
     [
-        ("mobilenet_v1", {}, 224, 569),  # Howard et al., Tables 6 and 7
-        ("mobilenet_v1", {"width_multiplier": 0.75}, 224, 325),
-        ("mobilenet_v1", {"width_multiplier": 0.5}, 224, 149),
-        ("mobilenet_v1", {"width_multiplier": 0.25}, 224, 41),
-        ("mobilenet_v1", {}, 192, 418),
-        ("mobilenet_v1", {}, 128, 186),
         ("mobilenet_v2", {}, 224, 300),  # Sandler et al., Table 4
         ("mobilenet_v2", {"width_multiplier": 1.4}, 224, 585),
         ("dla", {}, 224, 3100),  # Yu et al., Table 2
@@ -183,17 +170,6 @@ def test_the_shortcut_without_parameters() -> None:
     expected = torch.cat([before[:, :, ::2, ::2], torch.zeros(2, 4, 16, 16)], 1)
     assert torch.equal(seen["stage2.block1.shortcut"], expected)
     assert torch.equal(seen["stage2.block1"], (seen["stage2.block1.norm2"] + expected).clamp(0))
-
-
-def test_a_separable_convolution() -> None:
-    """Each channel by itself, then all channels at each position."""
-    model: Any = fixed("mobilenet_v1")
-    seen, block = activations(model, noise(2)), model.features.block2
-    before, weight = seen["features.block1"], block.depthwise.conv.weight
-    apart = [F.conv2d(before[:, c : c + 1], weight[c : c + 1], stride=2, padding=1) for c in range(before.shape[1])]
-    hidden = normalised(torch.cat(apart, 1), block.depthwise.norm).clamp(0)
-    mixed = torch.einsum("kc,nchw->nkhw", block.pointwise.conv.weight[:, :, 0, 0], hidden)
-    torch.testing.assert_close(seen["features.block2"], normalised(mixed, block.pointwise.norm).clamp(0))
 
 
 def test_an_inverted_residual() -> None:

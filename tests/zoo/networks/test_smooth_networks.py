@@ -14,14 +14,13 @@ from torch import Tensor, nn
 import standfast
 from standfast import data
 from standfast.errors import ArgumentError
-from standfast.zoo import LeNet5, MobileNetV1, MobileNetV2, ResNet20
+from standfast.zoo import LeNet5, MobileNetV2, ResNet20
 from standfast.zoo.networks.layers import find_activation
 
 LENET: Callable[..., nn.Module] = partial(LeNet5, activation="tanh", pooling="average", side=32)
 SMOOTH: dict[str, tuple[Callable[..., nn.Module], int]] = {
     "lenet": (LENET, 1),
     "resnet20": (partial(ResNet20, width=4, activation="softplus"), 3),
-    "mobilenet_v1": (partial(MobileNetV1, width_multiplier=0.125, activation="softplus"), 3),
     "mobilenet_v2": (partial(MobileNetV2, width_multiplier=0.125, activation="softplus"), 3),
 }
 each = pytest.mark.parametrize("name", SMOOTH)
@@ -71,8 +70,7 @@ def test_lenet_has_one_size_and_two_sides() -> None:
 def test_the_published_network_is_the_default() -> None:
     assert list(dict(LeNet5().features.named_children())) == ["conv1", "relu1", "pool1", "conv2", "relu2", "pool2"]
     with torch.random.fork_rng():
-        for make in (ResNet20, MobileNetV1):
-            assert sum(isinstance(part, nn.Softplus) for part in make().modules()) == 0
+        assert sum(isinstance(part, nn.Softplus) for part in ResNet20().modules()) == 0
 
 
 @each
@@ -90,7 +88,6 @@ def test_activations_change_the_functions_and_not_the_parameters(name: str) -> N
 def test_options_are_checked() -> None:
     assert_refused(LeNet5, activation=["sigmoid"], pooling=["mean"], side=[30])
     assert_refused(ResNet20, activation=["gelu"])
-    assert_refused(MobileNetV1, activation=["gelu"])
     assert isinstance(find_activation("tanh")(), nn.Tanh)
 
 

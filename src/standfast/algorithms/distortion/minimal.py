@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.distortion.base import Attack, get
-from standfast.algorithms.distortion.geometry import Norm, check_norm
+from standfast.algorithms.distortion.geometry import check_norm
 from standfast.algorithms.distortion.space import FreeSpace, Nearest
 from standfast.algorithms.subject import Subject
 from standfast.errors import ArgumentError, check
@@ -73,7 +73,6 @@ def minimal_distortion(
     free: Tensor | None,
     norm: float | str = 2,
     attack: str | Attack = "fmn",
-    steps: int | None = None,
     generator: torch.Generator | None = None,
     start: Tensor | None = None,
 ) -> MinimalDistortion:
@@ -93,7 +92,6 @@ def minimal_distortion(
         norm: 2 or `"inf"`.
         attack: `"fmn"`, `"alma"` and `"cw"` (2-norm only), `"ddn"`, `"iga"`, `"gsa"`, with options such as
             `"fmn:steps=200"`, or an `Attack`.
-        steps: the attack's option of that name.
         generator: for attacks that draw random numbers; each input has a stream of its own, keyed by its content.
         start: points `(N, ...)` near which a solution may be, such as the solution for other fixed features.
 
@@ -110,10 +108,6 @@ def minimal_distortion(
     tensor([1.40])
     """
     attack = get(attack)
-    if steps is not None:
-        fits = any(field.name == "steps" for field in dataclasses.fields(attack))  # type: ignore[arg-type]
-        check(fits, "steps", f"None for the attack {attack.name!r}, which has none", steps)
-        attack = dataclasses.replace(attack, steps=steps)  # type: ignore[type-var]
     order = check_norm(norm)
     with torch.inference_mode(False):
         inputs = model.check_inputs(inputs)
@@ -125,52 +119,32 @@ def minimal_distortion(
             start = start.detach().to(inputs)
         seed = draw_seed(generator)
         size = max(1, _ELEMENTS // (inputs[0].numel() * attack.points_in_memory))
+        groups = [slice(first, first + size) for first in range(0, len(inputs), size)]
         with model.session():
-            parts = [
-                _minimise(
-                    model,
-                    attack,
-                    order,
-                    seed,
-                    inputs[at],
-                    targets[at],
-                    free[at],
-                    None if start is None else start[at],
-                )
-                for at in (slice(first, first + size) for first in range(0, len(inputs), size))
-            ]
+            spaces = [FreeSpace(model, inputs[at], targets[at], free[at], order) for at in groups]
+            begins = [None if start is None else start[at].flatten(1) for at in groups]
+            parts = [_minimise(space, attack, seed, begin) for space, begin in zip(spaces, begins, strict=True)]
     fields = [field.name for field in dataclasses.fields(MinimalDistortion)]
     return MinimalDistortion(**{name: torch.cat([getattr(part, name) for part in parts]) for name in fields})
 
 
-def _minimise(
-    model: Subject,
-    attack: Attack,
-    norm: Norm,
-    seed: int,
-    inputs: Tensor,
-    targets: Tensor,
-    free: Tensor,
-    start: Tensor | None,
-) -> MinimalDistortion:
+def _minimise(space: FreeSpace, attack: Attack, seed: int, start: Tensor | None) -> MinimalDistortion:
     """One group; inputs that have changed already, or have no free feature, are left out of the attack."""
-    space = FreeSpace(model, inputs, targets, free, norm)
     flips = space.margin(space.x, space.rows) > 0
-    distortion = torch.where(flips, 0.0, torch.inf).to(inputs.dtype)
-    points, found, second = inputs.clone(), flips.clone(), distortion.clone()
+    distortion = torch.where(flips, 0.0, torch.inf).to(space.x.dtype)
+    points, found, second = space.x.clone(), flips.clone(), distortion.clone()
     gradients = torch.zeros_like(space.evaluations)
     rows = (~flips & space.free.any(1)).nonzero().flatten()
     if len(rows):
-        part = FreeSpace(model, inputs[rows], targets[rows], free[rows], space.norm)
+        part = space.select(rows)
         nearest = Nearest(part)
-        begin = None if start is None else start[rows].flatten(1)
-        attack.run(part, nearest, Streams.for_rows(inputs[rows], seed), begin)
+        attack.run(part, nearest, Streams.for_rows(part.x, seed), None if start is None else start[rows])
         distortion[rows] = torch.where(nearest.found, nearest.distortion, nearest.searched)
-        points[rows], found[rows] = nearest.points.reshape(-1, *inputs.shape[1:]), nearest.found
-        second[rows] = nearest.second
+        points[rows], found[rows], second[rows] = nearest.points, nearest.found, nearest.second
         space.evaluations[rows] += part.evaluations
         gradients[rows] = part.gradients
-    return MinimalDistortion(distortion, points, found, second, space.evaluations, gradients)
+    inputs = space.unflatten(points)
+    return MinimalDistortion(distortion, inputs, found, second, space.evaluations, gradients)
 
 
 def _check_free(free: Tensor | None, inputs: Tensor) -> Tensor:

@@ -42,6 +42,10 @@ class FreeSpace:
     def __len__(self) -> int:
         return len(self.x)
 
+    def select(self, rows: Tensor) -> FreeSpace:
+        """Some of the inputs, with counts of their own."""
+        return FreeSpace(self.model, self.unflatten(self.x[rows]), self.targets[rows], self.free[rows], self.norm)
+
     def order_rivals(self, streams: Streams) -> tuple[Tensor, Tensor]:
         """All classes but the target, in the order in which their linearised boundaries are worth a gradient.
 
@@ -60,7 +64,7 @@ class FreeSpace:
             return (self.model.forward(x).scatter(1, classes[:, None], -torch.inf),)
 
         with torch.no_grad():
-            (others,) = self.model.map_rows(chunk, self._unflatten(self.x), self.targets)
+            (others,) = self.model.map_rows(chunk, self.unflatten(self.x), self.targets)
         self.evaluations += 1
         order = others.argsort(dim=1, descending=True, stable=True)[:, :-1]
         unknown = torch.zeros(order.shape, dtype=self.x.dtype, device=self.x.device)
@@ -101,7 +105,7 @@ class FreeSpace:
         for _ in range(DIRECTIONS // _TOGETHER):
             v = streams.normal((_TOGETHER, self.x.shape[1]), self.x.dtype) * self.free[:, None]
             margin, part = self.model.map_rows(
-                chunk, self._unflatten(self.x), self.targets, v, kind="backward", evaluations=_TOGETHER
+                chunk, self.unflatten(self.x), self.targets, v, kind="backward", evaluations=_TOGETHER
             )
             total = part if total is None else total + part
             self.evaluations += _TOGETHER
@@ -116,7 +120,7 @@ class FreeSpace:
             return (_margins(self.model.forward(x), classes),)
 
         with torch.no_grad():
-            (margin,) = self.model.map_rows(chunk, self._unflatten(points), self.targets[rows])
+            (margin,) = self.model.map_rows(chunk, self.unflatten(points), self.targets[rows])
         self.evaluations.index_add_(0, rows, torch.ones_like(rows))
         return margin.nan_to_num(nan=-torch.inf)
 
@@ -143,7 +147,7 @@ class FreeSpace:
                 (gradient,) = torch.autograd.grad(function(logits, *classes).sum(), leaf)
             return _margins(logits.detach(), *classes), gradient
 
-        columns = [self._unflatten(points), self.targets[rows], *rivals]
+        columns = [self.unflatten(points), self.targets[rows], *rivals]
         margin, gradient = self.model.map_rows(chunk, *columns, kind="backward")
         return self._count(margin, gradient, rows)
 
@@ -153,7 +157,8 @@ class FreeSpace:
         gradient = torch.where(self.free[rows], gradient.flatten(1), 0.0).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         return margin.nan_to_num(nan=-torch.inf), gradient
 
-    def _unflatten(self, points: Tensor) -> Tensor:
+    def unflatten(self, points: Tensor) -> Tensor:
+        """Points `(M, d)` in the shape of the inputs."""
         return points.reshape(-1, *self.shape)
 
     def clip(self, points: Tensor, rows: Tensor) -> Tensor:

@@ -167,10 +167,6 @@ class RareEventEstimate:
             return torch.zeros_like(self.resolved)
         return (back[:, 0] > forward[:, 1]) | (back[:, 1] < forward[:, 0])
 
-    def monte_carlo_samples(self) -> Tensor:
-        """How many samples plain Monte Carlo would need for the same relative error (Table 2), `(P,)`."""
-        return (-torch.expm1(self.log_probability)) / self.log_probability.exp() / self.std_error**2
-
 
 def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, level: float) -> tuple[Tensor, Tensor]:
     """The ends of Student's interval for ln P, from the logarithm of an estimate of P that is unbiased; all `(P,)`.

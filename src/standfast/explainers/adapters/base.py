@@ -1,22 +1,25 @@
-"""What adapters of other packages' explainers share: seeds, row by row explanation, shapes, functions over arrays."""
+"""The adapter of other packages' explainers: options, seeds, row by row explanation, shapes, functions over arrays."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import io
+import itertools
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from traceback import walk_stack
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
-from standfast.explainers.base import Explainer
+from standfast.explainers.base import Explainer, Explanation
 from standfast.explainers.cam.gradcam import resize
 from standfast.explainers.completeness import predict_mean, warn_of_gap
 from standfast.function_calls import FunctionMode, find_programs, strip_underscore
@@ -29,6 +32,7 @@ ArrayFunction = Callable[[Any], Any]
 _RELU_RULES = (".GuidedBackprop", ".Deconvolution", ".GuidedGradCam", ".Deconvnet", ".BetaSmooth")
 
 
+@dataclass(frozen=True)
 class ForeignExplainer(Explainer):
     """An explainer of another package, which may draw from the global random generators.
 
@@ -36,18 +40,112 @@ class ForeignExplainer(Explainer):
     target are explained once. So an explanation depends on its input alone. The state of the global generators is
     restored afterwards.
 
-    Attributes:
+    A package is a subclass. It declares where its classes are and which arguments the adapter passes to them, and
+    calls the package in `explain`. `make` makes an explainer from what a user gave.
+
+    Args:
+        method: a class of the package, which is built on the model for each call, or an object of one.
+        constructor_options: of the class.
+        call_options: of the call.
+        rows: forwarded at once for one input.
         one_at_a_time: explain each row alone; None: only if the explanation of a chunk drew random numbers.
         seed: of the random numbers.
-        rows: forwarded at once for one input.
     """
 
-    one_at_a_time: bool | None
-    seed: int
-    rows: int
+    method: Any
+    constructor_options: Mapping[str, Any] = field(default_factory=dict)
+    call_options: Mapping[str, Any] = field(default_factory=dict)
+    rows: int = 1
+    one_at_a_time: bool | None = None
+    seed: int = 0
     package: ClassVar[str]
-    differentiable: ClassVar[bool] = False
+    #: the module that has the package's classes
+    home: ClassVar[str]
+    #: the method that explains
+    entry: ClassVar[str] = "__call__"
+    #: what constructors take: for each argument the names that it may have
+    built_on: ClassVar[Sequence[Sequence[str]]] = (("model",),)
+    #: further arguments of constructors and calls that the adapter passes
+    passed: ClassVar[Sequence[str]] = ()
     gap_cause: ClassVar[str] = "Hooks do not see functions such as torch.relu (deeplift does); integrals need steps"
+
+    def __post_init__(self) -> None:
+        check_integer(self.rows, "rows_per_input")
+        check(self.one_at_a_time in (None, True, False), "one_at_a_time", "True, False or None", self.one_at_a_time)
+        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
+
+    @classmethod
+    def find_method(cls, name: Any) -> Any:
+        """The class called `name`; anything but a name as it is, if it is a class or an object of the package."""
+        method = find_class(cls.package, cls.home, name, cls.is_suggested) if isinstance(name, str) else name
+        fine = callable(getattr(method, cls.entry, None))
+        if isinstance(method, type):
+            constructor = signature(method).parameters
+            fine = fine and all(any(name in constructor for name in names) for names in cls.built_on)
+        elif cls.entry == "__call__":  # which many objects have
+            fine = fine and (hasattr(method, "model") or hasattr(method, "explainer"))
+        check(fine, "method", f"a class or an object of {cls.home}", repr(method))
+        return method
+
+    @staticmethod
+    def is_suggested(kind: Any) -> bool:
+        """Whether a class of `home` may be meant by an unknown name."""
+        return True
+
+    @classmethod
+    def list_parameters(cls, method: Any) -> dict[str, Parameter]:
+        """The parameters of the call, without the first one, which is the input."""
+        return list_options(getattr(method, cls.entry))
+
+    @classmethod
+    def make(
+        cls,
+        method: Any,
+        options: Mapping[str, Any],
+        rows: int | None = None,
+        one_at_a_time: bool | None = None,
+        seed: int = 0,
+        **own: Any,
+    ) -> Self:
+        """An explainer from a class of the package or an object, and from options of its constructor and its call.
+
+        Args:
+            method: as `find_method` returns it.
+            options: of both, which the signatures tell apart.
+            rows: forwarded at once for one input; None for `count_rows`.
+            one_at_a_time: as above.
+            seed: as above.
+            own: further fields of the subclass.
+
+        Raises:
+            ArgumentError: an option that neither of them has, a missing one without a default, or a value out of range.
+        """
+        constructor = dict(signature(method).parameters) if isinstance(method, type) else {}
+        known = {**constructor, **cls.list_parameters(method)}
+        for name in {*itertools.chain(*cls.built_on), *cls.passed}:
+            known.pop(name, None)
+        open_ended = [name for name, each in known.items() if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        any_option = any(known.pop(name).kind is Parameter.VAR_KEYWORD for name in open_ended)
+        title = get_class(method).__name__
+        for option in options:
+            expected = f"an option of {title}: {', '.join(sorted(known))}"
+            check(option in known or any_option, option, expected, "an unknown one")
+        for name, each in known.items():
+            check(each.default is not each.empty or name in options, name, f"a value for {title}", "none")
+        return cls(
+            method=method,
+            constructor_options={name: value for name, value in options.items() if name in constructor},
+            call_options={name: value for name, value in options.items() if name not in constructor},
+            rows=cls.count_rows(method, known, options) if rows is None else rows,
+            one_at_a_time=one_at_a_time,
+            seed=seed,
+            **own,
+        )
+
+    @classmethod
+    def count_rows(cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
+        """Rows forwarded at once for one input, from the options that are known and those that are set."""
+        return 1
 
     @property
     def uses_hooks(self) -> bool:
@@ -56,8 +154,7 @@ class ForeignExplainer(Explainer):
 
     @property
     def label(self) -> str:
-        """The package and the class of its `method`; subclasses without a `method` have another one."""
-        return f"{self.package}.{get_class(getattr(self, 'method', None)).__name__}"
+        return f"{self.package}.{get_class(self.method).__name__}"
 
     @property
     def rows_per_input(self) -> int:
@@ -82,9 +179,7 @@ class ForeignExplainer(Explainer):
         Returns attributions shaped like the rows, as a tensor or an array.
         """
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         if self.uses_hooks:
             check_layers(self.label, model.module)
@@ -133,13 +228,6 @@ def keep_gradients(module: nn.Module) -> Iterator[None]:
     finally:
         for parameter, gradient in before:
             parameter.grad = gradient
-
-
-def check_common(rows: int, one_at_a_time: bool | None, seed: int) -> None:
-    """Raise `ArgumentError` if an option that all adapters share is out of range."""
-    check_integer(rows, "rows_per_input")
-    check(one_at_a_time in (None, True, False), "one_at_a_time", "True, False or None", repr(one_at_a_time))
-    check(type(seed) is int, "seed", "a whole number", repr(seed))
 
 
 def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_channel: bool = False) -> Tensor:
@@ -219,29 +307,32 @@ def make_array_function(
     return predict
 
 
-def find_class(package: str, module: str, name: str, extra: str, fits: Callable[[Any], bool] = callable) -> Any:
-    """The class called `name` in `module` of an optional package.
-
-    Args:
-        package: its name, for messages.
-        module: where to look.
-        name: of the class.
-        extra: of standfast that installs the package.
-        fits: which classes of the module to list when there is none of that name.
+def find_class(package: str, home: str, name: str, fits: Callable[[Any], bool] = callable) -> Any:
+    """The class called `name` in the module `home` of an optional package; an error lists those that fit.
 
     Raises:
         MissingExtraError: the package is not installed, or cannot be imported.
         UnknownNameError: it has no such name.
     """
     try:
-        home = importlib.import_module(module)
+        module = importlib.import_module(home)
     except (ImportError, RuntimeError) as error:  # torchvision built for another torch raises a RuntimeError
-        raise MissingExtraError(f"{package} ({type(error).__name__}: {error})", extra) from error
-    if not hasattr(home, name):
-        kinds = {n: kind for n, kind in vars(home).items() if isinstance(kind, type) and not n.startswith("_")}
-        public = [n for n, kind in kinds.items() if fits(kind)]
-        raise UnknownNameError(f"{package} class", name, public)
-    return getattr(home, name)
+        raise MissingExtraError(f"{package} ({type(error).__name__}: {error})", "explainers") from error
+    if not hasattr(module, name):
+        classes = {n: kind for n, kind in vars(module).items() if isinstance(kind, type) and not n.startswith("_")}
+        raise UnknownNameError(f"{package} class", name, [n for n, kind in classes.items() if fits(kind)])
+    return getattr(module, name)
+
+
+def list_options(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """The parameters of a function or method after its first argument, and after `self`.
+
+    >>> list(list_options(lambda inputs, steps=3: inputs))
+    ['steps']
+    """
+    parameters = signature(function).parameters
+    names = [name for name in parameters if name != "self"]
+    return {name: parameters[name] for name in names[1:]}
 
 
 def get_class(method: Any) -> Any:
@@ -265,18 +356,3 @@ def check_layers(label: str, module: nn.Module) -> None:
     programs += ["one compiled to TorchScript"] if scripted else []
     expected = f"a module with layers for {label}, which sets hooks on them (explain the module before its export)"
     check(not programs, "module", expected, " and ".join(programs))
-
-
-def check_option_names(options: Mapping[str, Any], known: Mapping[str, Any], title: str) -> None:
-    """Raise `ArgumentError` for an option that is not among the parameters `known` of what is called `title`."""
-    names = sorted({*known} - {"self", "args", "kwargs"})
-    for option in options:
-        check(option in names, option, f"an option of {title}: {', '.join(names)}", "an unknown one")
-
-
-def split_options(
-    options: Mapping[str, Any], in_constructor: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of the constructor, by its parameters, and the others, which belong to the call."""
-    constructor = {key: value for key, value in options.items() if key in in_constructor}
-    return constructor, {key: value for key, value in options.items() if key not in in_constructor}

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from standfast.errors import ModelError, check
-from standfast.explainers.adapters.base import (
-    ForeignExplainer,
-    check_common,
-    check_option_names,
-    check_own_module,
-    find_class,
-    get_class,
-    hide_progress_bars,
-    split_options,
-)
+from standfast.explainers.adapters.base import ForeignExplainer, check_own_module, hide_progress_bars
 from standfast.explainers.base import join_preprocessing
 from standfast.explainers.cam.gradcam import find_layers
 from standfast.model import Model
@@ -42,15 +32,12 @@ class ClassLogit:
 class CAMExplainer(ForeignExplainer):
     """An explainer that calls a class activation map of pytorch_grad_cam; made by `from_grad_cam`."""
 
-    method: Any
     layers: tuple[str | None, ...] = (None,)
-    rows: int = 1
-    constructor_options: Mapping[str, Any] = field(default_factory=dict)
-    call_options: Mapping[str, Any] = field(default_factory=dict)
-    one_at_a_time: bool | None = None
-    seed: int = 0
     name: ClassVar[str] = "grad_cam_package"
     package: ClassVar[str] = "pytorch_grad_cam"
+    home: ClassVar[str] = "pytorch_grad_cam"
+    built_on = (("model",), ("target_layers",))
+    passed = ("targets",)
 
     @property
     def uses_hooks(self) -> bool:
@@ -121,6 +108,7 @@ def from_grad_cam(
 
     Source: Gildenblat and contributors, PyTorch library for CAM methods, 2021.
 
+    >>> from torch import nn
     >>> class Means:  # what the package's classes look like
     ...     def __init__(self, model, target_layers):
     ...         self.model = model
@@ -132,33 +120,10 @@ def from_grad_cam(
     tensor([[[[1., 1.],
               [1., 1.]]]])
     """
-    if isinstance(method, str):
-        method = find_class("pytorch_grad_cam", "pytorch_grad_cam", method, "explainers")
-    check(callable(method), "method", "a class or an object of pytorch_grad_cam", repr(method))
+    method = CAMExplainer.find_method(method)
     layers = (layer,) if layer is None or isinstance(layer, str) else tuple(layer)
     fine = len(layers) > 0 and all(name is None or isinstance(name, str) for name in layers)
     check(fine, "layer", "the name of a layer, or several", repr(layer))
-    known = dict(inspect.signature(method.__call__).parameters)
-    in_constructor = {}
-    if isinstance(method, type):
-        in_constructor = dict(inspect.signature(method).parameters)
-        fine = {"model", "target_layers"} <= set(in_constructor)
-        check(fine, "method", "a class of pytorch_grad_cam, built on model and target_layers", method.__name__)
-    else:
-        check(layer is None, "layer", "None for a ready object, which has its own", repr(layer))
-        check(isinstance(getattr(method, "model", None), nn.Module), "method", "an object with a model", repr(method))
-    for ours in ("self", "input_tensor", "targets", "model", "target_layers"):
-        known.pop(ours, None)
-        in_constructor.pop(ours, None)
-    check_option_names(options, {**in_constructor, **known}, get_class(method).__name__)
-    check_common(rows_per_input, one_at_a_time, seed)
-    constructor_options, call_options = split_options(options, in_constructor)
-    return CAMExplainer(
-        method=method,
-        layers=layers,
-        rows=rows_per_input,
-        constructor_options=constructor_options,
-        call_options=call_options,
-        one_at_a_time=one_at_a_time,
-        seed=seed,
-    )
+    fine = layer is None or isinstance(method, type)
+    check(fine, "layer", "None for a ready object, which has its own", repr(layer))
+    return CAMExplainer.make(method, options, rows_per_input, one_at_a_time, seed, layers=layers)

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from inspect import Parameter, signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check
+from standfast.errors import check, check_choice
 from standfast.explainers.adapters.base import (
-    ArrayFunction,
     ForeignExplainer,
-    check_common,
-    check_option_names,
     find_class,
-    get_class,
     hide_progress_bars,
     make_array_function,
-    split_options,
 )
 from standfast.model import Model, Output
 
+_CLASSES = {"image": "LimeImageExplainer", "tabular": "LimeTabularExplainer"}
 #: number of samples that is assumed if the signature of the call has no default
 _SAMPLES = 1000
 
@@ -34,14 +30,18 @@ _SAMPLES = 1000
 class LimePackageExplainer(ForeignExplainer):
     """An explainer that calls an object of the package `lime`; made by `from_lime`."""
 
-    method: Any
     output: Output = "probability"
-    rows: int = 1
-    call_options: Mapping[str, Any] = field(default_factory=dict)
-    one_at_a_time: bool | None = True
-    seed: int = 0
     name: ClassVar[str] = "lime_package"
     package: ClassVar[str] = "lime"
+    home: ClassVar[str] = "lime"
+    entry: ClassVar[str] = "explain_instance"
+    built_on = ()
+    passed = ("classifier_fn", "predict_fn", "labels", "top_labels")
+
+    @classmethod
+    def count_rows(cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
+        default = known["num_samples"].default if "num_samples" in known else _SAMPLES
+        return int(options.get("num_samples", default))
 
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
         images = _takes_images(self.method)
@@ -50,38 +50,29 @@ class LimePackageExplainer(ForeignExplainer):
         fine = rows.ndim == 4 and channels in (1, 3) if images else rows.ndim == 2
         check(fine, "inputs", f"{wanted} for {self.label}", f"shape {tuple(rows.shape)}")
         predict = make_array_function(model, tuple(rows.shape[1:]), self.output == "probability")
-        maps = []
-        for row, target in zip(rows, targets.tolist(), strict=True):
-            key = int(np.random.randint(1 << 31))  # noqa: NPY002 (the generator is seeded by the row's content)
-            with _seed_object(self.method, key), hide_progress_bars():
-                maps.append(
-                    self._explain_image(row, predict, target) if images else self._explain_row(row, predict, target)
-                )
-        return torch.stack(maps)
-
-    def _explain_image(self, row: Tensor, predict: ArrayFunction, target: int) -> Tensor:
-        """Explain an image in lime's format, `(H, W, 3)`; of a gray image the model sees the first channel only."""
-        image = row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().cpu().numpy()
-        count = len(row)
 
         def predict_images(many: Any) -> Any:
-            return predict(np.moveaxis(np.asarray(many), -1, 1)[:, :count])
+            """Logits of images `(N, H, W, 3)`; of gray ones the model sees the first channel only."""
+            return predict(np.moveaxis(np.asarray(many), -1, 1)[:, :channels])
 
-        given = {"labels": (target,), "top_labels": None}
-        found = self.method.explain_instance(image, predict_images, **given, **self.call_options)
-        weights = np.zeros(int(found.segments.max()) + 1)
-        for segment, weight in found.local_exp[target]:
-            weights[segment] = weight
-        return torch.as_tensor(weights[found.segments], dtype=row.dtype, device=row.device).expand_as(row)
-
-    def _explain_row(self, row: Tensor, predict: ArrayFunction, target: int) -> Tensor:
-        options = {"num_features": len(row), **self.call_options}
-        given = {"labels": (target,), "top_labels": None}
-        found = self.method.explain_instance(row.double().cpu().numpy(), predict, **given, **options)
-        out = torch.zeros_like(row)
-        for feature, weight in found.local_exp[target]:
-            out[feature] = weight
-        return out
+        maps = []
+        for row, target in zip(rows, targets.tolist(), strict=True):
+            options = {"labels": (target,), "top_labels": None, **self.call_options}
+            key = int(np.random.randint(1 << 31))  # noqa: NPY002 (the generator is seeded by the row's content)
+            with _seed_object(self.method, key), hide_progress_bars():
+                if images:
+                    given = row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().numpy(force=True)
+                    found = self.method.explain_instance(given, predict_images, **options)
+                    segments, count = found.segments, int(found.segments.max()) + 1
+                else:
+                    options = {"num_features": len(row), **options}
+                    found = self.method.explain_instance(row.double().numpy(force=True), predict, **options)
+                    segments, count = np.arange(len(row)), len(row)
+            weights = np.zeros(count)
+            for feature, weight in found.local_exp[target]:
+                weights[feature] = weight
+            maps.append(torch.as_tensor(weights[segments], dtype=row.dtype, device=row.device).expand_as(row))
+        return torch.stack(maps)
 
 
 def from_lime(
@@ -127,32 +118,19 @@ def from_lime(
     tensor([[0.0000, 0.5000]])
     """
     if isinstance(method, str):
-        known = {"image": ("lime_image", "LimeImageExplainer"), "tabular": ("lime_tabular", "LimeTabularExplainer")}
-        names = known | {name: (module, name) for module, name in known.values()}
-        check(method in names, "method", f"one of {', '.join(names)}, a class or an object of lime", repr(method))
-        module, name = names[method]
-        method = find_class("lime", f"lime.{module}", name, "explainers")
-    fine = callable(getattr(method, "explain_instance", None))
-    check(fine, "method", "a class or an object of lime_image or lime_tabular", repr(method))
-    in_call = dict(signature(method.explain_instance).parameters)
-    for ours in ("self", "image", "data_row", "classifier_fn", "predict_fn", "labels", "top_labels"):
-        in_call.pop(ours, None)
-    in_constructor = dict(signature(method).parameters) if isinstance(method, type) else {}
-    title = get_class(method).__name__
-    check_option_names(options, {**in_constructor, **in_call}, title)
-    constructor_options, call_options = split_options(options, in_constructor)
+        title = _CLASSES.get(method, method)
+        expected = f"{', '.join([*_CLASSES, *_CLASSES.values()])}, a class or an object of lime"
+        check(title in _CLASSES.values(), "method", expected, repr(method))
+        method = find_class("lime", "lime.lime_image" if "Image" in title else "lime.lime_tabular", title)
+    method = LimePackageExplainer.find_method(method)
+    check_choice(output, "output", get_args(Output))
+    made = LimePackageExplainer.make(method, options, rows_per_input, True, seed, output=output)
     if isinstance(method, type):
-        required = [name for name, parameter in in_constructor.items() if parameter.default is Parameter.empty]
-        missing = [name for name in required if name not in constructor_options]
-        check(not missing, ", ".join(missing), f"a value for {title}", "none")
-        method = method(**{key: _to_array(value) for key, value in constructor_options.items()})
-    if getattr(method, "mode", "classification") != "classification":
-        raise ArgumentError("method", "an explainer of classifiers", f"mode {method.mode!r}")
-    default = in_call["num_samples"].default if "num_samples" in in_call else _SAMPLES
-    rows = call_options.get("num_samples", default) if rows_per_input is None else rows_per_input
-    check(output in ("logit", "probability"), "output", "'logit' or 'probability'", repr(output))
-    check_common(rows, True, seed)
-    return LimePackageExplainer(method, output, rows, call_options, True, seed)
+        given = {name: _to_array(value) for name, value in made.constructor_options.items()}
+        made = replace(made, method=method(**given), constructor_options={})
+    mode = getattr(made.method, "mode", "classification")
+    check(mode == "classification", "method", "an explainer of classifiers", f"mode {mode!r}")
+    return made
 
 
 def _takes_images(method: Any) -> bool:

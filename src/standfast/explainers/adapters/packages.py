@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from standfast.explainers.adapters.callables import from_captum
+from standfast.explainers.adapters.captum import from_captum
 from standfast.explainers.adapters.grad_cam import from_grad_cam
 from standfast.explainers.adapters.lime import from_lime
 from standfast.explainers.adapters.shap import from_shap

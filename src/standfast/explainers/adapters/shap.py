@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ModelError, check
+from standfast.errors import ModelError, check, check_choice
 from standfast.explainers.adapters.base import (
     ForeignExplainer,
-    check_common,
-    check_option_names,
     check_own_module,
-    find_class,
     get_class,
+    list_options,
     make_array_function,
     silence_warnings,
-    split_options,
 )
 from standfast.explainers.adapters.tree_shap import TreeSHAPExplainer
 from standfast.explainers.background import (
@@ -63,16 +60,20 @@ class ChosenLogit(nn.Module):
 class SHAPExplainer(ForeignExplainer):
     """An explainer that calls one of shap; made by `from_shap`."""
 
-    method: Any
     background: Baseline | Background | None = None
     output: Output = "logit"
-    rows: int = 1
-    constructor_options: Mapping[str, Any] = field(default_factory=dict)
-    call_options: Mapping[str, Any] = field(default_factory=dict)
-    one_at_a_time: bool | None = None
-    seed: int = 0
     name: ClassVar[str] = "shap"
     package: ClassVar[str] = "shap"
+    home: ClassVar[str] = "shap"
+    built_on = (("model",), ("data", "masker"))
+
+    @staticmethod
+    def is_suggested(kind: Any) -> bool:
+        return bool(kind.__name__.endswith("Explainer"))
+
+    @classmethod
+    def list_parameters(cls, method: Any) -> dict[str, Parameter]:
+        return list_options(getattr(method, _find_entry(get_class(method))))
 
     @property
     def uses_hooks(self) -> bool:
@@ -111,12 +112,12 @@ class SHAPExplainer(ForeignExplainer):
 
     def _compute_values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
         given: Any = rows.clone() if _takes_module(get_class(explainer)) else rows.flatten(1).cpu().numpy()
+        known = self.list_parameters(explainer)
+        silent = "silent" in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
+        options = {"silent": True, **self.call_options} if silent else self.call_options
         with silence_warnings("shap"), _remove_leftovers(explainer), _explain_assertions(self.label):
-            if _is_legacy(get_class(explainer)):
-                found = explainer.shap_values(given, **self.call_options)
-            else:
-                found = explainer(given, **self.call_options).values
-        return _select_targets(found, rows, targets, self.label)
+            found = getattr(explainer, _find_entry(get_class(explainer)))(given, **options)
+        return _select_targets(getattr(found, "values", found), rows, targets, self.label)
 
 
 def from_shap(
@@ -169,41 +170,19 @@ def from_shap(
     >>> from_shap(Halves, max_evals=9)(model, torch.ones(1, 2))
     tensor([[0.5000, 0.5000]])
     """
-    if isinstance(method, str):
-        method = find_class("shap", "shap", method, "explainers", lambda kind: kind.__name__.endswith("Explainer"))
-    kind = get_class(method)
-    if "TreeExplainer" in _list_class_names(kind):
-        check_option_names(options, {}, kind.__name__)
-        check(output in ("logit", "probability"), "output", "'logit' or 'probability'", repr(output))
+    method = SHAPExplainer.find_method(method)
+    names = _list_class_names(get_class(method))
+    check_choice(output, "output", get_args(Output))
+    if "TreeExplainer" in names:
+        check(not options, ", ".join(options), f"no options for {get_class(method).__name__}", "some")
         return TreeSHAPExplainer(method, check_background(background), output)
-    runs = getattr(kind, "shap_values", None) if _is_legacy(kind) else getattr(kind, "__call__", None)  # noqa: B004
-    check(callable(runs), "method", "a class or an object of shap's explainers", repr(method))
-    assert runs is not None
-    in_call = dict(inspect.signature(runs).parameters)
-    in_constructor = dict(inspect.signature(kind).parameters) if isinstance(method, type) else {}
-    first = list(in_constructor)
-    fine = not isinstance(method, type) or (first[:1] == ["model"] and bool({"data", "masker"} & set(first[1:2])))
-    check(fine, "method", "a class of shap built on a model and a background", kind.__name__)
-    for ours in ("model", "data", "masker", "X", "self", *list(in_call)[:1]):
-        in_constructor.pop(ours, None)
-        in_call.pop(ours, None)
-    if not any(p.kind is p.VAR_KEYWORD for p in (*in_call.values(), *in_constructor.values())):
-        check_option_names(options, {**in_constructor, **in_call}, kind.__name__)
-    check(output in ("logit", "probability"), "output", "'logit' or 'probability'", repr(output))
-    constructor_options, call_options = split_options(options, in_constructor)
-    silent = "silent" in in_call or any(p.kind is p.VAR_KEYWORD for p in in_call.values())
-    rows = _count_rows(kind, call_options, count_references(background)) if rows_per_input is None else rows_per_input
-    check_common(rows, one_at_a_time, seed)
-    return SHAPExplainer(
-        method=method,
-        background=check_background(background),
-        output=output,
-        rows=rows,
-        constructor_options=constructor_options,
-        call_options={"silent": True} | call_options if silent else call_options,
-        one_at_a_time=_list_class_names(kind).isdisjoint(_EXACT) if one_at_a_time is None else one_at_a_time,
-        seed=seed,
-    )
+    if one_at_a_time is None:
+        one_at_a_time = names.isdisjoint(_EXACT)
+    rows = rows_per_input
+    if rows is None:
+        rows = _count_rows(get_class(method), options, count_references(background))
+    own = {"background": check_background(background), "output": output}
+    return SHAPExplainer.make(method, options, rows, one_at_a_time, seed, **own)
 
 
 def _list_class_names(kind: Any) -> set[str]:
@@ -214,15 +193,16 @@ def _takes_module(kind: Any) -> bool:
     return not _list_class_names(kind).isdisjoint(_ON_MODULES)
 
 
-def _is_legacy(kind: Any) -> bool:
-    """Whether a class of shap gives its results by `shap_values`: the older ones, built on `data` and no `masker`."""
-    return "data" in inspect.signature(kind).parameters and hasattr(kind, "shap_values")
+def _find_entry(kind: Any) -> str:
+    """The method of a class of shap that gives its results: the older ones are built on `data` and no `masker`."""
+    legacy = "data" in signature(kind).parameters and hasattr(kind, "shap_values")
+    return "shap_values" if legacy else "__call__"
 
 
 def _count_rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
     if "DeepExplainer" in _list_class_names(kind):
         return 2 * references  # for each reference, the reference and the input
-    count = "nsamples" if _is_legacy(kind) else "max_evals"
+    count = "nsamples" if _find_entry(kind) == "shap_values" else "max_evals"
     defaults = _COUNTS[count]
     own = next((defaults[name] for name in _list_class_names(kind) if name in defaults), defaults[""])
     samples = options.get(count, own)

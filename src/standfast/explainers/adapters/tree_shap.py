@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.explainers.adapters.base import get_class
 from standfast.explainers.background import resolve_background
-from standfast.explainers.base import Baseline, Explainer
+from standfast.explainers.base import Baseline, Explainer, Explanation
 from standfast.explainers.completeness import record_gap
 from standfast.model import Model, Output, module_name
 from standfast.records import Background
@@ -60,15 +60,12 @@ class TreeSHAPExplainer(Explainer):
     output: Output = "logit"
     name: ClassVar[str] = "shap"
     needs: ClassVar[str] = "trees: a Model of a method of scikit-learn's, XGBoost's or LightGBM's estimator"
-    differentiable: ClassVar[bool] = False
 
     @property
     def label(self) -> str:
         return f"shap.{get_class(self.method).__name__}"
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
             logits = model.forward(x.detach())

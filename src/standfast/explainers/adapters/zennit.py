@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any, ClassVar, Literal, get_args
 
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from standfast.errors import ModelError, check
-from standfast.explainers.adapters.base import (
-    ForeignExplainer,
-    check_common,
-    check_option_names,
-    check_own_module,
-    find_class,
-)
+from standfast.errors import ModelError, check, check_choice
+from standfast.explainers.adapters.base import ForeignExplainer, check_own_module, find_class
 from standfast.explainers.base import join_preprocessing
 from standfast.model import Model
 
@@ -28,32 +21,38 @@ Start = Literal["one", "logit"]
 class ZennitExplainer(ForeignExplainer):
     """An explainer that calls an attributor of zennit with a composite; made by `from_zennit`."""
 
-    composite: Any
-    attributor: Any
+    composite: Any = None
     start: Start = "one"
-    rows: int = 1
-    options: Mapping[str, Any] = field(default_factory=dict)
-    one_at_a_time: bool | None = None
-    seed: int = 0
     name: ClassVar[str] = "zennit"
     needs: ClassVar[str] = "gradients"
+    package: ClassVar[str] = "zennit"
+    home: ClassVar[str] = "zennit.attribution"
+    built_on = (("model",), ("composite",))
+    passed = ("attr_output",)
+
+    @classmethod
+    def list_parameters(cls, method: Any) -> dict[str, Parameter]:
+        """None: all options are those of the constructor."""
+        return {}
+
+    @property
+    def rules(self) -> Any:
+        """The composite; that of a ready attributor is its own."""
+        return self.composite if isinstance(self.method, type) else getattr(self.method, "composite", None)
 
     @property
     def label(self) -> str:
-        built = not isinstance(self.attributor, type)
-        kind = type(self.attributor) if built else self.attributor
-        rules = getattr(self.attributor, "composite", None) if built else self.composite
-        return f"zennit.{kind.__name__}" + ("" if rules is None else f".{type(rules).__name__}")
+        return super().label + ("" if self.rules is None else f".{type(self.rules).__name__}")
 
     @property
     def uses_hooks(self) -> bool:
-        built = not isinstance(self.attributor, type)
-        return (getattr(self.attributor, "composite", None) if built else self.composite) is not None
+        return self.rules is not None
 
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
-        attributor = self.attributor
+        attributor = self.method
         if isinstance(attributor, type):
-            attributor = attributor(model=join_preprocessing(model), composite=self.composite, **self.options)
+            module = join_preprocessing(model)
+            attributor = attributor(model=module, composite=self.composite, **self.constructor_options)
         else:
             check_own_module(self.label, attributor.model, model)
 
@@ -69,7 +68,7 @@ class ZennitExplainer(ForeignExplainer):
 
 def from_zennit(
     composite: Any = None,
-    attributor: Any = "Gradient",
+    method: Any = "Gradient",
     *,
     start: Start = "one",
     rows_per_input: int = 1,
@@ -83,7 +82,7 @@ def from_zennit(
 
     Args:
         composite: an object, a class that needs no options, the name of one, or None.
-        attributor: a class of `zennit.attribution` or its name: `"Gradient"`, `"SmoothGrad"`, `"IntegratedGradients"`,
+        method: a class of `zennit.attribution` or its name: `"Gradient"`, `"SmoothGrad"`, `"IntegratedGradients"`,
             ...; or an object, which must have been built on the model's own module and has its own composite.
         start: the relevance of the target that is propagated: `"one"`, as in zennit's examples, or its `"logit"`.
         rows_per_input: rows forwarded at once for one input; attributors run their iterations one after the other.
@@ -108,36 +107,22 @@ def from_zennit(
     ...         return out, torch.autograd.grad(out, x, relevance(out))[0]
     >>> module = torch.nn.Linear(2, 2)
     >>> model = Model(module, bounds=(0.0, 1.0), device="cpu")
-    >>> maps = from_zennit(attributor=Gradient)(model, torch.ones(1, 2), 1)
+    >>> maps = from_zennit(method=Gradient)(model, torch.ones(1, 2), 1)
     >>> bool((maps == module.weight[1]).all())
     True
     """
     if isinstance(composite, str):
-        composite = find_class("zennit", "zennit.composites", composite, "explainers")
+        composite = find_class("zennit", "zennit.composites", composite)
     if isinstance(composite, type):
-        composite = _make_composite(composite)
+        try:
+            composite = composite()
+        except TypeError as error:
+            raise ModelError(f"composite: expected an object, since {composite} needs options: {error}") from error
     fine = composite is None or callable(getattr(composite, "register", None))
     check(fine, "composite", "a composite of zennit (with register and remove) or None", repr(composite))
-    if isinstance(attributor, str):
-        attributor = find_class("zennit", "zennit.attribution", attributor, "explainers")
-    check(callable(attributor), "attributor", "a class or an object of zennit.attribution", repr(attributor))
-    if isinstance(attributor, type):
-        known = dict(inspect.signature(attributor).parameters)
-        check({"model", "composite"} <= set(known), "attributor", "a class of zennit.attribution", attributor.__name__)
-        for ours in ("model", "composite", "attr_output"):
-            known.pop(ours, None)
-        check_option_names(options, known, attributor.__name__)
-    else:
-        check(hasattr(attributor, "model"), "attributor", "an attributor, which has a model", repr(attributor))
-        check(composite is None, "composite", "None beside a ready attributor, which has its own", "one")
-        check_option_names(options, {}, type(attributor).__name__)
-    check(start in ("one", "logit"), "start", "'one' or 'logit'", repr(start))
-    check_common(rows_per_input, one_at_a_time, seed)
-    return ZennitExplainer(composite, attributor, start, rows_per_input, options, one_at_a_time, seed)
-
-
-def _make_composite(kind: Callable[[], Any]) -> Any:
-    try:
-        return kind()
-    except TypeError as error:
-        raise ModelError(f"composite: expected an object, since {kind} needs options: {error}") from error
+    method = ZennitExplainer.find_method(method)
+    fine = composite is None or isinstance(method, type)
+    check(fine, "composite", "None beside a ready attributor, which has its own", "one")
+    check_choice(start, "start", get_args(Start))
+    own = {"composite": composite, "start": start}
+    return ZennitExplainer.make(method, options, rows_per_input, one_at_a_time, seed, **own)

@@ -97,14 +97,13 @@ class PlainAttention(FunctionMode):
         attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
+        **options: Any,
     ) -> Tensor:
         """In place of `torch.nn.functional.scaled_dot_product_attention`, whose arguments these are."""
-        if enable_gqa:  # several queries share a key and its value
+        if options.get("enable_gqa"):  # several queries share a key and its value
             key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
             value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
-        weights = compute_attention_weights(query, key, attn_mask, is_causal, scale)
+        weights = compute_attention_weights(query, key, attn_mask, is_causal, options.get("scale"))
         if dropout_p > 0:
             weights = torch.dropout(weights, dropout_p, True)
         return self._keep(weights, tuple(weights.shape)) @ value

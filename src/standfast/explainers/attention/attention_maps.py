@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from standfast.errors import ModelError
 from standfast.explainers.attention.attention_calls import AttentionWatch
 from standfast.explainers.attention.tokens import Grid, check_grid, find_token_grid
-from standfast.explainers.base import Explainer, make_leaf, select_logits
+from standfast.explainers.base import Explainer, Explanation, make_leaf, select_logits
 from standfast.explainers.cam.gradcam import Interpolation, check_interpolation, resize
 from standfast.explainers.propagation.attention_rules import RelevanceMode
 from standfast.function_calls import check_has_gradients
@@ -21,6 +22,7 @@ from standfast.model import Model, module_name
 from standfast.records import set_fields
 
 
+@dataclass(frozen=True, kw_only=True)
 class AttentionExplainer(Explainer):
     """An explainer that follows attention weights from the tokens that decide back to the tokens of the input."""
 
@@ -29,8 +31,8 @@ class AttentionExplainer(Explainer):
     gateable: ClassVar[bool] = True
     #: whether the maps are made of the gradients by the weights of all layers
     uses_gradients: ClassVar[bool]
-    grid: Grid | None
-    interpolation: Interpolation
+    grid: Grid | None = None
+    interpolation: Interpolation = "linear"
 
     def __post_init__(self) -> None:
         set_fields(self, grid=check_grid(self.grid))
@@ -47,9 +49,7 @@ class AttentionExplainer(Explainer):
             gradients: of the target's logit by the weights, with `uses_gradients`; else empty.
         """
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         mode = self.make_mode(len(x))
         with torch.enable_grad():
             inputs = make_leaf(x, create_graph)

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.attention.attention_maps import AttentionExplainer, multiply_rows
-from standfast.explainers.attention.tokens import Grid
-from standfast.explainers.cam.gradcam import Interpolation
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,6 @@ class AttentionRelevance(AttentionExplainer):
     torch.Size([2, 4, 30])
     """
 
-    grid: Grid | None = None
-    interpolation: Interpolation = "linear"
     name: ClassVar[str] = "attention_relevance"
     uses_gradients: ClassVar[bool] = True
 

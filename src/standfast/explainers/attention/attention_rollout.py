@@ -8,10 +8,8 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from standfast.errors import check
+from standfast.errors import check_choice, check_number
 from standfast.explainers.attention.attention_maps import AttentionExplainer, multiply_rows
-from standfast.explainers.attention.tokens import Grid
-from standfast.explainers.cam.gradcam import Interpolation
 
 Heads = Literal["mean", "max", "min"]
 
@@ -68,16 +66,13 @@ class AttentionRollout(AttentionExplainer):
 
     heads: Heads = "mean"
     discard: float = 0.0
-    grid: Grid | None = None
-    interpolation: Interpolation = "linear"
     name: ClassVar[str] = "attention_rollout"
     uses_gradients: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.heads in get_args(Heads), "heads", f"one of {', '.join(get_args(Heads))}", repr(self.heads))
-        fine = isinstance(self.discard, int | float) and 0 <= self.discard < 1
-        check(fine, "discard", "a share in [0, 1)", repr(self.discard))
+        check_choice(self.heads, "heads", get_args(Heads))
+        check_number(self.discard, "discard", least=0, below=1)
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
         row = deciding

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from standfast.errors import ModelError, check
-from standfast.explainers.base import Explainer, make_leaf, select_logits
+from standfast.errors import ModelError, check_choice
+from standfast.explainers.base import Explanation, GradientExplainer, make_leaf, select_logits
 from standfast.explainers.cam.gradcam import resize
 from standfast.function_calls import FunctionMode, check_has_gradients
 from standfast.gating import CONVOLUTIONS, weight_layers
@@ -26,31 +26,8 @@ _SHIFT = "preprocess"
 _ROUNDING = 16
 
 
-@dataclass(frozen=True, eq=False)
-class FullGradient:
-    """The contributions of the input and of every layer's biases to a logit, by the full-gradient decomposition.
-
-    Attributes:
-        input: `x * d f_t / d x`, `(N, ...)`.
-        biases: `sum of b * d f_t / d b` for each layer (and for `"preprocess"`), each `(N,)`.
-        logits: `f_t(x)`, `(N,)`.
-    """
-
-    input: Tensor
-    biases: dict[str, Tensor]
-    logits: Tensor
-
-    @property
-    def total(self) -> Tensor:
-        """The sum of all contributions, `(N,)`. It equals the logits where the decomposition is complete."""
-        total = self.input.flatten(1).sum(1)
-        for bias in self.biases.values():
-            total = total + bias
-        return total
-
-
 @dataclass(frozen=True)
-class FullGrad(Explainer):
+class FullGrad(GradientExplainer):
     """The gradient times the input, plus that of every layer's biases, as one map.
 
     `psi(x * d f_t / d x) + sum over layers l, channels c of psi(b_lc * d f_t / d z_lc)`, z_l a layer's output.
@@ -67,8 +44,8 @@ class FullGrad(Explainer):
       `beta - gamma * mean / sqrt(var + eps)`; for a layer that runs twice, at each run;
     - a shift in the preprocessing `p`, such as a normalisation's mean. Gradients are by the input within its bounds,
       and `p(0)` is the bias. It counts in the map if it has the axes of the inputs;
-    - those of linear layers count in `full_gradient` only. They belong to no place in the input, so the map leaves
-      them out, as the paper does.
+    - those of linear layers do not count. They belong to no place in the input, so the map leaves them out, as the
+      paper does.
 
     Biases are found by hooks on layers. An exported program has none, and code that calls no functions of torch from
     Python (TorchScript, a `torch.autograd.Function`) may have some; both are refused. Hooks do not see a bias that a
@@ -78,8 +55,8 @@ class FullGrad(Explainer):
     For flat inputs every feature is a position. No layer's biases lie on these positions, so the map consists of the
     input's term and of the preprocessing's shift.
 
-    `full_gradient` gives the decomposition itself. It adds up to the logit for networks of such layers, ReLUs, pooling
-    and sums (the paper's Proposition 1). If it does not add up, hooks have missed a bias.
+    For networks of such layers, ReLUs, pooling and sums, the input's term and those of all biases, without `psi` and
+    with linear layers, add up to the logit (the paper's Proposition 1).
 
     Args:
         rescale: `"channel"`: `psi` rescales each channel by itself, as in the paper's equation. `"layer"`: it rescales
@@ -91,24 +68,15 @@ class FullGrad(Explainer):
     >>> model, x = Model(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(5, 2, 8)
     >>> FullGrad()(model, x).shape
     torch.Size([5, 2, 8])
-    >>> found = FullGrad().full_gradient(model, x, 1)
-    >>> list(found.biases), torch.allclose(found.total, model.logits(x)[:, 1], atol=1e-6)
-    (['0', '3'], True)
     """
 
     rescale: Rescale = "channel"
     name: ClassVar[str] = "fullgrad"
-    needs: ClassVar[str] = "gradients"
-    differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        known = get_args(Rescale)
-        check(self.rescale in known, "rescale", f"one of {', '.join(known)}", repr(self.rescale))
+        check_choice(self.rescale, "rescale", get_args(Rescale))
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         product, terms, logits = _compute_terms(model, x, targets, create_graph)
         with torch.set_grad_enabled(create_graph):
             maps = self._psi(product, x)
@@ -118,36 +86,6 @@ class FullGrad(Explainer):
                     _check_rows(name, bias, x)
                     maps = maps + self._psi(bias, x)
             return maps.expand_as(x).contiguous(), logits
-
-    def full_gradient(self, model: Model, inputs: Tensor, targets: Tensor | int | None = None) -> FullGradient:
-        """The decomposition of the target's logit at `inputs` `(N, ...)`, detached.
-
-        Args:
-            model: the model to explain.
-            inputs: within the model's bounds.
-            targets: classes `(N,)`, one class for all, or `None` for the class predicted at each input.
-
-        Raises:
-            ArgumentError: inputs or targets that do not fit the model.
-            ModelError: the module fails on them, or folds several inputs or time steps into the first axis of a layer.
-        """
-        names: list[str] = []
-
-        def explain(x: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
-            product, terms, logits = _compute_terms(model, x, classes, create_graph=False)
-            sums: dict[str, Tensor] = {}
-            for name, _, bias in terms:
-                _check_rows(name, bias, x)
-                sums[name] = sums.get(name, 0.0) + bias.flatten(1).sum(1)
-            names[:] = sums
-            return product, select_logits(logits, classes), *sums.values()
-
-        with torch.inference_mode(False):
-            inputs = model.check_inputs(inputs)
-            classes = model.check_targets(targets, inputs)
-            with model.session():
-                product, logits, *sums = model.map_rows(explain, inputs, classes, kind="backward")
-        return FullGradient(product, dict(zip(names, sums, strict=True)), logits)
 
     def _psi(self, values: Tensor, like: Tensor) -> Tensor:
         """`|values|` `(N, C, positions...)`, rescaled to [0, 1], summed over channels and resized to `like`."""

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import Node, get_gradient_edge
 
-from standfast.errors import ModelError, check, warn_user
+from standfast.errors import ModelError, check, check_choice, warn_user
 from standfast.explainers.attention.attention_calls import AttentionWatch
 from standfast.explainers.attention.tokens import Grid, arrange_tokens, check_grid, find_token_grid
-from standfast.explainers.base import Explainer, compute_gradient, make_leaf, record_choice, select_logits
+from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, record_choice, select_logits
 from standfast.function_calls import (
     FunctionMode,
     check_has_gradients,
@@ -103,12 +103,11 @@ class GradCAM(Explainer):
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check(isinstance(self.relu, bool), "relu", "True or False", repr(self.relu))
         check_interpolation(self.interpolation)
         set_fields(self, grid=check_grid(self.grid))
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         with (
             keep_layer_output(
                 model.module, self.layer, x, self.label, detached=not create_graph, grid=self.grid
@@ -119,9 +118,15 @@ class GradCAM(Explainer):
             output = kept.find(logits)
             gradient = compute_gradient(select_logits(logits, targets), output, create_graph)
         with torch.set_grad_enabled(create_graph):
-            maps = compute_activation_map(kept.arrange(gradient), kept.arrange(output), self.relu)
-            maps = resize(maps, x, self.interpolation)
+            maps = self.make_maps(kept, gradient, output, x)
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())
+
+    def make_maps(self, kept: KeptOutput, gradient: Tensor, output: Tensor, x: Tensor) -> Tensor:
+        """The maps like `x` from a layer's output and the gradient of the target's logit by it."""
+        gradient = kept.arrange(gradient)
+        weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
+        maps = (weights * kept.arrange(output)).sum(1, keepdim=True)
+        return resize(F.relu(maps) if self.relu else maps, x, self.interpolation)
 
 
 @dataclass(eq=False)
@@ -357,17 +362,9 @@ def _has_features_last(layer: nn.Module) -> bool:
     )
 
 
-def compute_activation_map(gradient: Tensor, activation: Tensor, relu: bool) -> Tensor:
-    """Grad-CAM's map `(N, 1, positions...)` from a layer's activation and the gradient of the target's logit by it."""
-    weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
-    maps = (weights * activation).sum(1, keepdim=True)
-    return F.relu(maps) if relu else maps
-
-
 def check_interpolation(interpolation: Interpolation) -> None:
     """Raise `ArgumentError` unless it is `"linear"` or `"nearest"`."""
-    modes = get_args(Interpolation)
-    check(interpolation in modes, "interpolation", f"one of {', '.join(modes)}", repr(interpolation))
+    check_choice(interpolation, "interpolation", get_args(Interpolation))
 
 
 def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:

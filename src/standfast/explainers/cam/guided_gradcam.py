@@ -8,28 +8,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.explainers.attention.tokens import Grid, check_grid
-from standfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
-from standfast.explainers.cam.gradcam import (
-    Interpolation,
-    check_interpolation,
-    compute_activation_map,
-    keep_layer_output,
-    resize,
-)
+from standfast.explainers.base import Explanation, compute_gradient, make_leaf, select_logits
+from standfast.explainers.cam.gradcam import GradCAM, keep_layer_output
 from standfast.explainers.gradients.surrogates import guide_gradient, replace_relu_gradient
 from standfast.model import Model
-from standfast.records import set_fields
 
 
 @dataclass(frozen=True)
-class GuidedGradCAM(Explainer):
+class GuidedGradCAM(GradCAM):
     """Guided backpropagation times the Grad-CAM map.
 
     `G(x) * upsampled relu(sum over k of a_k A^k)`, elementwise.
 
     Selvaraju et al., Grad-CAM: visual explanations from deep networks via gradient-based localization, ICCV 2017,
-    Section 3.2. `G` is `GuidedBackprop`, and the map is that of `GradCAM` with its rectifier. For images
+    Section 3.2. `G` is `GuidedBackprop`, and the map is that of `GradCAM`. For images
     `(N, C, H, W)` and series `(N, C, T)`; attributions have the inputs' shape.
 
     Cost: one forward pass for each input, a backward pass to the layer with plain gradients, and a guided one to the
@@ -37,6 +29,7 @@ class GuidedGradCAM(Explainer):
 
     Args:
         layer: the layer's name as in `module.named_modules()`; by default that of `GradCAM`.
+        relu: set negative values of Grad-CAM's map to zero, as the paper does.
         interpolation: `"linear"` (bilinear for images, as in the paper) or `"nearest"`.
         grid: rows and columns of the patches among tokens, as for `GradCAM`.
 
@@ -53,21 +46,10 @@ class GuidedGradCAM(Explainer):
     torch.Size([5, 2, 8])
     """
 
-    layer: str | None = None
-    interpolation: Interpolation = "linear"
-    grid: Grid | None = None
     name: ClassVar[str] = "guided_gradcam"
-    needs: ClassVar[str] = "gradients; a convolution or a transformer, or layer=NAME; images or series"
     differentiable: ClassVar[bool] = False
-    gateable: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_interpolation(self.interpolation)
-        set_fields(self, grid=check_grid(self.grid))
-
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         guided = False  # the first of the two backward passes is plain
 
@@ -86,6 +68,4 @@ class GuidedGradCAM(Explainer):
             guided = True
             by_input = compute_gradient(scores, leaf)
         with torch.no_grad():
-            maps = compute_activation_map(kept.arrange(by_layer), kept.arrange(output.detach()), relu=True)
-            maps = resize(maps, x, self.interpolation)
-            return by_input * maps, logits.detach()
+            return by_input * self.make_maps(kept, by_layer, output.detach(), x), logits.detach()

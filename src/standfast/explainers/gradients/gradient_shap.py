@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer
+from standfast.errors import check_choice, check_integer, check_number
 from standfast.explainers.background import References, check_background, resolve_background
-from standfast.explainers.base import Explainer, check_seed, compute_path_gradients
+from standfast.explainers.base import Explanation, GradientExplainer, check_seed, compute_path_gradients
 from standfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
 from standfast.model import Model
 from standfast.records import set_fields
@@ -21,7 +21,7 @@ Draws = Literal["stratified", "uniform"]
 
 
 @dataclass(frozen=True)
-class GradientSHAP(Explainer):
+class GradientSHAP(GradientExplainer):
     """Expected gradients: integrated gradients, averaged over random reference inputs.
 
     `mean over k of (x - b_k) * d f_t(b_k + a_k (x - b_k) + e_k) / d x`.
@@ -67,25 +67,19 @@ class GradientSHAP(Explainer):
     noise: float = 0.0
     seed: int = 0
     name: ClassVar[str] = "gradient_shap"
-    needs: ClassVar[str] = "gradients"
-    differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         set_fields(self, background=check_background(self.background))
         check_integer(self.samples, "samples")
-        check(self.draws in get_args(Draws), "draws", f"one of {', '.join(get_args(Draws))}", repr(self.draws))
-        fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")
-        check(fine, "noise", "a finite number of at least 0", repr(self.noise))
+        check_choice(self.draws, "draws", get_args(Draws))
+        check_number(self.noise, "noise", least=0)
         check_seed(self.seed)
 
     @property
     def rows_per_input(self) -> int:
         return self.samples + 1
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         references = resolve_background(model, x, self.background)
         which, positions = _draw_points(self.seed, self.samples, len(references), self.draws, x.device)
         chosen = references.index_select(0, which)

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer
+from standfast.errors import check, check_choice, check_integer, check_number
 from standfast.explainers.base import (
     Baseline,
-    Explainer,
+    Explanation,
+    GradientExplainer,
     check_baseline,
     check_seed,
     choose_baseline,
@@ -33,7 +34,7 @@ Statistic = Literal["mean", "mean_square", "variance"]
 
 
 @dataclass(frozen=True)
-class Saliency(Explainer):
+class Saliency(GradientExplainer):
     """The gradient of the target's logit: `|d f_t(x) / d x|`.
 
     Simonyan, Vedaldi and Zisserman, Deep inside convolutional networks, ICLR workshop 2014. One forward and one
@@ -52,19 +53,14 @@ class Saliency(Explainer):
 
     absolute: bool = True
     name: ClassVar[str] = "saliency"
-    needs: ClassVar[str] = "gradients"
-    differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
         return gradient.abs() if self.absolute else gradient, logits
 
 
 @dataclass(frozen=True)
-class InputXGradient(Explainer):
+class InputXGradient(GradientExplainer):
     """The input times the gradient of the target's logit: `x * d f_t(x) / d x`.
 
     Shrikumar, Greenside, Shcherbina and Kundaje, Not just a black box, 2016 (arXiv:1605.01713). Exact for a linear
@@ -79,20 +75,15 @@ class InputXGradient(Explainer):
     """
 
     name: ClassVar[str] = "input_x_gradient"
-    needs: ClassVar[str] = "gradients"
-    differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
         with torch.set_grad_enabled(create_graph):
             return x * gradient, logits
 
 
 @dataclass(frozen=True)
-class IntegratedGradients(Explainer):
+class IntegratedGradients(GradientExplainer):
     """The gradient, averaged on the straight path from a baseline to the input, times the difference of the two.
 
     `(x - b) * integral over a in [0, 1] of d f_t(b + a (x - b)) / d x`, by a quadrature of `steps` points.
@@ -122,14 +113,10 @@ class IntegratedGradients(Explainer):
     baseline: Baseline | None = None
     method: Quadrature = "gausslegendre"
     name: ClassVar[str] = "integrated_gradients"
-    needs: ClassVar[str] = "gradients"
     gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
-    differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        known = get_args(Quadrature)
-        check(self.method in known, "method", f"one of {', '.join(known)}", self.method)
+        check_choice(self.method, "method", get_args(Quadrature))
         check_integer(self.steps, "steps", 1 if self.method == "gausslegendre" else 2)
         check_baseline(self.baseline)
 
@@ -137,9 +124,7 @@ class IntegratedGradients(Explainer):
     def rows_per_input(self) -> int:
         return self.steps + 1
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         along = (1, self.steps, *[1] * (x.ndim - 1))
         alphas, weights = (
             send(values, x.device, x.dtype).reshape(along) for values in _make_quadrature(self.method, self.steps)
@@ -177,7 +162,7 @@ def _make_quadrature(method: Quadrature, steps: int) -> tuple[tuple[float, ...],
 
 
 @dataclass(frozen=True)
-class SmoothGrad(Explainer):
+class SmoothGrad(GradientExplainer):
     """The gradient at noisy copies of the input, averaged or by another statistic.
 
     `mean over k of M(x + e_k)`, `e_k ~ N(0, (noise * range)^2)`.
@@ -225,18 +210,13 @@ class SmoothGrad(Explainer):
     seed: int = 0
     statistic: Statistic = "mean"
     name: ClassVar[str] = "smoothgrad"
-    needs: ClassVar[str] = "gradients"
     visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
-    differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_integer(self.samples, "samples")
-        fine = isinstance(self.noise, int | float) and 0 <= self.noise < float("inf")
-        check(fine, "noise", "a finite number of at least 0", repr(self.noise))
+        check_number(self.noise, "noise", least=0)
         check_seed(self.seed)
-        known = get_args(Statistic)
-        check(self.statistic in known, "statistic", f"one of {', '.join(known)}", repr(self.statistic))
+        check_choice(self.statistic, "statistic", get_args(Statistic))
         fine = self.statistic != "variance" or self.samples >= 2
         check(fine, "samples", "at least 2 for a variance", repr(self.samples))
 
@@ -244,9 +224,7 @@ class SmoothGrad(Explainer):
     def rows_per_input(self) -> int:
         return self.samples + 1
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         width = get_bounds_range(model)
         noise = draw_shared_noise(self.seed, (self.samples, *x.shape[1:]), x.dtype, x.device)
         with torch.set_grad_enabled(create_graph):

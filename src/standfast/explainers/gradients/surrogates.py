@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import Node
 
-from standfast.errors import SecondDerivativeError, check
+from standfast.errors import SecondDerivativeError, check_number
 from standfast.function_calls import FunctionMode
 
 #: torch's softplus has other last bits in what is left of a tensor after as many numbers as fit into such blocks
@@ -140,8 +140,7 @@ def smooth_relu(beta: float = 10.0) -> Iterator[ReluReplacement]:
     >>> inside, torch.relu(torch.zeros(1))
     (tensor([0.3466]), tensor([0.]))
     """
-    fine = isinstance(beta, int | float) and 0 < beta < float("inf")
-    check(fine, "beta", "a finite number above 0", repr(beta))
+    check_number(beta, "beta", above=0)
 
     def softplus(z: Tensor) -> Tensor:
         missing = -z.numel() % _VECTOR

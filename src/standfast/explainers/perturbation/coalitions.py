@@ -1,33 +1,42 @@
-"""What LIME and KernelSHAP share: copies of an input that keep some of its features, and a linear fit to their scores.
+"""The engine of explainers by coalitions: copies of an input that keep some of its features, and their scores.
 
 The features of an input are its segments. A coalition is a set of features that keep their values, while the others
-take the baseline's. Which coalitions are drawn depends on the number of features alone. So the linear fit to the
-model's scores is one matrix for all inputs with the same number of features. It is computed once, and multiplied with
-each input's scores. The copies of all inputs of a chunk are forwarded as one flat batch.
+take those of a baseline or a background. LIME, KernelSHAP and Shapley value sampling differ in the coalitions that they
+draw, and in how attributions follow from the scores of these. What they draw depends on the number of features alone,
+and is used for all inputs with that number.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from standfast.errors import check_integer
-from standfast.explainers.base import Baseline, check_baseline, check_seed, choose_baseline, choose_chunk_rows
-from standfast.explainers.perturbation.copies import (
-    CopyNumbers,
-    average_each,
-    check_output,
-    get_map_shape,
-    number_copies,
+from standfast.errors import check, check_choice
+from standfast.explainers.background import check_rows, choose_others
+from standfast.explainers.base import (
+    Baseline,
+    Explainer,
+    Explanation,
+    check_baseline,
+    check_seed,
+    choose_baseline,
 )
-from standfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
-from standfast.gating import rows_of
-from standfast.model import Model, Output, count_padding, pad_rows, score_classes
+from standfast.explainers.perturbation.copies import average_each, check_output, get_map_shape, score_copies
+from standfast.explainers.perturbation.segmented import (
+    Features,
+    PerChannel,
+    Segmentation,
+    check_features,
+    label_features,
+    split_channels,
+)
+from standfast.model import Model, Output
+from standfast.records import Background, set_fields
 from standfast.tensors import count_at_once, send
 
 # eigenvalues below this share of the largest are rounding errors: no coalition says anything about their directions
@@ -38,104 +47,168 @@ _PRODUCTS = 1 << 22
 
 @dataclass(frozen=True)
 class Coalitions:
-    """The coalitions for m features, and the matrix that turns their scores into attributions.
+    """Coalitions of m features: each has the features that come first in an order. Number 0 is the full coalition.
 
     Attributes:
-        masks: which features each of R coalitions keeps, bool `(R, m)`; the first one keeps all features.
-        fit: float64 `(m, R)`: attributions are `fit @ scores`.
+        ranks: the position of each feature in each of P orders, int32 `(P, m)`.
+        order, size: of each of R coalitions, int64 `(R,)`: it has the features whose position in that order is below
+            its size.
     """
 
-    masks: Tensor
-    fit: Tensor
+    ranks: Tensor
+    order: Tensor
+    size: Tensor
 
-    def to(self, device: torch.device) -> Coalitions:
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @property
+    def masks(self) -> Tensor:
+        """Which features each coalition has, bool `(R, m)`."""
+        return self.ranks[self.order] < self.size[:, None]
+
+    def to(self, device: torch.device) -> Self:
         """A copy on another device."""
-        return Coalitions(send(self.masks, device), send(self.fit, device))
+        return type(self)(*(send(values, device) for values in vars(self).values()))
+
+    def solve(self, scores: Tensor) -> Tensor:
+        """The attributions `(n, m)` of n inputs whose coalitions have these scores, float64 `(n, R)`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class CoalitionExplainer(SegmentedExplainer):
-    """An explainer whose attributions are a linear function of the scores of masked copies."""
+class FittedCoalitions(Coalitions):
+    """Coalitions whose scores a linear fit turns into attributions; `fit` is its matrix, float64 `(m, R)`."""
 
-    samples: int = 200
+    fit: Tensor
+
+    @classmethod
+    def of_masks(cls, masks: Tensor, fit: Tensor) -> FittedCoalitions:
+        """From masks, bool `(R, m)`, of which the first keeps all features."""
+        order = torch.arange(len(masks), device=masks.device)
+        return cls((~masks).to(torch.int32), order, torch.ones_like(order), fit)
+
+    def solve(self, scores: Tensor) -> Tensor:
+        parts = torch.split(scores, max(1, count_at_once(_PRODUCTS, scores) // self.fit.numel()))
+        # not a matrix product: its last bits depend on the number of inputs and on their place in memory
+        return torch.cat([(self.fit * part[:, None]).sum(2) for part in parts])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoalitionExplainer(Explainer):
+    """An explainer of segments by the scores of coalitions, with one attribution for each segment.
+
+    With `per_channel`, a segment of m channels becomes m segments, one of each channel, which are numbered channel by
+    channel. Flat features have no channels, so there it makes no difference.
+    """
+
     segments: Features = "auto"
     baseline: Baseline | None = None
     output: Output = "logit"
     seed: int = 0
     segmentation: Segmentation = "each"
     per_channel: PerChannel = "auto"
-    differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_integer(self.samples, "samples", 2)
-        self._check_segments()
+        set_fields(self, segments=check_features(self.segments))
+        check_choice(self.segmentation, "segmentation", get_args(Segmentation))
+        known = isinstance(self.per_channel, bool) or self.per_channel == "auto"
+        check(known, "per_channel", "True, False or 'auto'", repr(self.per_channel))
         check_baseline(self.baseline)
         check_output(self.output)
         check_seed(self.seed)
 
     @abstractmethod
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
-        """The coalitions for inputs with that many features: at most `rows_per_input`, the same on every call."""
+        """The coalitions for inputs with that many features, the same on every call."""
 
     def make_others(self, model: Model, x: Tensor) -> Tensor:
         """The values of features that are masked, `(B, ...)`; scores are averaged over the B of them."""
         return choose_baseline(model, x, self.baseline).expand(1, *x.shape[1:])
 
-    def attribute_segments(
+    def for_entries(self) -> Self:
+        """This explainer with segments of single channels, unless `per_channel` says otherwise."""
+        own: Any = self  # a frozen dataclass
+        return dataclasses.replace(own, per_channel=True) if self.per_channel == "auto" else self
+
+    def label_places(self, x: Tensor) -> tuple[Tensor, list[int]]:
+        """The segment of each place of the inputs `x`, int64 `(N, places)`, and how many segments each input has."""
+        labels, counts = label_features(x, self.segments)
+        return split_channels(labels, counts, x) if self.per_channel is True and x.ndim > 2 else (labels, counts)
+
+    def fixed_part(self, inputs: Tensor) -> Tensor | None:
+        """With `segmentation="fixed"`, the segments of the original inputs, int64 `(N, places)`; else None."""
+        return self.label_places(inputs)[0] if self.segmentation == "fixed" else None
+
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+        self._check_graph(create_graph)
+        return self._attribute_segments(model, x.detach(), targets, *self.label_places(x.detach()))
+
+    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> Explanation:
+        return self._attribute_segments(model, x.detach(), targets, fixed, (fixed.amax(1) + 1).tolist())
+
+    def _attribute_segments(
         self, model: Model, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Explanation:
+        """`attribute` with the segment of each place, int64 `(N, places)`, and the number of segments of each input."""
         with torch.no_grad():
             others = self.make_others(model, x)
-            groups = {m: self.draw_coalitions(m, x.device) for m in sorted(set(counts))}
-            numbers = number_copies({m: len(group.masks) for m, group in groups.items()}, counts, x.device)
-            logits = _forward_copies(model, x.detach(), labels, groups, numbers, others)
-            at_x = logits[numbers.starts * len(others)]
-            classes = at_x.argmax(1) if targets is None else targets
-            whose = numbers.owners.repeat_interleave(len(others))
-            scores = average_each(score_classes(logits, classes[whose], self.output), len(others))
-            weights = scores.new_zeros(len(x), max(groups))
-            for features, group in groups.items():
-                members = send([i for i, m in enumerate(counts) if m == features], x.device)
-                own = torch.arange(len(group.masks), device=x.device)
-                for part in torch.split(members, max(1, count_at_once(_PRODUCTS, members) // group.fit.numel())):
-                    block = scores[numbers.starts[part, None] + own]
-                    # not a matrix product: its last bits depend on the number of inputs and on their place in memory
-                    weights[part, :features] = (group.fit * block[:, None]).sum(2)
-            maps = weights.gather(1, labels).reshape(len(x), *get_map_shape(x, labels))
-            return maps.to(x.dtype).expand_as(x).contiguous(), at_x
+            groups = [[i for i, count in enumerate(counts) if count == alike] for alike in sorted(set(counts))]
+            if len(groups) == 1:
+                return self._attribute_alike(model, x, targets, labels, counts[0], others)
+            found = []
+            for group in groups:
+                members = send(group, x.device)
+                own = None if targets is None else targets[members]
+                found.append(self._attribute_alike(model, x[members], own, labels[members], counts[group[0]], others))
+            back = send([i for group in groups for i in group], x.device).argsort()
+            maps, logits = (torch.cat(part)[back] for part in zip(*found, strict=True))
+            return maps, logits
+
+    def _attribute_alike(
+        self, model: Model, x: Tensor, targets: Tensor | None, labels: Tensor, features: int, others: Tensor
+    ) -> Explanation:
+        """`attribute` for inputs with that many segments each, whose masked places take `others` `(B, ...)`."""
+        coalitions = self.draw_coalitions(features, x.device)
+        many, made, shape = len(others), len(coalitions) - 1, get_map_shape(x, labels)
+        shared = labels.stride(0) == 0  # all inputs have one label map, which is looked up once
+        ranks = coalitions.ranks[:, labels[0]] if shared else coalitions.ranks
+
+        def make_copies(_first: int, numbers: Tensor) -> Tensor:
+            copy = numbers // many
+            whose, which = copy // made, copy % made + 1
+            # index_select copies whole rows and is several times as fast as indexing
+            positions = ranks.index_select(0, coalitions.order[which])
+            if not shared:
+                positions = positions.gather(1, labels.index_select(0, whose))
+            kept = (positions < coalitions.size[which, None]).to(x.dtype).reshape(len(numbers), *shape)
+            values = others if many == 1 else others.index_select(0, numbers % many)
+            # faster than where, and exact at weights 0 and 1
+            return torch.lerp(values, x.index_select(0, whose), kept)
+
+        def find_owners(numbers: Tensor) -> Tensor:
+            return numbers // (many * made)
+
+        total = many * made * len(x)
+        scores, full, logits = score_copies(model, x, targets, find_owners, make_copies, total, self.output)
+        scores = torch.cat([full[:, None], average_each(scores, many).reshape(len(x), made)], 1)
+        maps = coalitions.solve(scores).gather(1, labels).reshape(len(x), *shape)
+        return maps.to(x.dtype).expand_as(x).contiguous(), logits
 
 
-def _forward_copies(
-    model: Model,
-    x: Tensor,
-    labels: Tensor,
-    groups: dict[int, Coalitions],
-    numbers: CopyNumbers,
-    others: Tensor,
-) -> Tensor:
-    """Logits `(total * B, K)` of all masked copies, in the order of their numbers; each with B `others`."""
-    # the masks of all groups, one below the other
-    table = torch.cat([F.pad(group.masks, (0, max(groups) - m)) for m, group in groups.items()]).to(x.dtype)
-    coalition = torch.arange(numbers.total, device=x.device) + numbers.shifts[numbers.owners]
-    spatial = get_map_shape(x, labels)
-    size = choose_chunk_rows(model, x, max(len(group.masks) for group in groups.values()))
-    found = []
-    for start in range(0, numbers.total * len(others), size):
-        row = torch.arange(start, min(start + size, numbers.total * len(others)), device=x.device)
-        copy = row // len(others)
-        whose, which, other = numbers.owners[copy], coalition[copy], row % len(others)
-        used = len(whose)
-        padding = count_padding(used, size, model.device)
-        whose, which, other = (pad_rows(t, padding) for t in (whose, which, other))
-        # index_select copies whole rows and is several times as fast as indexing; lerp is faster than where, and exact
-        # at weights 0 and 1
-        kept = table.index_select(0, which).gather(1, labels.index_select(0, whose)).reshape(len(whose), *spatial)
-        with rows_of(whose):
-            values = others if len(others) == 1 else others.index_select(0, other)
-            copies = torch.lerp(values, x.index_select(0, whose), kept)
-            found.append(model.forward(copies)[:used])
-    return found[0] if len(found) == 1 else torch.cat(found)
+@dataclass(frozen=True, kw_only=True)
+class ShapleyExplainer(CoalitionExplainer):
+    """An explainer by Shapley values: a coalition is worth its score, or its mean score over rows of a background."""
+
+    background: Background | Tensor | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, background=check_rows(self.background, self.baseline))
+
+    def make_others(self, model: Model, x: Tensor) -> Tensor:
+        return choose_others(model, x, self.baseline, self.background)
 
 
 def solve_least_squares(design: Tensor, weights: Tensor, ridge: float = 0.0) -> Tensor:

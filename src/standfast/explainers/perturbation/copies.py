@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Callable
 from typing import get_args
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check
+from standfast.errors import check_choice
 from standfast.explainers.base import choose_chunk_rows
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows, score_classes
 from standfast.segments import spatial_shape
 from standfast.similarity.rows import row_sum
-from standfast.tensors import send
 
 
 def check_output(output: str) -> None:
     """Raise `ArgumentError` unless it is `"probability"` or `"logit"`."""
-    check(output in get_args(Output), "output", f"one of {', '.join(get_args(Output))}", repr(output))
+    check_choice(output, "output", get_args(Output))
 
 
 def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
@@ -39,43 +36,6 @@ def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
     return spatial_shape(x) if x.ndim == 2 else (1, *spatial_shape(x))
 
 
-@dataclass(frozen=True)
-class CopyNumbers:
-    """Numbers of the perturbed copies of all inputs of a chunk, one input after the other.
-
-    An input belongs to a group, by its number of features, and has one copy for each row of the group's table. The
-    tables of all groups are stacked.
-
-    Attributes:
-        total: how many copies there are.
-        owners: the input that each copy is made from, int64 `(total,)`.
-        starts: the number of each input's first copy, int64 `(N,)`.
-        shifts: int64 `(N,)`; a copy's number plus the shift of its input is its row in the stacked table.
-    """
-
-    total: int
-    owners: Tensor
-    starts: Tensor
-    shifts: Tensor
-
-
-def number_copies(sizes: dict[int, int], counts: list[int], device: torch.device) -> CopyNumbers:
-    """Number the copies of inputs with `counts` features each; `sizes` has the rows of each group's table.
-
-    >>> numbers = number_copies({2: 3, 5: 4}, [5, 2, 2], torch.device("cpu"))
-    >>> numbers.owners.tolist(), numbers.starts.tolist()
-    ([0, 0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 4, 7])
-    >>> (torch.arange(numbers.total) + numbers.shifts[numbers.owners]).tolist()
-    [3, 4, 5, 6, 0, 1, 2, 0, 1, 2]
-    """
-    tops = dict(zip(sizes, find_starts(sizes.values()), strict=True))
-    rows, top = send([[sizes[m] for m in counts], [tops[m] for m in counts]], device)
-    total = sum(sizes[m] for m in counts)
-    starts = rows.cumsum(0) - rows
-    owners = torch.arange(len(counts), device=device).repeat_interleave(rows, output_size=total)
-    return CopyNumbers(total, owners, starts, top - starts)
-
-
 def average_each(scores: Tensor, count: int) -> Tensor:
     """The mean of each `count` consecutive scores, `(total * count,) -> (total,)`.
 
@@ -83,15 +43,6 @@ def average_each(scores: Tensor, count: int) -> Tensor:
     tensor([2., 3.])
     """
     return row_sum(scores.reshape(-1, count)) / count
-
-
-def find_starts(lengths: Iterable[int]) -> list[int]:
-    """Where each block starts if blocks of these lengths follow one another.
-
-    >>> find_starts([3, 4, 2])
-    [0, 3, 7]
-    """
-    return list(accumulate(lengths, initial=0))[:-1]
 
 
 def score_copies(

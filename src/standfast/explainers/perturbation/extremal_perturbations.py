@@ -9,10 +9,11 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer
+from standfast.errors import check, check_choice, check_integer, check_number
 from standfast.explainers.base import (
     Baseline,
     Explainer,
+    Explanation,
     check_baseline,
     choose_baseline,
     choose_chunk_rows,
@@ -104,7 +105,6 @@ class ExtremalPerturbations(Explainer):
     area_weight: float = 50.0
     name: ClassVar[str] = "extremal_perturbations"
     needs: ClassVar[str] = "gradients"
-    differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -113,16 +113,11 @@ class ExtremalPerturbations(Explainer):
         check(fine, "areas", "a list of shares, each above 0 and at most 1", repr(self.areas))
         set_fields(self, areas=areas)
         check_integer(self.steps, "steps")
-        kinds = get_args(Perturbation)
-        check(self.perturbation in kinds, "perturbation", f"one of {', '.join(kinds)}", repr(self.perturbation))
+        check_choice(self.perturbation, "perturbation", get_args(Perturbation))
         for option in ("blur", "learning_rate", "area_weight"):
-            value = getattr(self, option)
-            fine = isinstance(value, int | float) and 0 < value < float("inf")
-            check(fine, option, "a finite number above 0", repr(value))
-        fine = isinstance(self.smoothness, int | float) and 0 <= self.smoothness < float("inf")
-        check(fine, "smoothness", "a finite number of at least 0", repr(self.smoothness))
-        fine = isinstance(self.momentum, int | float) and 0 <= self.momentum < 1
-        check(fine, "momentum", "a number of at least 0 and below 1", repr(self.momentum))
+            check_number(getattr(self, option), option, above=0)
+        check_number(self.smoothness, "smoothness", least=0)
+        check_number(self.momentum, "momentum", least=0, below=1)
         check_baseline(self.baseline)
         check_output(self.output)
 
@@ -130,9 +125,7 @@ class ExtremalPerturbations(Explainer):
     def rows_per_input(self) -> int:
         return len(self.areas)
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         masks, logits = self.find_masks(model, x, targets)
         total = masks[:, 0]

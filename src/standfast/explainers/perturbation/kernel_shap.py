@@ -11,15 +11,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check
-from standfast.explainers.background import check_rows, choose_others, count_references
-from standfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, solve_least_squares
-from standfast.model import Model, Output
-from standfast.records import Background, set_fields
+from standfast.errors import check, check_integer
+from standfast.explainers.background import count_references
+from standfast.explainers.perturbation.coalitions import FittedCoalitions, ShapleyExplainer, solve_least_squares
 
 
 @dataclass(frozen=True)
-class KernelSHAP(CoalitionExplainer):
+class KernelSHAP(ShapleyExplainer):
     """Shapley values of the segments, by a weighted least squares fit to the scores of masked copies.
 
     In the game, a coalition of segments is worth the score of the input with all other segments masked: by a baseline,
@@ -74,28 +72,24 @@ class KernelSHAP(CoalitionExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    output: Output = "logit"
-    background: Background | Tensor | None = None
+    samples: int = 200
     name: ClassVar[str] = "kernel_shap"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        set_fields(self, background=check_rows(self.background, self.baseline))
+        check_integer(self.samples, "samples", 2)
 
     @property
     def rows_per_input(self) -> int:
         return (self.samples + 2) * count_references(self.background)
 
-    def make_others(self, model: Model, x: Tensor) -> Tensor:
-        return choose_others(model, x, self.baseline, self.background)
-
-    def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
+    def draw_coalitions(self, features: int, device: torch.device) -> FittedCoalitions:
         check(features >= 2, "segments", "at least 2 segments", features)
         return _draw_coalitions(self.samples, features, self.seed, device)
 
 
 @lru_cache(maxsize=64)
-def _draw_coalitions(samples: int, features: int, seed: int, device: torch.device) -> Coalitions:
+def _draw_coalitions(samples: int, features: int, seed: int, device: torch.device) -> FittedCoalitions:
     """The coalitions; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     masks, weights = draw_shapley_coalitions(samples, features, torch.Generator().manual_seed(seed))
     masks, weights = masks.to(device), weights.to(device)
@@ -106,7 +100,7 @@ def _draw_coalitions(samples: int, features: int, seed: int, device: torch.devic
     even = torch.full((features, 1), 1 / features, dtype=torch.float64, device=device)
     full, empty = even - inner @ share[:, None], -even - inner @ (1 - share[:, None])
     ends = torch.tensor([[True], [False]], device=device).expand(2, features)
-    return Coalitions(torch.cat([ends, masks]), torch.cat([full, empty, inner], 1)).to(device)
+    return FittedCoalitions.of_masks(torch.cat([ends, masks]), torch.cat([full, empty, inner], 1))
 
 
 def draw_shapley_coalitions(samples: int, features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
 
 import torch
 
-from standfast.errors import check
-from standfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, solve_least_squares
+from standfast.errors import check_integer, check_number
+from standfast.explainers.perturbation.coalitions import CoalitionExplainer, FittedCoalitions, solve_least_squares
 from standfast.model import Output
 
 
@@ -62,30 +62,30 @@ class LIME(CoalitionExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    output: Output = "probability"
+    samples: int = 200
+    output: Output = field(default="probability", kw_only=True)
     kernel_width: float = 0.25
     ridge: float = 1.0
     name: ClassVar[str] = "lime"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fine = isinstance(self.kernel_width, int | float) and 0 < self.kernel_width < float("inf")
-        check(fine, "kernel_width", "a finite number above 0", repr(self.kernel_width))
-        fine = isinstance(self.ridge, int | float) and 0 <= self.ridge < float("inf")
-        check(fine, "ridge", "a finite number of at least 0", repr(self.ridge))
+        check_integer(self.samples, "samples", 2)
+        check_number(self.kernel_width, "kernel_width", above=0)
+        check_number(self.ridge, "ridge", least=0)
 
     @property
     def rows_per_input(self) -> int:
         return self.samples
 
-    def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
+    def draw_coalitions(self, features: int, device: torch.device) -> FittedCoalitions:
         return _draw_coalitions(self.samples, features, self.seed, self.kernel_width, self.ridge, device)
 
 
 @lru_cache(maxsize=64)
 def _draw_coalitions(
     samples: int, features: int, seed: int, kernel_width: float, ridge: float, device: torch.device
-) -> Coalitions:
+) -> FittedCoalitions:
     """The coalitions; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     generator = torch.Generator().manual_seed(seed)
     masks = torch.randint(2, (samples, features), generator=generator, dtype=torch.uint8).bool()
@@ -98,4 +98,4 @@ def _draw_coalitions(
     # subtracting the weighted means removes the intercept
     centred = design - weights @ design / weights.sum()
     fit = solve_least_squares(centred, weights, ridge)
-    return Coalitions(masks, fit).to(device)
+    return FittedCoalitions.of_masks(masks.to(device), fit)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import Baseline, Explainer, check_baseline, choose_baseline
+from standfast.explainers.base import Baseline, Explainer, Explanation, check_baseline, choose_baseline
 from standfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
 from standfast.model import Model, Output
 from standfast.records import set_fields
@@ -69,7 +69,6 @@ class Occlusion(Explainer):
     baseline: Baseline | None = None
     output: Output = "probability"
     name: ClassVar[str] = "occlusion"
-    differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -106,9 +105,7 @@ class Occlusion(Explainer):
         each = zip(spatial, sides, strides, strict=True)
         return [(side, stride, 1 + -(-(size - side) // stride)) for size, side, stride in each]
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
             x = x.detach()

@@ -11,8 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer
-from standfast.explainers.base import Baseline, Explainer, check_baseline, check_seed, choose_baseline
+from standfast.errors import check, check_integer, check_number
+from standfast.explainers.base import Baseline, Explainer, Explanation, check_baseline, check_seed, choose_baseline
 from standfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
 from standfast.model import Model, Output
 from standfast.records import set_fields
@@ -76,7 +76,6 @@ class RISE(Explainer):
     output: Output = "probability"
     seed: int = 0
     name: ClassVar[str] = "rise"
-    differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -86,8 +85,7 @@ class RISE(Explainer):
         each = self.cells if isinstance(self.cells, tuple) else (1 if self.cells is None else self.cells,)
         fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
         check(fine, "cells", "a whole number of at least 1, or one for each axis", repr(self.cells))
-        fine = isinstance(self.keep, int | float) and 0 < self.keep < 1
-        check(fine, "keep", "a number above 0 and below 1", repr(self.keep))
+        check_number(self.keep, "keep", above=0, below=1)
         check_baseline(self.baseline)
         check_output(self.output)
         check_seed(self.seed)
@@ -105,11 +103,11 @@ class RISE(Explainer):
         torch.Size([4, 28, 28])
         """
         spatial = spatial_shape(x)
-        drawing = Drawing(self.samples, self._choose_grid(x), spatial, x.ndim == 2, float(self.keep), self.seed)
-        if not drawing.flat and self.samples * math.prod(spatial) > _KEPT:
-            grids, offsets = _draw_grids(drawing, x.device)
+        drawn = (self.samples, self._choose_grid(x), spatial, float(self.keep), self.seed, x.device)
+        if x.ndim > 2 and self.samples * math.prod(spatial) > _KEPT:
+            grids, offsets = _draw_grids(*drawn)
             return lambda start, stop: enlarge_grids(grids[start:stop].to(x.dtype), offsets[start:stop], spatial)
-        kept = _make_masks(drawing, x.device, x.dtype)
+        kept = _make_masks(*drawn, x.dtype) if x.ndim > 2 else _draw_grids(*drawn)[0].to(x.dtype)
         return lambda start, stop: kept[start:stop]
 
     def _choose_grid(self, x: Tensor) -> tuple[int, ...]:
@@ -124,9 +122,7 @@ class RISE(Explainer):
         check(len(each) == len(spatial), "cells", f"one number, or {len(spatial)} (one for each axis)", len(each))
         return tuple(min(n, size) for n, size in zip(each, spatial, strict=True))
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
             x, count = x.detach(), len(x)
@@ -154,33 +150,31 @@ class RISE(Explainer):
             return total.to(x.dtype).expand_as(x).contiguous(), at_x
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """All that the masks depend on."""
-
-    samples: int  # how many masks
-    grid: tuple[int, ...]  # cells along each axis
-    spatial: tuple[int, ...]  # the size of a mask
-    flat: bool  # for flat features: cells are not enlarged
-    keep: float  # the probability that a cell is kept
-    seed: int
-
-
 @lru_cache(maxsize=16)
-def _draw_grids(drawing: Drawing, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Grids, bool `(R, *grid)`, and offsets `(R, axes)`; drawn on the CPU, so the same on every device."""
-    generator = torch.Generator().manual_seed(drawing.seed)
-    uniform = torch.rand(drawing.samples, *drawing.grid, generator=generator, dtype=torch.float64)
-    cell = torch.tensor([-(-size // cells) for size, cells in zip(drawing.spatial, drawing.grid, strict=True)])
-    offsets = torch.rand(drawing.samples, len(cell), generator=generator, dtype=torch.float64) * cell
-    return (uniform < drawing.keep).to(device), offsets.long().to(device)
+def _draw_grids(
+    samples: int, cells: tuple[int, ...], spatial: tuple[int, ...], keep: float, seed: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Grids, bool `(R, *cells)`, and offsets `(R, axes)`; drawn on the CPU, so the same on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    uniform = torch.rand(samples, *cells, generator=generator, dtype=torch.float64)
+    sides = torch.tensor([-(-size // count) for size, count in zip(spatial, cells, strict=True)])
+    offsets = torch.rand(samples, len(sides), generator=generator, dtype=torch.float64) * sides
+    return (uniform < keep).to(device), offsets.long().to(device)
 
 
 @lru_cache(maxsize=4)
-def _make_masks(drawing: Drawing, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _make_masks(
+    samples: int,
+    cells: tuple[int, ...],
+    spatial: tuple[int, ...],
+    keep: float,
+    seed: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Tensor:
     """All masks `(R, *spatial)`. Do not write to them."""
-    grids, offsets = _draw_grids(drawing, device)
-    return grids.to(dtype) if drawing.flat else enlarge_grids(grids.to(dtype), offsets, drawing.spatial)
+    grids, offsets = _draw_grids(samples, cells, spatial, keep, seed, device)
+    return enlarge_grids(grids.to(dtype), offsets, spatial)
 
 
 def enlarge_grids(grids: Tensor, offsets: Tensor, spatial: tuple[int, ...]) -> Tensor:

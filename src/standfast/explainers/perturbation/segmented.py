@@ -1,19 +1,14 @@
-"""Explainers whose features are segments of the input: how inputs and their perturbed copies are segmented."""
+"""The features of explainers that look at segments of the input."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from abc import abstractmethod
-from typing import Any, Literal, Self, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.explainers.base import Explainer
-from standfast.model import Model
-from standfast.records import set_fields
 from standfast.segments import LabelMap, Method, SegmentChoice, check_segments, segment, spatial_shape
 from standfast.tensors import send
 
@@ -21,58 +16,6 @@ Features = Method | Literal["pixels"] | int | Tensor
 Segmentation = Literal["each", "fixed"]
 #: whether each channel has segments of its own; `"auto"`: only for a metric that looks at single entries
 PerChannel = bool | Literal["auto"]
-
-
-class SegmentedExplainer(Explainer):
-    """An explainer with options for its segments, and one attribution for each segment.
-
-    With `per_channel`, a segment of m channels becomes m segments, one of each channel, which are numbered channel by
-    channel. Flat features have no channels, so there it makes no difference.
-    """
-
-    segments: Features
-    segmentation: Segmentation
-    per_channel: PerChannel
-
-    @abstractmethod
-    def attribute_segments(
-        self, model: Model, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
-    ) -> tuple[Tensor, Tensor]:
-        """`attribute` with the segment of each place, int64 `(N, places)`, and the number of segments of each input.
-
-        The places are those of a map of shape `get_map_shape(x, labels)`.
-        """
-
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        self._check_graph(create_graph)
-        return self.attribute_segments(model, x.detach(), targets, *self.label_places(x.detach()))
-
-    def label_places(self, x: Tensor) -> tuple[Tensor, list[int]]:
-        """The segment of each place of the inputs `x`, int64 `(N, places)`, and how many segments each input has."""
-        labels, counts = label_features(x, self.segments)
-        return split_channels(labels, counts, x) if self.per_channel is True and x.ndim > 2 else (labels, counts)
-
-    def for_entries(self) -> Self:
-        """This explainer with segments of single channels, unless `per_channel` says otherwise."""
-        own: Any = self  # a frozen dataclass
-        return dataclasses.replace(own, per_channel=True) if self.per_channel == "auto" else self
-
-    def fixed_part(self, inputs: Tensor) -> Tensor | None:
-        """With `segmentation="fixed"`, the segments of the original inputs, int64 `(N, places)`; else None."""
-        return self.label_places(inputs)[0] if self.segmentation == "fixed" else None
-
-    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> tuple[Tensor, Tensor]:
-        return self.attribute_segments(model, x.detach(), targets, fixed, (fixed.amax(1) + 1).tolist())
-
-    def _check_segments(self) -> None:
-        """Check these options, and bring `segments` into a form that a configuration can hold; for `__post_init__`."""
-        set_fields(self, segments=check_features(self.segments))
-        ways = get_args(Segmentation)
-        check(self.segmentation in ways, "segmentation", f"one of {', '.join(ways)}", repr(self.segmentation))
-        known = isinstance(self.per_channel, bool) or self.per_channel == "auto"
-        check(known, "per_channel", "True, False or 'auto'", repr(self.per_channel))
 
 
 def check_features(how: Features | LabelMap) -> SegmentChoice | Literal["pixels"]:

@@ -13,51 +13,34 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from standfast.errors import check, check_integer
-from standfast.explainers.background import check_rows, choose_others, count_references
-from standfast.explainers.base import Baseline, check_baseline, check_seed
-from standfast.explainers.perturbation.copies import (
-    average_each,
-    check_output,
-    find_starts,
-    get_map_shape,
-    number_copies,
-    score_copies,
-)
-from standfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
-from standfast.model import Model, Output
-from standfast.records import Background, set_fields
+from standfast.explainers.background import count_references
+from standfast.explainers.perturbation.coalitions import Coalitions, ShapleyExplainer
 from standfast.segments import WINDOWS, LabelMap
-from standfast.tensors import send
 
 # the largest number of features for which a coalition fits into the bits of one int64
 _BITS = 62
 
 
 @dataclass(frozen=True)
-class Walks:
-    """Orders of m features, and the coalitions that arise when features are added one by one in these orders.
+class Walks(Coalitions):
+    """The different coalitions that arise when features are added one by one in P orders.
 
     Attributes:
-        ranks: the position of each feature in each of P orders, int64 `(P, m)`.
-        order, size: the R different coalitions, each as the first `size` features of an order, int64 `(R,)`. The first
-            is the empty one. The full one, which is the input itself, is not among them.
-        before, after: the numbers of the coalitions before and after a feature is added, int64 `(P, m)`; R stands for
-            the full coalition.
+        before, after: the numbers of the coalitions before and after a feature is added, int64 `(P, m)`.
     """
 
-    ranks: Tensor
-    order: Tensor
-    size: Tensor
     before: Tensor
     after: Tensor
 
-    def to(self, device: torch.device) -> Walks:
-        """A copy on another device."""
-        return Walks(*(send(t, device) for t in vars(self).values()))
+    def solve(self, scores: Tensor) -> Tensor:
+        found = scores.new_zeros(len(scores), self.ranks.shape[1])
+        for before, after in zip(self.before, self.after, strict=True):  # one order after the other
+            found += scores[:, after] - scores[:, before]
+        return found / len(self.ranks)
 
 
 @dataclass(frozen=True)
-class ShapleySampling(SegmentedExplainer):
+class ShapleySampling(ShapleyExplainer):
     """Shapley values of the segments, from random orders in which they are added.
 
     `phi_i = mean over orders of f(before i, and i) - f(before i)`.
@@ -114,25 +97,12 @@ class ShapleySampling(SegmentedExplainer):
 
     permutations: int = 24
     antithetic: bool = True
-    segments: Features = "auto"
-    baseline: Baseline | None = None
-    output: Output = "logit"
-    seed: int = 0
-    segmentation: Segmentation = "each"
-    per_channel: PerChannel = "auto"
-    background: Background | Tensor | None = None
     name: ClassVar[str] = "shapley_sampling"
-    differentiable: ClassVar[bool] = False
-    gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_integer(self.permutations, "permutations")
         check(isinstance(self.antithetic, bool), "antithetic", "True or False", repr(self.antithetic))
-        self._check_segments()
-        check_baseline(self.baseline)
-        set_fields(self, background=check_rows(self.background, self.baseline))
-        check_output(self.output)
-        check_seed(self.seed)
 
     @property
     def rows_per_input(self) -> int:
@@ -143,55 +113,8 @@ class ShapleySampling(SegmentedExplainer):
             features = len(self.segments.labels.unique())
         return (self.permutations * (features - 1) + 2) * count_references(self.background)
 
-    def draw_walks(self, features: int, device: torch.device) -> Walks:
-        """The orders for inputs with that many features, the same on every call."""
+    def draw_coalitions(self, features: int, device: torch.device) -> Walks:
         return _draw_walks(self.permutations, self.antithetic, features, self.seed, device)
-
-    def attribute_segments(
-        self, model: Model, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
-    ) -> tuple[Tensor, Tensor]:
-        with torch.no_grad():
-            groups = {m: self.draw_walks(m, x.device) for m in sorted(set(counts))}
-            most = max(groups)
-            # the orders of all groups, one below the other; features that a group does not have come last
-            ranks = torch.cat([F.pad(walks.ranks, (0, most - m), value=most) for m, walks in groups.items()])
-            orders = find_starts(len(walks.ranks) for walks in groups.values())
-            shared = labels.stride(0) == 0  # all inputs have one label map, so there is one group
-            # int32 halves the memory traffic of gather; a shared label map is looked up once
-            ranks = ranks.to(torch.int32)[:, labels[0] if shared else slice(None)]
-            order = torch.cat([walks.order + top for walks, top in zip(groups.values(), orders, strict=True)])
-            size = torch.cat([walks.size for walks in groups.values()])
-            copies = number_copies({m: len(walks.size) for m, walks in groups.items()}, counts, x.device)
-            others, spatial = choose_others(model, x, self.baseline, self.background), get_map_shape(x, labels)
-            many = len(others)
-
-            def make_copies(_first: int, numbers: Tensor) -> Tensor:
-                copy = numbers // many
-                whose = copies.owners[copy]
-                coalition = copy + copies.shifts[whose]
-                positions = ranks.index_select(0, order[coalition])
-                if not shared:
-                    positions = positions.gather(1, labels.index_select(0, whose))
-                kept = (positions < size[coalition, None]).to(x.dtype).reshape(len(numbers), *spatial)
-                other = others if many == 1 else others.index_select(0, numbers % many)
-                return torch.lerp(other, x.index_select(0, whose), kept)
-
-            scores, full, at_x = score_copies(
-                *(model, x, targets, lambda numbers: copies.owners[numbers // many], make_copies),
-                *(copies.total * many, self.output),
-            )
-            scores = average_each(scores, many)
-            values = scores.new_zeros(len(x), most)
-            for features, walks in groups.items():
-                members = send([i for i, m in enumerate(counts) if m == features], x.device)
-                own = scores[copies.starts[members, None] + torch.arange(len(walks.size), device=x.device)]
-                own = torch.cat([own, full[members, None]], 1)
-                found = own.new_zeros(len(members), features)
-                for before, after in zip(walks.before, walks.after, strict=True):  # one order after the other
-                    found += own[:, after] - own[:, before]
-                values[members, :features] = found / len(walks.ranks)
-            maps = values.gather(1, labels).reshape(len(x), *spatial)
-            return maps.to(x.dtype).expand_as(x).contiguous(), at_x
 
 
 @lru_cache(maxsize=64)
@@ -216,9 +139,11 @@ def _draw_walks(count: int, antithetic: bool, features: int, seed: int, device: 
     first = torch.full((different,), len(number)).scatter_reduce(0, number, torch.arange(len(number)), "amin")
     sorted_first, order_of = first.sort()
     new = torch.empty_like(order_of).scatter_(0, order_of, torch.arange(different))
-    along = F.pad(new[number].reshape(features, count).T, (0, 1), value=different)  # (P, m + 1)
+    # number 0 is the full coalition, which all orders end with
+    along = F.pad(1 + new[number].reshape(features, count).T, (0, 1))  # (P, m + 1)
     before, after = along[:, :-1].gather(1, ranks), along[:, 1:].gather(1, ranks)
-    return Walks(ranks, walk[sorted_first], by_size[sorted_first], before, after).to(device)
+    order, size = F.pad(walk[sorted_first], (1, 0)), F.pad(by_size[sorted_first], (1, 0), value=features)
+    return Walks(ranks.to(torch.int32), order, size, before, after).to(device)
 
 
 def draw_orders(count: int, antithetic: bool, features: int, generator: torch.Generator) -> Tensor:

@@ -16,20 +16,20 @@ with the same value:
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.autograd import Function
 
 from standfast.errors import ModelError
 from standfast.explainers.propagation.difference_rules import (
     MAX_POOLS,
+    RuledMode,
     compute_slope,
     differentiate,
     find_carriers,
@@ -37,14 +37,16 @@ from standfast.explainers.propagation.difference_rules import (
     trace_slope,
 )
 from standfast.explainers.propagation.relevance_rules import (
+    CONVOLUTIONS,
     LINEAR,
     LINEAR_IN_ONE,
     MOVES,
     PASS_THROUGH,
     QUOTIENTS,
     make_rule_error,
+    read_weighted_call,
 )
-from standfast.function_calls import FunctionMode, find_tensors, is_decomposed, split_names, strip_underscore
+from standfast.function_calls import find_tensors, is_decomposed, split_names, strip_underscore
 
 # functions that move, copy or drop values
 MOVING = frozenset({*MAX_POOLS, *MOVES}) | split_names(
@@ -52,7 +54,6 @@ MOVING = frozenset({*MAX_POOLS, *MOVES}) | split_names(
     " broadcast_to __get__ __iter__ copy fill zero"
 )
 ACTIVATIONS = PASS_THROUGH
-CONVOLUTIONS = split_names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 PRODUCTS = LINEAR_IN_ONE | split_names("bmm baddbmm einsum __rmatmul__")
 NORMALISATIONS = split_names("layer_norm rms_norm")
 # the gradient of rectifiers and of the softmax passes on `g`; softplus is a smooth rectifier
@@ -63,55 +64,11 @@ _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itrued
 _THRESHOLD = 1e-10  # nearer to zero than this, f(z) / z is the derivative at 0
 
 
-class _Route(Function):
-    """Returns `out`; the backward pass goes through `substitute` while the mode follows its rules, else `out`."""
-
-    @staticmethod
-    def forward(ctx: Any, out: Tensor, substitute: Tensor, mode: RelevanceMode) -> Tensor:
-        ctx.mode = mode
-        ctx.set_materialize_grads(False)
-        return out.clone()  # the module may overwrite it
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        (g,) = gradients
-        return (None, g, None) if ctx.mode.follows_rules else (g, None, None)
+def _refuse(error: ModelError, _gradient: Tensor) -> NoReturn:
+    raise error
 
 
-class _Weaken(Function):
-    """The identity; the backward pass multiplies by a factor while the mode follows its rules."""
-
-    @staticmethod
-    def forward(ctx: Any, out: Tensor, factor: float, mode: RelevanceMode) -> Tensor:
-        ctx.mode, ctx.factor = mode, factor
-        ctx.set_materialize_grads(False)
-        return out.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
-        (g,) = gradients
-        if g is None or not ctx.mode.follows_rules:
-            return g, None, None
-        return (g * ctx.factor if ctx.factor else None), None, None
-
-
-class _Refuse(Function):
-    """The identity; relevance cannot pass it."""
-
-    @staticmethod
-    def forward(ctx: Any, out: Tensor, error: ModelError, mode: RelevanceMode) -> Tensor:
-        ctx.mode, ctx.error = mode, error
-        ctx.set_materialize_grads(False)
-        return out.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
-        if gradients[0] is not None and ctx.mode.follows_rules:
-            raise ctx.error
-        return gradients[0], None, None
-
-
-class RelevanceMode(FunctionMode):
+class RelevanceMode(RuledMode):
     """Inside, modules run such that backward passes within `follow_rules()` follow rules of relevance.
 
     Other backward passes through the same graph compute true gradients. Attention is seen if the mode is entered
@@ -125,17 +82,7 @@ class RelevanceMode(FunctionMode):
     def __init__(self, explainer: str, attached: bool) -> None:
         super().__init__()
         self.explainer, self.attached = explainer, attached
-        self.follows_rules = False
         self._constants: dict[int, Tensor] = {}  # with gradients, but without relevance
-
-    @contextlib.contextmanager
-    def follow_rules(self) -> Iterator[None]:
-        """Let backward passes inside follow the rules."""
-        self.follows_rules = True
-        try:
-            yield
-        finally:
-            self.follows_rules = False
 
     @abstractmethod
     def apply(
@@ -180,7 +127,7 @@ class RelevanceMode(FunctionMode):
         result = func(*args, **kwargs)
         error = make_rule_error(self.explainer, name, func, attention=True)
         if isinstance(result, Tensor) and result.requires_grad:  # its relevance may never be asked for
-            return _Refuse.apply(result, error, self)  # type: ignore[no-untyped-call]
+            return self.divide(result, partial(_refuse, error), result, unsaved=1)
         if find_carriers([result]):
             raise error
         return result
@@ -203,11 +150,11 @@ class RelevanceMode(FunctionMode):
 
     def weaken(self, value: Tensor, factor: float) -> Tensor:
         """The value; what is passed back by the rules is multiplied by the factor."""
-        return _Weaken.apply(value, factor, self)  # type: ignore[no-untyped-call,no-any-return]
+        return self.divide(value, lambda g: [g * factor if factor else None], value, unsaved=1)
 
     def route(self, out: Tensor, substitute: Tensor) -> Tensor:
         """The values of `out`; backward passes by the rules go through the substitute, of the same shape."""
-        return _Route.apply(out, substitute, self)  # type: ignore[no-untyped-call,no-any-return]
+        return self.divide(out, lambda g: [g], substitute, unsaved=1)
 
     def _normalize_vectors(
         self, x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
@@ -278,13 +225,12 @@ class AttentionRule(RelevanceMode):
 
     def _enlarge(self, gamma: float, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         """The gamma rule of a linear layer or a convolution, for inputs of both signs."""
-        given = {**dict(zip(("input", "weight", "bias"), args, strict=False)), **kwargs}
-        x, w, b = given["input"], given["weight"], given.get("bias")
-        options = {key: value for key, value in kwargs.items() if key not in ("input", "weight", "bias")}
+        layer = read_weighted_call("linear", func, args, kwargs)
+        x, w, b = layer.source, layer.weight, layer.bias
         up = torch.where(x > 0, x, 0.0)
         out = func(*args, **kwargs)
-        plus = func(up, w.clamp(min=0), None if b is None else b.clamp(min=0), *args[3:], **options)
-        plus = plus + func(x - up, w.clamp(max=0), None, *args[3:], **options)
+        plus = layer.call(up, w.clamp(min=0), None if b is None else b.clamp(min=0))
+        plus = plus + layer.call(x - up, w.clamp(max=0), None)
         enlarged = out + gamma * torch.where(out > 0, plus, out - plus)
         with torch.set_grad_enabled(self.attached):
             ratio = divide(out, enlarged)

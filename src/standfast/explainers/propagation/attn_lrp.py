@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check
+from standfast.errors import check_number
 from standfast.explainers.attention.attention_calls import PlainAttention
-from standfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
+from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, select_logits
 from standfast.explainers.propagation.attention_rules import AttentionRule
 from standfast.explainers.propagation.backward_rules import check_same_shape
 from standfast.model import Model
@@ -77,13 +77,9 @@ class AttnLRP(Explainer):
 
     def __post_init__(self) -> None:
         for what in ("gamma", "convolution_gamma"):
-            value = getattr(self, what)
-            fine = isinstance(value, int | float) and 0 <= value < float("inf")
-            check(fine, what, "a finite number of at least 0", repr(value))
+            check_number(getattr(self, what), what, least=0)
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         rule = AttentionRule(self.name, create_graph, self.gamma, self.convolution_gamma)
         with torch.enable_grad():
             inputs = make_leaf(x, create_graph)

@@ -9,6 +9,7 @@ DeepLift, whose slopes depend on the input in a known way.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -16,10 +17,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import ModelError, check
+from standfast.errors import ModelError, check, check_number
 from standfast.explainers.base import (
     Baseline,
     Explainer,
+    Explanation,
     check_baseline,
     choose_baseline,
     compute_gradient,
@@ -31,6 +33,7 @@ from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.gradients.surrogates import GradientRule, guide_gradient, replace_relu_gradient
 from standfast.explainers.propagation.difference_rules import DifferenceRule
 from standfast.explainers.propagation.relevance_rules import EpsilonRule
+from standfast.function_calls import FunctionMode
 from standfast.model import ROW_ALIGNMENT, Model
 
 
@@ -38,13 +41,10 @@ from standfast.model import ROW_ALIGNMENT, Model
 class _RectifiedGradient(Explainer):
     """The gradient with another backward rule at every ReLU."""
 
-    differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
     rule: ClassVar[GradientRule]
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         with replace_relu_gradient(type(self).rule) as mode:
             forward = partial(mode.run_module, self.label, model.forward)
@@ -112,7 +112,7 @@ class DeepLift(Explainer):
     - layer normalisation, whose scale depends on the input.
 
     If the sum of the attributions (with `times_input`) misses more than 5% of the change of the logit, a
-    `CompletenessWarning` says so, once for each module. `completeness_gap` measures the gap.
+    `CompletenessWarning` says so, once for each module.
 
     Equals Captum's, with three exceptions. If one activation feeds another (a ReLU before a max-pooling), Captum's
     hooks on the tensor between them interfere, and its attributions need not add up. For pooled units that do not
@@ -153,12 +153,9 @@ class DeepLift(Explainer):
 
     def __post_init__(self) -> None:
         check_baseline(self.baseline)
-        fine = isinstance(self.epsilon, int | float) and 0 < self.epsilon < float("inf")
-        check(fine, "epsilon", "a finite number above 0", repr(self.epsilon))
+        check_number(self.epsilon, "epsilon", above=0)
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         leaf = make_leaf(x, create_graph)
         baseline = choose_baseline(model, x, self.baseline)
         rule = DifferenceRule(self.epsilon)
@@ -177,13 +174,43 @@ class DeepLift(Explainer):
         with torch.enable_grad():
             with rule.replay(attached=True):
                 logits = forward(leaf.clone())
-            with rule.follow_slopes():
+            with rule.follow_rules():
                 slopes = compute_gradient(select_logits(logits, targets), leaf, create_graph=True)
             return slopes * (leaf - baseline) if self.times_input else slopes, logits
 
 
+class RelevanceExplainer(Explainer):
+    """An explainer that passes relevance back by rules for functions, beginning with the target's logit."""
+
+    needs: ClassVar[str] = "gradients; layers that have a rule"
+
+    @property
+    def needs_bounds(self) -> bool:
+        """Whether a rule needs the range of the inputs."""
+        return False
+
+    @abstractmethod
+    def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> FunctionMode:
+        """The mode for one pass of these inputs, which lie between `low` and `high` if there is a rule for that."""
+
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+        self._check_graph(create_graph)
+        if self.needs_bounds:
+            inputs, low, high = preprocess_within(self.name, model, x)
+        else:
+            inputs = preprocess_copy(self.name, model, x)
+            low = high = torch.zeros_like(inputs[:1])
+        with torch.enable_grad():
+            leaf = make_leaf(inputs, create_graph=False)
+            inputs = leaf.clone()  # an in-place first layer must not write into the leaf
+            with self.make_rule(inputs, low.expand_as(inputs), high.expand_as(inputs)) as rule:
+                logits = rule.run_module(self.label, model.module, inputs)
+            scores = select_logits(logits, targets)
+            return compute_gradient(scores * scores.detach(), leaf), logits.detach()
+
+
 @dataclass(frozen=True)
-class LRP(Explainer):
+class LRP(RelevanceExplainer):
     """Layer-wise relevance propagation with the epsilon rule (epsilon-LRP).
 
     `R_i = sum over j of a_i w_ij R_j / (z_j + epsilon sign z_j)` for the relevance `R` of units with activations `a`.
@@ -191,7 +218,7 @@ class LRP(Explainer):
     Bach et al., On pixel-wise explanations for non-linear classifier decisions by layer-wise relevance propagation,
     PLoS ONE 10(7), 2015. It is epsilon-LRP in all layers. On a network of rectifiers, max-pooling and linear layers
     that is gradient times input. `LRPComposite` has other rules (gamma, alpha-beta, z-plus, box, flat) and composites
-    of them. `"lrp_epsilon"` is another name of this explainer.
+    of them.
 
     Relevance starts as the target's logit. Linear layers, convolutions, batch normalisation, sums, averages and
     max-pooling (to the largest value) follow the rule; biases keep their share. Activations with `f(0) = 0`, and
@@ -221,36 +248,12 @@ class LRP(Explainer):
 
     epsilon: float = 1e-9
     name: ClassVar[str] = "lrp"
-    needs: ClassVar[str] = "gradients; layers that have a rule"
-    differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        fine = isinstance(self.epsilon, int | float) and 0 <= self.epsilon < float("inf")
-        check(fine, "epsilon", "a finite number of at least 0", repr(self.epsilon))
+        check_number(self.epsilon, "epsilon", least=0)
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        self._check_graph(create_graph)
-        with torch.enable_grad():
-            leaf = make_leaf(preprocess_copy(self.name, model, x), create_graph=False)
-            with EpsilonRule(self.epsilon) as rule:
-                logits = rule.run_module(self.label, model.module, leaf.clone())
-            scores = select_logits(logits, targets)
-            return compute_gradient(scores * scores.detach(), leaf), logits.detach()
-
-
-@dataclass(frozen=True)
-class LRPEpsilon(LRP):
-    """`LRP` by a name that says its rule.
-
-    >>> from standfast.model import Model
-    >>> model = Model(torch.nn.Linear(4, 2), bounds=(0.0, 1.0), device="cpu")
-    >>> torch.equal(LRPEpsilon()(model, torch.ones(1, 4), 1), LRP()(model, torch.ones(1, 4), 1))
-    True
-    """
-
-    name: ClassVar[str] = "lrp_epsilon"
+    def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> EpsilonRule:
+        return EpsilonRule(self.epsilon)
 
 
 def preprocess_copy(name: str, model: Model, x: Tensor) -> Tensor:

@@ -20,89 +20,111 @@ al. (2021) for its form with negative inputs; Lapuschkin et al. (Nature Communic
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from standfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers
-from standfast.explainers.propagation.relevance_rules import MOVES, EpsilonRule, PassThrough, make_rule_error
-from standfast.explainers.propagation.taylor_rules import Share, identify, replace_carriers
+from standfast.explainers.propagation.relevance_rules import (
+    MOVES,
+    WEIGHTED,
+    EpsilonRule,
+    PassThrough,
+    Records,
+    Share,
+    WeightedCall,
+    call_with,
+    make_rule_error,
+    read_weighted_call,
+)
 from standfast.function_calls import bind_arguments, is_decomposed, split_names, strip_underscore
 
 RuleName = Literal["epsilon", "z_plus", "alpha2_beta1", "gamma", "box", "flat"]
-
-_CONVOLUTIONS = split_names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
+_Box = tuple[Tensor, Tensor]
 # functions that shift and scale every value alone, so that they can be applied to the ends of a box
 _ELEMENTWISE = split_names("add sub mul div __add__ __radd__ __sub__ __rsub__ rsub __mul__ __rmul__ true_divide")
 
 
+# parts of the input, the weight and the bias of a layer, as functions of their values and gamma
+_PARTS: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "all": lambda values, _: values,
+    "+": lambda values, _: values.clamp(min=0),
+    "-": lambda values, _: values.clamp(max=0),
+    "more": lambda values, gamma: values + gamma * values.clamp(min=0),
+    "less": lambda values, gamma: values + gamma * values.clamp(max=0),
+    "ones": lambda values, _: torch.ones_like(values),
+}
+
+
 @dataclass(frozen=True)
-class WeightedCall:
-    """A call of a linear function or a convolution.
+class Term:
+    """A share of the relevance, which is divided in proportion to contributions to one sum.
 
     Attributes:
-        source: its input.
-        weight, bias: its parameters; no bias is None.
-        call: `call(values, weight, bias)`, with its other options.
-        channels: the axis of the weight that belongs to the output's channels; None where they are split into groups.
-        dense: it is a linear layer and no convolution.
-        box: the smallest and largest possible values of the source, if that is the module's input, moved or scaled.
+        parts: the summands: outputs of the layer for a part of its input, of its weight and of its bias, named as in
+            `_PARTS`. As inputs there are also `"-low"` and `"-high"`, the ends of the box; an empty bias is none.
+        factor: of the relevance that is divided.
+        where: only of outputs `"above"` or `"below"` zero; of all if it is empty.
     """
 
-    source: Tensor
-    weight: Tensor
-    bias: Tensor | None
-    call: Callable[[Tensor, Tensor, Tensor | None], Tensor]
-    channels: int | None
-    dense: bool
-    box: tuple[Tensor, Tensor] | None
+    parts: tuple[tuple[str, str, str], ...]
+    factor: float = 1.0
+    where: Literal["", "above", "below"] = ""
 
-    def pull(self, values: Tensor, weight: Tensor, share: Tensor) -> Tensor:
-        """`values_i sum_j weight_ij share_j`: the contributions of the values, weighted by shares of the outputs."""
-        leaf = values.detach().requires_grad_(True)
-        with torch.enable_grad():
-            out = self.call(leaf, weight, None)
-        return values.detach() * torch.autograd.grad(out, leaf, share)[0]
+
+RULES: dict[RuleName, tuple[Term, ...]] = {
+    "epsilon": (Term((("all", "all", "all"),)),),
+    "z_plus": (Term((("+", "+", "+"), ("-", "-", ""))),),
+    "alpha2_beta1": (
+        Term((("+", "+", "+"), ("-", "-", "")), factor=2.0),
+        Term((("+", "-", "-"), ("-", "+", "")), factor=-1.0),
+    ),
+    "gamma": (
+        Term((("+", "more", "more"), ("-", "less", "")), where="above"),
+        Term((("+", "less", "less"), ("-", "more", "")), where="below"),
+    ),
+    "box": (Term((("all", "all", ""), ("-low", "+", ""), ("-high", "-", ""))),),
+    "flat": (Term((("ones", "ones", ""),)),),
+}
 
 
 def divide_relevance(
-    rule: RuleName, layer: WeightedCall, a: Tensor, relevance: Tensor, epsilon: float, gamma: float
+    rule: RuleName, layer: WeightedCall, box: _Box | None, a: Tensor, relevance: Tensor, epsilon: float, gamma: float
 ) -> Tensor:
     """The relevance of a layer's inputs `a` `(N, ...)`, from that of its outputs, by one of the rules."""
     w, b = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
-    call, pull = layer.call, layer.pull
-    up, down = a.clamp(min=0), a.clamp(max=0)
-    w_up, w_down = w.clamp(min=0), w.clamp(max=0)
-    b_up, b_down = (None, None) if b is None else (b.clamp(min=0), b.clamp(max=0))
+    ends = {} if box is None else {"-low": -box[0], "-high": -box[1]}
+    total: Tensor | None = None
+    for term in RULES[rule]:
+        parts = [
+            (
+                ends[of_a] if of_a in ends else _PARTS[of_a](a, gamma),
+                _PARTS[of_w](w, gamma),
+                _PARTS[of_b](b, gamma) if of_b and b is not None else None,
+            )
+            for of_a, of_w, of_b in term.parts
+        ]
+        z = reduce(torch.add, (layer.call(*part) for part in parts))
+        share = term.factor * _over(relevance, z, epsilon)
+        if term.where:
+            out = layer.call(a, w, b)
+            share = share * (out > 0 if term.where == "above" else out < 0)
+        for values, weight, _ in parts:
+            contribution = _pull(layer, values, weight, share)
+            total = contribution if total is None else total + contribution
+    assert total is not None
+    return total
 
-    def positive() -> Tensor:
-        share = _over(relevance, call(up, w_up, b_up) + call(down, w_down, None), epsilon)
-        return pull(up, w_up, share) + pull(down, w_down, share)
 
-    if rule == "epsilon":
-        return pull(a, w, _over(relevance, call(a, w, b), epsilon))
-    if rule == "z_plus":
-        return positive()
-    if rule == "alpha2_beta1":
-        share = _over(relevance, call(up, w_down, b_down) + call(down, w_up, None), epsilon)
-        return 2 * positive() - pull(up, w_down, share) - pull(down, w_up, share)
-    if rule == "gamma":
-        more, less = w + gamma * w_up, w + gamma * w_down
-        b_more, b_less = (None, None) if b is None else (b + gamma * b_up, b + gamma * b_down)  # type: ignore[operator]
-        z = call(a, w, b)
-        above = _over(relevance, call(up, more, b_more) + call(down, less, None), epsilon) * (z > 0)
-        below = _over(relevance, call(up, less, b_less) + call(down, more, None), epsilon) * (z < 0)
-        return pull(up, more, above) + pull(down, less, above) + pull(up, less, below) + pull(down, more, below)
-    if rule == "flat":
-        ones = torch.ones_like(w)
-        each = torch.ones_like(a)
-        return pull(each, ones, _over(relevance, call(each, ones, None), epsilon))
-    assert layer.box is not None
-    low, high = layer.box
-    share = _over(relevance, call(a, w, None) - call(low, w_up, None) - call(high, w_down, None), epsilon)
-    return pull(a, w, share) - pull(low, w_up, share) - pull(high, w_down, share)
+def _pull(layer: WeightedCall, values: Tensor, weight: Tensor, share: Tensor) -> Tensor:
+    """`values_i sum_j weight_ij share_j`: the contributions of the values, weighted by shares of the outputs."""
+    leaf = values.detach().requires_grad_(True)
+    with torch.enable_grad():
+        out = layer.call(leaf, weight, None)
+    return values.detach() * torch.autograd.grad(out, leaf, share)[0]
 
 
 def _over(relevance: Tensor, z: Tensor, epsilon: float) -> Tensor:
@@ -114,43 +136,47 @@ def _over(relevance: Tensor, z: Tensor, epsilon: float) -> Tensor:
 class CompositeRule(EpsilonRule):
     """Inside, backward passes propagate relevance by one rule for convolutions and one for linear layers.
 
-    The layers that read the module's input may have another one. Use it once: call `begin` with the inputs, then
-    forward these inputs inside.
+    The layers that read the module's input may have another one. Use it once, to forward the inputs.
+
+    Args:
+        rules: of convolutions, of linear layers, and of the layers that read the input; None if these have the others.
+        epsilon, gamma: of the rules.
+        inputs: of the module.
+        box: the smallest and largest possible values of the inputs, of the same shape.
     """
 
     def __init__(
-        self, convolution: RuleName, dense: RuleName, first: RuleName | None, epsilon: float, gamma: float
+        self, rules: tuple[RuleName, RuleName, RuleName | None], epsilon: float, gamma: float, inputs: Tensor, box: _Box
     ) -> None:
         super().__init__(epsilon)
-        self.convolution, self.dense, self.first, self.gamma = convolution, dense, first, gamma
-        # by memory and geometry, as in `TaylorRule`; versions tell whether the values were overwritten since
-        self._boxes: dict[Any, tuple[Tensor, int, tuple[Tensor, Tensor]]] = {}
-        self._calls: dict[Any, tuple[Tensor, int, WeightedCall]] = {}
-
-    def begin(self, inputs: Tensor, low: Tensor, high: Tensor) -> None:
-        """Announce the inputs of the module, whose values lie between `low` and `high` of the same shape."""
-        self._boxes[identify(inputs)] = (inputs, inputs._version, (low, high))
+        self.convolution, self.dense, self.first = rules
+        self.gamma = gamma
+        #: the smallest and largest possible values of what is the module's input, moved or scaled
+        self._boxes = Records[_Box]()
+        self._boxes.note(inputs, box)
+        #: which layers, with which boxes of their inputs, results come from
+        self._layers = Records[tuple[WeightedCall, _Box | None]]()
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
-        self._boxes.clear()
-        self._calls.clear()
+        self._boxes.forget()
+        self._layers.forget()
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of torch, so that its backward pass divides relevance by the rule for this function."""
         carrying = find_carriers([*args, *kwargs.values()])
         if carrying and name in MAX_POOLS:  # relevance goes to the largest value, as the gradient does
             return self._follow_box(carrying, func, args, kwargs, func(*args, **kwargs))
-        if len(carrying) == 1 and (name == "linear" or name in _CONVOLUTIONS):
-            given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
-            if given["input"] is carrying[0]:
-                return self._apply(self._read_call(name, func, args, given))
+        if len(carrying) == 1 and name in WEIGHTED:
+            layer = read_weighted_call(name, func, args, kwargs)
+            if layer.source is carrying[0]:
+                return self._apply(layer, self._boxes.recall(layer.source))
         if carrying and name == "batch_norm":
             merged = self._merge(bind_arguments(func, args, kwargs))
             if merged is not None:
                 return merged
             result = PassThrough.apply(  # type: ignore[no-untyped-call]
-                carrying[0], lambda a: _call_with(func, args, kwargs, a)
+                carrying[0], lambda a: call_with(func, args, kwargs, a)
             )
             return self._follow_box(carrying, func, args, kwargs, result)
         if len(carrying) == 1 and name in _ELEMENTWISE:
@@ -162,7 +188,7 @@ class CompositeRule(EpsilonRule):
             carrying[0].copy_(result)
             return carrying[0]
         if carrying and is_decomposed(name, func):
-            box = None if self.first is None else self._recall(self._boxes, carrying[0])
+            box = None if self.first is None else self._boxes.recall(carrying[0])
             if (self.dense if box is None else self.first) != "epsilon":  # that of other products
                 raise make_rule_error(self.who, name, func)
         result = super().run(name, func, args, kwargs)
@@ -175,7 +201,7 @@ class CompositeRule(EpsilonRule):
         (a,) = carrying
 
         def function(values: Tensor) -> Tensor:
-            return _call_with(func, args, kwargs, values)  # type: ignore[no-any-return]
+            return call_with(func, args, kwargs, values)  # type: ignore[no-any-return]
 
         with torch.no_grad():
             result = function(a)
@@ -183,58 +209,35 @@ class CompositeRule(EpsilonRule):
         result = PassThrough.apply(a, function) if same else self._share(func, args, kwargs)  # type: ignore[no-untyped-call]
         return self._follow_box(carrying, func, args, kwargs, result)  # type: ignore[no-any-return]
 
-    def _recall(self, known: dict[Any, tuple[Tensor, int, Any]], values: Tensor) -> Any:
-        """What is known of a tensor; None if nothing is, or if its values were overwritten since."""
-        recorded, version, found = known.get(identify(values), (values, -1, None))
-        return found if recorded._version == values._version == version else None
-
     def _follow_box(
         self, carrying: list[Tensor], func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], result: Any
     ) -> Any:
         """Note the smallest and largest possible values of a result that is the module's input, moved or scaled."""
-        box = self._recall(self._boxes, carrying[0]) if len(carrying) == 1 and isinstance(result, Tensor) else None
-        if box is not None and identify(result) not in self._boxes:
+        box = self._boxes.recall(carrying[0]) if len(carrying) == 1 and isinstance(result, Tensor) else None
+        if box is not None and self._boxes.recall(result) is None:
             with torch.no_grad():
-                ends = [_call_with(func, args, kwargs, end.clone()) for end in box]
-            least, most = torch.minimum(*ends), torch.maximum(*ends)
-            self._boxes[identify(result)] = (result, result._version, (least, most))
+                ends = [call_with(func, args, kwargs, end.clone()) for end in box]
+            self._boxes.note(result, (torch.minimum(*ends), torch.maximum(*ends)))
         return result
 
-    def _read_call(self, name: str, func: Callable[..., Any], args: list[Any], given: dict[str, Any]) -> WeightedCall:
-        rest = args[3:]
-        options = {key: value for key, value in given.items() if key not in ("input", "weight", "bias")}
-
-        def call(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-            return func(values, weight, bias, *rest, **options)  # type: ignore[no-any-return]
-
-        transposed = name.startswith("conv_transpose")
-        groups = int(options.get("groups", rest[3] if len(rest) > 3 else 1)) if transposed else 1
-        channels = (None if groups > 1 else 1) if transposed else 0
-        source = given["input"]
-        box = self._recall(self._boxes, source)
-        return WeightedCall(source, given["weight"], given.get("bias"), call, channels, name == "linear", box)
-
-    def _apply(self, layer: WeightedCall) -> Tensor:
-        rule = self.dense if layer.dense else self.convolution
-        if self.first is not None and layer.box is not None:
+    def _apply(self, layer: WeightedCall, box: _Box | None) -> Tensor:
+        rule = self.dense if layer.name == "linear" else self.convolution
+        if self.first is not None and box is not None:
             rule = self.first
         result: Tensor = Share.apply(  # type: ignore[no-untyped-call]
-            layer.source,
             lambda: layer.call(layer.source, layer.weight, layer.bias),
-            lambda a, relevance: divide_relevance(rule, layer, a, relevance, self.epsilon, self.gamma),
+            lambda relevance, a: [divide_relevance(rule, layer, box, a, relevance, self.epsilon, self.gamma)],
+            layer.source,
         )
-        self._calls[identify(result)] = (result, result._version, layer)
+        self._layers.note(result, (layer, box))
         return result
 
     def _merge(self, given: dict[str, Any]) -> Tensor | None:
         """The layer before a batch normalisation with its scale and shift merged into it; None without such a layer."""
-        layer = self._recall(self._calls, given["input"])
-        if (
-            layer is None
-            or given.get("training")
-            or layer.channels is None
-            or (layer.dense and given["input"].ndim > 2)
-        ):
+        layer, box = self._layers.recall(given["input"]) or (None, None)
+        if layer is None or layer.channels is None or given.get("training"):
+            return None
+        if layer.name == "linear" and given["input"].ndim > 2:
             return None
         mean, variance = given["running_mean"].detach(), given["running_var"].detach()
         scale = (variance + given.get("eps", 1e-5)).rsqrt()
@@ -245,9 +248,4 @@ class CompositeRule(EpsilonRule):
         sizes = [1] * layer.weight.ndim
         sizes[layer.channels] = -1
         weight = layer.weight.detach() * scale.reshape(sizes)
-        return self._apply(WeightedCall(layer.source, weight, bias, layer.call, layer.channels, layer.dense, layer.box))
-
-
-def _call_with(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], values: Tensor) -> Any:
-    """Call a function with `values` in the place of the tensor that carries relevance."""
-    return func(*replace_carriers(args, lambda _: values), **replace_carriers(kwargs, lambda _: values))
+        return self._apply(replace(layer, weight=weight, bias=bias), box)

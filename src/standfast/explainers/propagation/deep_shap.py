@@ -9,9 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check
+from standfast.errors import check_number
 from standfast.explainers.background import References, check_background, count_references, resolve_background
-from standfast.explainers.base import Explainer, make_leaf, select_logits
+from standfast.explainers.base import Explainer, Explanation, make_leaf, select_logits
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.propagation.difference_rules import PairedRule
 from standfast.function_calls import check_has_gradients
@@ -63,21 +63,17 @@ class DeepSHAP(Explainer):
     epsilon: float = 1e-10
     name: ClassVar[str] = "deep_shap"
     needs: ClassVar[str] = "gradients"
-    differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         set_fields(self, background=check_background(self.background))
-        fine = isinstance(self.epsilon, int | float) and 0 < self.epsilon < float("inf")
-        check(fine, "epsilon", "a finite number above 0", repr(self.epsilon))
+        check_number(self.epsilon, "epsilon", above=0)
 
     @property
     def rows_per_input(self) -> int:
         """At most 8, also for more references: in chunks of few inputs, the references' forward pass costs too much."""
         return min(count_references(self.background), _MOST_ROWS)
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         x = x.detach()
         references = resolve_background(model, x, self.background)

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from standfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
-from standfast.explainers.propagation.backward_rules import preprocess_within
+from standfast.explainers.propagation.backward_rules import RelevanceExplainer
 from standfast.explainers.propagation.taylor_rules import TaylorRule
-from standfast.model import Model
 
 
 @dataclass(frozen=True)
-class DeepTaylor(Explainer):
+class DeepTaylor(RelevanceExplainer):
     """The relevance of the target's logit, passed back from unit to unit in proportion to their positive contributions.
 
     Montavon, Lapuschkin, Binder, Samek and Müller, Explaining nonlinear classification decisions with deep Taylor
@@ -53,6 +50,7 @@ class DeepTaylor(Explainer):
         ModelError: on a call, the module uses a function without a rule (such as an attention), which is named; or the
             preprocessed input lies outside of the preprocessed bounds.
 
+    >>> import torch
     >>> from standfast.model import Model
     >>> _ = torch.manual_seed(0)
     >>> lower, upper = torch.nn.Linear(4, 8, bias=False), torch.nn.Linear(8, 2, bias=False)
@@ -64,19 +62,10 @@ class DeepTaylor(Explainer):
     """
 
     name: ClassVar[str] = "deep_taylor"
-    needs: ClassVar[str] = "gradients; layers that have a rule"
-    differentiable: ClassVar[bool] = False
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        self._check_graph(create_graph)
-        inputs, lower, upper = preprocess_within(self.name, model, x)
-        with torch.enable_grad():
-            leaf = make_leaf(inputs, create_graph=False)
-            inputs, rule = leaf.clone(), TaylorRule()  # an in-place first layer must not write into the leaf
-            rule.begin(inputs, lower.expand_as(inputs), upper.expand_as(inputs))
-            with rule:
-                logits = rule.run_module(self.label, model.module, inputs)
-            scores = select_logits(logits, targets)
-            return compute_gradient(scores * scores.detach(), leaf), logits.detach()
+    @property
+    def needs_bounds(self) -> bool:
+        return True
+
+    def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> TaylorRule:
+        return TaylorRule(inputs, low, high)

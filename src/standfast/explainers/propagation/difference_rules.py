@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from standfast.errors import ModelError
-from standfast.function_calls import FunctionMode, find_tensors, is_decomposed, split_names
+from standfast.function_calls import FunctionMode, find_tensors, is_decomposed, remember_autocast, split_names
 
 _RECTIFIERS = frozenset({"relu", "relu_"})
 # elementwise functions: each output depends on one input
@@ -33,42 +34,67 @@ MAX_POOLS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 }
 
 
-class _Slope(Function):
-    """Returns `out`; in the backward pass, the derivative by `z` is `slope`."""
+class RuledMode(FunctionMode):
+    """A mode whose backward passes follow rules while `follows_rules`, and else are true gradients."""
+
+    follows_rules = False
+
+    @contextlib.contextmanager
+    def follow_rules(self) -> Iterator[None]:
+        """Let backward passes inside follow the rules."""
+        self.follows_rules = True
+        try:
+            yield
+        finally:
+            self.follows_rules = False
+
+    def divide(self, out: Tensor, rule: Rule, *sources: Tensor, unsaved: int = 0) -> Tensor:
+        """The values of `out`; backward passes by the rules go to the sources, and true gradients through `out`.
+
+        Args:
+            out: a result.
+            rule: see `Rule`.
+            sources: where the gradient goes.
+            unsaved: the first of them, which the rule does not get. Saved ones must not be overwritten by the module.
+        """
+        return _Ruled.apply(out, self, rule, unsaved, *sources)  # type: ignore[no-untyped-call,no-any-return]
+
+
+#: from the gradient by a result and its saved sources to the gradient by each source, in operations with derivatives
+Rule = Callable[..., Sequence[Tensor | None]]
+
+
+class _Ruled(Function):
+    """Returns `out`; the backward pass is that of `RuledMode.divide`."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, out: Tensor, slope: Tensor) -> Tensor:
-        ctx.save_for_backward(slope)
+    def forward(ctx: Any, out: Tensor, mode: RuledMode, rule: Rule, unsaved: int, *sources: Tensor) -> Tensor:
+        ctx.mode, ctx.rule, ctx.count, ctx.autocast = mode, rule, len(sources), remember_autocast(out)
+        ctx.save_for_backward(*sources[unsaved:])
+        ctx.set_materialize_grads(False)
         return out.clone()  # the module may overwrite it
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (slope,) = ctx.saved_tensors
-        return gradients[0] * slope, None, None
-
-
-class _PoolSlope(Function):
-    """Max-pooling whose backward pass distributes the change of each maximum, divided by the changes of its inputs.
-
-    The part above the baseline's maximum goes to the position of the input's maximum, the rest to the position of the
-    baseline's maximum.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any, epsilon: float) -> Tensor:
-        (out, places), (out_b, places_b) = pooled, pooled_b
-        ctx.save_for_backward(z - z_b, out, out_b, places, places_b)
-        ctx.epsilon = epsilon
-        return out.clone()  # type: ignore[no-any-return]
-
-    @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return _propagate_pool(gradients[0], ctx.saved_tensors, ctx.epsilon), None, None, None, None
+        (g,) = gradients
+        if g is None or not ctx.mode.follows_rules:
+            return g, None, None, None, *[None] * ctx.count
+        with ctx.autocast():
+            return None, None, None, None, *ctx.rule(g, *ctx.saved_tensors)
 
 
-def _propagate_pool(g: Tensor, saved: Sequence[Tensor], epsilon: float) -> Tensor:
-    """What the rule for max-pooling passes back, given the gradient `g` by the output."""
-    change, out, out_b, places, places_b = saved
+def _propagate_slope(g: Tensor, slope: Tensor) -> Tensor:
+    return g * slope
+
+
+def _propagate_pool(
+    g: Tensor, change: Tensor, out: Tensor, out_b: Tensor, places: Tensor, places_b: Tensor, epsilon: float
+) -> Tensor:
+    """What the rule for max-pooling passes back, given the gradient `g` by the output.
+
+    It distributes the change of each maximum, divided by the changes of its inputs. The part above the baseline's
+    maximum goes to the position of the input's maximum, the rest to the position of the baseline's maximum.
+    """
 
     def scatter_to(values: Tensor, where: Tensor) -> Tensor:
         flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
@@ -79,77 +105,6 @@ def _propagate_pool(g: Tensor, saved: Sequence[Tensor], epsilon: float) -> Tenso
     if change.requires_grad:  # the unused branch of `where` still needs a finite gradient
         change = torch.where(unchanged, 1.0, change)
     return torch.where(unchanged, scatter_to(g, places), shared / change)
-
-
-class _Switch(Function):
-    """Returns `out`; the backward pass goes to `z` by the slope if `rule.follows_slopes`, and else through `out`."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, out: Tensor, slope: Tensor, rule: DifferenceRule) -> Tensor:
-        ctx.save_for_backward(slope)
-        ctx.rule = rule
-        return out.clone()  # the module may overwrite it
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (slope,) = ctx.saved_tensors
-        return (gradients[0] * slope, None, None, None) if ctx.rule.follows_slopes else (None, gradients[0], None, None)
-
-
-class _PoolSwitch(Function):
-    """The same for max-pooling."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, out: Tensor, change: Tensor, others: Any, rule: DifferenceRule) -> Tensor:
-        out_b, places, places_b = others
-        ctx.save_for_backward(change, out, out_b, places, places_b)
-        ctx.rule = rule
-        return out.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        if not ctx.rule.follows_slopes:
-            return None, gradients[0], None, None, None
-        return _propagate_pool(gradients[0], ctx.saved_tensors, ctx.rule.epsilon), None, None, None, None
-
-
-class _PairedSlope(Function):
-    """Returns `out`; the slopes are from the references that `rule.which` names when the backward pass runs."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor, rule: PairedRule
-    ) -> Tensor:
-        # copies, since the module may overwrite the input and the output
-        ctx.save_for_backward(z.clone(), out, local, z_b, out_b)
-        ctx.rule = rule
-        return out.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        z, out, local, z_b, out_b = ctx.saved_tensors
-        which = ctx.rule.which
-        slope = compute_slope(
-            z - z_b.index_select(0, which), out - out_b.index_select(0, which), local, ctx.rule.epsilon
-        )
-        return gradients[0] * slope, None, None, None, None, None
-
-
-class _PairedPoolSlope(Function):
-    """The same for max-pooling."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any, rule: PairedRule) -> Tensor:
-        ctx.save_for_backward(z.clone(), z_b, *pooled, *pooled_b)
-        ctx.rule = rule
-        return pooled[0].clone()  # type: ignore[no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        z, z_b, out, places, out_b, places_b = ctx.saved_tensors
-        z_b, out_b, places_b = (part.index_select(0, ctx.rule.which) for part in (z_b, out_b, places_b))
-        saved = (z - z_b, out, out_b, places, places_b)
-        return _propagate_pool(gradients[0], saved, ctx.rule.epsilon), None, None, None, None
 
 
 def compute_slope(change: Tensor, difference: Tensor, local: Tensor, epsilon: float) -> Tensor:
@@ -176,20 +131,19 @@ def trace_slope(
     return slope + (traced - traced.detach())
 
 
-class DifferenceRule(FunctionMode):
+class DifferenceRule(RuledMode):
     """DeepLift's Rescale rule: in the backward pass, slopes between the baseline's and the input's activations.
 
     First use `record()` around a forward pass of equal rows of the baseline, of which the first `rows` are kept. Then
     use `replay()` around the forward pass of the inputs.
 
-    With `attached=True` the slopes stay in the graph of the inputs. Backward passes inside of `follow_slopes()` use the
+    With `attached=True` the slopes stay in the graph of the inputs. Backward passes inside of `follow_rules()` use the
     slopes, others the true derivatives. So a result that was passed back by slopes can itself be differentiated.
     """
 
     def __init__(self, epsilon: float, rows: int = 1) -> None:
         super().__init__()
         self.epsilon, self.rows = epsilon, rows
-        self.follows_slopes = False
         self._units: list[tuple[str, Tensor, Any]] = []
         self._next: int | None = None
         self._attached = self._smooth = False
@@ -203,19 +157,10 @@ class DifferenceRule(FunctionMode):
     @contextlib.contextmanager
     def replay(self, attached: bool = False) -> Iterator[None]:
         """Compare activations with the stored ones, in the same order."""
-        self._next, self._attached = 0, attached
+        self._next, self._attached, self.follows_rules = 0, attached, not attached
         self._smooth = bool(torch.relu(torch.zeros(1)) > 0)  # inside of `smooth_relu`
         with self:
             yield
-
-    @contextlib.contextmanager
-    def follow_slopes(self) -> Iterator[None]:
-        """Let backward passes inside use the slopes of what was attached."""
-        self.follows_slopes = True
-        try:
-            yield
-        finally:
-            self.follows_slopes = False
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         if is_decomposed(name, func):
@@ -247,56 +192,60 @@ class DifferenceRule(FunctionMode):
         self._next += 1
         return z_b, out_b
 
-    def _activate(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        if self._attached and self._next is not None and z.requires_grad:
-            return self._apply_switch(name, z, function)
-        with torch.no_grad():
-            out = function(z.detach().clone())
-        if self._next is None:
-            self._units.append((name, z.detach()[: self.rows].clone(), out[: self.rows].clone()))
-            return out
-        z_b, out_b = self._recall_unit(name, z)
-        return self._apply_slope(z, out, self._compute_local_slope(name, z.detach(), function), z_b, out_b)
+    def _record_unit(self, name: str, z: Tensor, *found: Tensor) -> Tensor:
+        """Keep the rows of the baseline; returns the output, which is the first of what was found."""
+        kept = tuple(each[: self.rows].clone() for each in found)
+        self._units.append((name, z.detach()[: self.rows].clone(), kept if len(kept) > 1 else kept[0]))
+        return found[0]
 
-    def _compute_local_slope(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """The derivative at `z`."""
+    def _is_attached(self, z: Tensor) -> bool:
+        return self._attached and self._next is not None and z.requires_grad
+
+    def _activate(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        attached = self._is_attached(z)
+        with torch.set_grad_enabled(attached):
+            out = function(z.clone())
+        if self._next is None:
+            return self._record_unit(name, z, out)
+        z_b, out_b = self._recall_unit(name, z)
         rectifies = name in _RECTIFIERS and not self._smooth
-        return (z > 0).to(z.dtype) if rectifies else differentiate(function, z)
+        with torch.no_grad():
+            local = (z > 0).to(z.dtype) if rectifies else differentiate(function, z.detach())
+        if not attached:
+            return self._apply_slope(z, out, local, z_b, out_b)
+        change = z - z_b
+        with torch.no_grad():
+            slope = compute_slope(change, out - out_b, local, self.epsilon)
+        linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
+        near = change.abs() <= (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
+        beside = None if linear else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
+        return self._rule(z, out, _propagate_slope, trace_slope(slope, change, out - out_b, near, beside))
+
+    def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+        attached = self._is_attached(z)
+        with torch.set_grad_enabled(attached):
+            out, places = function(z)
+        if self._next is None:
+            return self._record_unit(name, z, out, places)
+        z_b, (out_b, places_b) = self._recall_unit(name, z)
+        return self._apply_pool(z, z_b, (out, out_b, places, places_b))
 
     def _apply_slope(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
         with torch.no_grad():
             slope = compute_slope(z - z_b, out - out_b, local, self.epsilon)
-        return _Slope.apply(z, out, slope)  # type: ignore[no-untyped-call,no-any-return]
+        return self._rule(z, out, _propagate_slope, slope)
 
-    def _apply_switch(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        z_b, out_b = self._recall_unit(name, z)
-        out, change = function(z.clone()), z - z_b
-        with torch.no_grad():
-            slope = compute_slope(
-                change, out - out_b, self._compute_local_slope(name, z.detach(), function), self.epsilon
-            )
-        linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
-        near = change.abs() <= (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
-        beside = None if linear else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
-        slope = trace_slope(slope, change, out - out_b, near, beside)
-        return _Switch.apply(z, out, slope, self)  # type: ignore[no-untyped-call,no-any-return]
+    def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Sequence[Tensor]) -> Tensor:
+        change = (z if self._is_attached(z) else z.detach()) - z_b
+        return self._rule(z, pooled[0], partial(_propagate_pool, epsilon=self.epsilon), change, *pooled)
 
-    def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
-        if self._attached and self._next is not None and z.requires_grad:
-            z_b, (out_b, places_b) = self._recall_unit(name, z)
-            out, places = function(z)
-            others = (out_b, places, places_b)
-            return _PoolSwitch.apply(z, out, z - z_b, others, self)  # type: ignore[no-untyped-call,no-any-return]
-        with torch.no_grad():
-            pooled = function(z.detach())
-        if self._next is None:
-            self._units.append((name, z.detach()[: self.rows].clone(), tuple(p[: self.rows].clone() for p in pooled)))
-            return pooled[0]
-        z_b, pooled_b = self._recall_unit(name, z)
-        return self._apply_pool(z, z_b, pooled, pooled_b)
+    def _rule(self, z: Tensor, out: Tensor, propagate: Callable[..., Tensor], *saved: Tensor) -> Tensor:
+        """The output, whose backward pass gives `z` what `propagate(gradient, *saved)` returns."""
 
-    def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any) -> Tensor:
-        return _PoolSlope.apply(z, z_b, pooled, pooled_b, self.epsilon)  # type: ignore[no-untyped-call,no-any-return]
+        def rule(g: Tensor, *saved: Tensor) -> list[Tensor | None]:
+            return [propagate(g, *saved), *[None] * len(saved)]
+
+        return self.divide(out, rule, z, *saved, unsaved=1)
 
 
 class PairedRule(DifferenceRule):
@@ -318,11 +267,23 @@ class PairedRule(DifferenceRule):
         return z_b, out_b
 
     def _apply_slope(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
-        return _PairedSlope.apply(z, out, local, z_b, out_b, self)  # type: ignore[no-untyped-call,no-any-return]
+        # a copy, since the module may overwrite the input
+        return self._rule(z, out, self._propagate_paired_slope, z.detach().clone(), out, local, z_b, out_b)
 
-    def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any) -> Tensor:
-        # autograd does not see tensors within tuples as inputs; here they need no gradient
-        return _PairedPoolSlope.apply(z, z_b, pooled, pooled_b, self)  # type: ignore[no-untyped-call,no-any-return]
+    def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Sequence[Tensor]) -> Tensor:
+        return self._rule(z, pooled[0], self._propagate_paired_pool, z.detach().clone(), z_b, *pooled)
+
+    def _propagate_paired_slope(
+        self, g: Tensor, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor
+    ) -> Tensor:
+        z_b, out_b = (part.index_select(0, self.which) for part in (z_b, out_b))
+        return g * compute_slope(z - z_b, out - out_b, local, self.epsilon)
+
+    def _propagate_paired_pool(
+        self, g: Tensor, z: Tensor, z_b: Tensor, out: Tensor, out_b: Tensor, places: Tensor, places_b: Tensor
+    ) -> Tensor:
+        z_b, out_b, places_b = (part.index_select(0, self.which) for part in (z_b, out_b, places_b))
+        return _propagate_pool(g, z - z_b, out, out_b, places, places_b, self.epsilon)
 
 
 def differentiate(function: Callable[[Tensor], Tensor], z: Tensor, create_graph: bool = False) -> Tensor:

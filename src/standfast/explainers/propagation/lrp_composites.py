@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
-import torch
 from torch import Tensor
 
-from standfast.errors import check
-from standfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
-from standfast.explainers.propagation.backward_rules import preprocess_copy, preprocess_within
+from standfast.errors import check, check_number
+from standfast.explainers.propagation.backward_rules import RelevanceExplainer
 from standfast.explainers.propagation.composite_rules import CompositeRule, RuleName
-from standfast.model import Model
 
 
 @dataclass(frozen=True)
-class LRPComposite(Explainer):
+class LRPComposite(RelevanceExplainer):
     """Layer-wise relevance propagation with one rule for convolutions and one for linear layers.
 
     The rules are `"epsilon"`, `"z_plus"`, `"alpha2_beta1"`, `"gamma"`, `"flat"` and, for the layers that read the
@@ -45,6 +42,7 @@ class LRPComposite(Explainer):
         ArgumentError: an option out of range; on a call with the box rule, the model has infinite bounds.
         ModelError: on a call, the module uses a function without a rule (such as an attention), which is named.
 
+    >>> import torch
     >>> from standfast.model import Model
     >>> _ = torch.manual_seed(0)
     >>> lower, upper = torch.nn.Linear(4, 8, bias=False), torch.nn.Linear(8, 2, bias=False)
@@ -61,8 +59,6 @@ class LRPComposite(Explainer):
     epsilon: float = 1e-6
     gamma: float = 0.25
     name: ClassVar[str] = "lrp_composite"
-    needs: ClassVar[str] = "gradients; layers that have a rule"
-    differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         rules = get_args(RuleName)
@@ -72,28 +68,15 @@ class LRPComposite(Explainer):
             fine = rule in known or (what == "first" and rule is None)
             check(fine, what, f"one of {', '.join(known)}", repr(rule))
         for what in ("epsilon", "gamma"):
-            value = getattr(self, what)
-            fine = isinstance(value, int | float) and 0 <= value < float("inf")
-            check(fine, what, "a finite number of at least 0", repr(value))
+            check_number(getattr(self, what), what, least=0)
 
-    def attribute(
-        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        self._check_graph(create_graph)
-        if self.first == "box":
-            inputs, low, high = preprocess_within(self.name, model, x)
-        else:  # any box marks the layers that read the input
-            inputs = preprocess_copy(self.name, model, x)
-            low, high = torch.zeros_like(inputs[:1]), torch.zeros_like(inputs[:1])
-        with torch.enable_grad():
-            leaf = make_leaf(inputs, create_graph=False)
-            inputs = leaf.clone()  # an in-place first layer must not write into the leaf
-            rule = CompositeRule(self.convolution, self.dense, self.first, self.epsilon, self.gamma)
-            rule.begin(inputs, low.expand_as(inputs), high.expand_as(inputs))
-            with rule:
-                logits = rule.run_module(self.label, model.module, inputs)
-            scores = select_logits(logits, targets)
-            return compute_gradient(scores * scores.detach(), leaf), logits.detach()
+    @property
+    def needs_bounds(self) -> bool:
+        return self.first == "box"
+
+    def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> CompositeRule:
+        rules = (self.convolution, self.dense, self.first)
+        return CompositeRule(rules, self.epsilon, self.gamma, inputs, (low, high))
 
 
 @dataclass(frozen=True)

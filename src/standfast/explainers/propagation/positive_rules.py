@@ -18,52 +18,27 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from standfast.errors import ModelError
 from standfast.explainers.propagation.attention_rules import (
-    CONVOLUTIONS,
     NORMALISATIONS,
     PRODUCTS,
     RelevanceMode,
     adds_first,
     divide,
 )
-from standfast.explainers.propagation.relevance_rules import QUOTIENTS
-from standfast.explainers.propagation.taylor_rules import replace_carriers
-from standfast.function_calls import remember_autocast, split_names
+from standfast.explainers.propagation.relevance_rules import (
+    AVERAGES,
+    QUOTIENTS,
+    WEIGHTED,
+    read_weighted_call,
+    replace_carriers,
+)
+from standfast.function_calls import split_names
 
 _SUMS = split_names("add __add__ __radd__ sub __sub__ __rsub__ rsub")
 _SCALINGS = QUOTIENTS | split_names("mul __mul__ __rmul__")
 _PASSING = NORMALISATIONS | split_names("softmax batch_norm neg __neg__")
-_AVERAGES = split_names(
-    "mean sum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d interpolate"
-)
-# from the sources of a function and the relevance of its result to the relevance of the sources
-_Rule = Callable[[Sequence[Tensor], Tensor], Sequence[Tensor]]
-
-
-class _Divide(Function):
-    """Returns `out`; the backward pass divides relevance by the rule while the mode follows its rules.
-
-    Otherwise it is the true gradient, which goes through `out`. The rule is in operations that have derivatives.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, out: Tensor, mode: RelevanceMode, rule: _Rule, *sources: Tensor) -> Tensor:
-        ctx.mode, ctx.rule, ctx.autocast = mode, rule, remember_autocast(out)
-        ctx.save_for_backward(*sources)
-        ctx.set_materialize_grads(False)
-        return out.clone()  # the module may overwrite it
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (g,) = gradients
-        sources = ctx.saved_tensors
-        if g is None or not ctx.mode.follows_rules:
-            return g, None, None, *[None] * len(sources)
-        with ctx.autocast():
-            return None, None, None, *ctx.rule(sources, g)
 
 
 class PositiveRule(RelevanceMode):
@@ -87,14 +62,14 @@ class PositiveRule(RelevanceMode):
     ) -> Any:
         """Call a function that has a rule."""
         alone = len(carrying) == 1
-        if alone and (name == "linear" or name in CONVOLUTIONS) and kwargs.get("input", *args[:1]) is carrying[0]:
+        if alone and name in WEIGHTED and kwargs.get("input", *args[:1]) is carrying[0]:
             return self._keep_positive(func, args, kwargs)
         by_constant = alone and (
             name in _SUMS or (name in _SCALINGS and (name not in QUOTIENTS or args[0] is carrying[0]))
         )
         if alone and (name in _PASSING or by_constant):
             return self._pass(func(*args, **kwargs), carrying[0])
-        if name in _AVERAGES or (name in PRODUCTS and not adds_first(name, args, carrying)):
+        if name in AVERAGES or (name in PRODUCTS and not adds_first(name, args, carrying)):
             if len(carrying) > 2:
                 return NotImplemented
             return self._share(func, args, kwargs, carrying)
@@ -102,8 +77,15 @@ class PositiveRule(RelevanceMode):
             return self._add(func, args, kwargs, carrying)
         return NotImplemented
 
-    def _divide(self, out: Tensor, rule: _Rule, *sources: Tensor) -> Tensor:
-        return _Divide.apply(out, self, rule, *sources)  # type: ignore[no-untyped-call,no-any-return]
+    def _bind(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Callable[..., Tensor]:
+        """The call as a function of the values that relevance can flow into."""
+
+        def call(*values: Tensor) -> Tensor:
+            rest = iter(values)
+            new = replace_carriers([args, kwargs], lambda old: old if self.is_constant(old) else next(rest))
+            return func(*new[0], **new[1])  # type: ignore[no-any-return]
+
+        return call
 
     def _pass(self, out: Tensor, source: Tensor) -> Tensor:
         """Each value of the result has one source, which gets its relevance."""
@@ -113,17 +95,13 @@ class PositiveRule(RelevanceMode):
         self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
     ) -> Tensor:
         """In proportion to the contributions; half of that to each of two factors."""
+        call = self._bind(func, args, kwargs)
 
-        def call(*values: Tensor) -> Tensor:
-            rest = iter(values)
-            new = replace_carriers([args, kwargs], lambda old: old if self.is_constant(old) else next(rest))
-            return func(*new[0], **new[1])  # type: ignore[no-any-return]
-
-        def rule(sources: Sequence[Tensor], relevance: Tensor) -> list[Tensor]:
+        def rule(relevance: Tensor, *sources: Tensor) -> list[Tensor]:
             shares = pull(call, sources, lambda out: divide(relevance, out))
             return [source * share / len(sources) for source, share in zip(sources, shares, strict=True)]
 
-        return self._divide(func(*args, **kwargs), rule, *carrying)
+        return self.divide(func(*args, **kwargs), rule, *carrying)
 
     def _add(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]) -> Tensor:
         for value in carrying:
@@ -133,37 +111,31 @@ class PositiveRule(RelevanceMode):
                     f" {tuple(value.shape)} for {self.rows} inputs"
                 )
 
-        def call(*values: Tensor) -> Tensor:
-            rest = iter(values)
-            new = replace_carriers([args, kwargs], lambda _: next(rest))
-            return func(*new[0], **new[1])  # type: ignore[no-any-return]
+        call = self._bind(func, args, kwargs)
 
-        def rule(sources: Sequence[Tensor], relevance: Tensor) -> list[Tensor]:
+        def rule(relevance: Tensor, *sources: Tensor) -> list[Tensor]:
             shares = pull(call, sources, lambda out: divide(relevance, out))
             parts = [source * share for source, share in zip(sources, shares, strict=True)]
             sums = [_sum_rows(part) for part in parts]
             whole = divide(_sum_rows(relevance), sums[0].abs() + sums[1].abs())
             return [part * _align(whole * own.sign(), part) for part, own in zip(parts, sums, strict=True)]
 
-        return self._divide(func(*args, **kwargs), rule, *carrying)
+        return self.divide(func(*args, **kwargs), rule, *carrying)
 
     def _keep_positive(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         """In proportion to positive contributions."""
-        given = {**dict(zip(("input", "weight", "bias"), args, strict=False)), **kwargs}
-        options = {key: value for key, value in kwargs.items() if key not in ("input", "weight", "bias")}
-        above, below = given["weight"].clamp(min=0), given["weight"].clamp(max=0)
+        layer = read_weighted_call("linear", func, args, kwargs)
+        above, below = layer.weight.clamp(min=0), layer.weight.clamp(max=0)
 
         def call(up: Tensor, down: Tensor) -> Tensor:
-            up, down = (func(part, weight, None, *args[3:], **options) for part, weight in ((up, above), (down, below)))
-            return up + down
+            return layer.call(up, above, None) + layer.call(down, below, None)
 
-        def rule(sources: Sequence[Tensor], relevance: Tensor) -> list[Tensor]:
-            (x,) = sources
+        def rule(relevance: Tensor, x: Tensor) -> list[Tensor]:
             parts = x.clamp(min=0), x.clamp(max=0)
             shares = pull(call, parts, lambda out: divide(relevance, out))
             return [parts[0] * shares[0] + parts[1] * shares[1]]
 
-        return self._divide(func(*args, **kwargs), rule, given["input"])
+        return self.divide(func(*args, **kwargs), rule, layer.source)
 
 
 def pull(

@@ -1,25 +1,36 @@
-"""The epsilon rule of LRP, as a mode that replaces the backward pass of the functions that the module calls."""
+"""What modes of relevance rules share, and the epsilon rule of LRP as such a mode.
+
+A mode replaces the backward pass of the functions that the module calls.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
 from standfast.errors import ModelError
-from standfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
-from standfast.function_calls import FunctionMode, is_decomposed, split_names, strip_underscore
+from standfast.explainers.propagation.difference_rules import MAX_POOLS, Rule, find_carriers, take_inplace_flag
+from standfast.function_calls import FunctionMode, is_decomposed, remember_autocast, split_names, strip_underscore
 
+T = TypeVar("T")
+CONVOLUTIONS = split_names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
+WEIGHTED = CONVOLUTIONS | {"linear"}
+AVERAGES = split_names(
+    "mean sum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d interpolate"
+)
 # elementwise functions: they pass relevance on unchanged. All have f(0) = 0, except softplus, a smooth rectifier.
 PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish softplus")
 # linear functions: they follow the epsilon rule
-LINEAR = frozenset(MAX_POOLS) | split_names(
-    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm mean sum"
-    " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
-    " interpolate add sub __add__ __radd__ __sub__ __rsub__ rsub"
+LINEAR = (
+    frozenset(MAX_POOLS)
+    | WEIGHTED
+    | AVERAGES
+    | split_names("batch_norm add sub __add__ __radd__ __sub__ __rsub__ rsub")
 )
 # products: they follow the rule if only one factor depends on the input
 LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
@@ -80,6 +91,109 @@ class PassThrough(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return gradients[0], None
+
+
+class Share(Function):
+    """Returns `function()`; the backward pass divides its relevance between `sources` by the rule.
+
+    The function must return new memory. The rule gets the relevance and the sources, and returns that of each of them.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[[], Tensor], rule: Rule, *sources: Tensor) -> Tensor:
+        ctx.save_for_backward(*sources)
+        ctx.rule, ctx.autocast = rule, remember_autocast(sources[0])
+        return function()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        with ctx.autocast():
+            return None, None, *ctx.rule(gradients[0], *ctx.saved_tensors)
+
+
+def identify(values: Tensor) -> Any:
+    """A key for the values in a tensor: their memory and geometry. Views of the same values have the same key."""
+    return values.data_ptr(), values.shape, values.stride()
+
+
+class Records(Generic[T]):
+    """What is known of tensors, by their memory and geometry: hooks pass on other objects for the same values.
+
+    Nothing is known of values that were overwritten since.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[Any, tuple[Tensor, int, T]] = {}
+
+    def note(self, values: Tensor, known: T) -> None:
+        """Keep what is known of a tensor."""
+        self._records[identify(values)] = (values, values._version, known)
+
+    def recall(self, values: Tensor) -> T | None:
+        """What is known of a tensor; None if nothing is."""
+        recorded, version, known = self._records.get(identify(values), (values, -1, None))
+        return known if recorded._version == values._version == version else None
+
+    def forget(self) -> None:
+        """Forget all, and free the memory."""
+        self._records.clear()
+
+
+@dataclass(frozen=True)
+class WeightedCall:
+    """A call of a linear layer or a convolution.
+
+    Attributes:
+        name: of the function.
+        source: its input.
+        weight, bias: its parameters; no bias is None.
+        call: `call(values, weight, bias)`, with its other options.
+        groups: of a transposed convolution.
+    """
+
+    name: str
+    source: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    call: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    groups: int
+
+    @property
+    def channels(self) -> int | None:
+        """The axis of the weight that belongs to the output's channels; None where they are split into groups."""
+        if not self.name.startswith("conv_transpose"):
+            return 0
+        return 1 if self.groups == 1 else None
+
+
+def read_weighted_call(name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> WeightedCall:
+    """The parts of a call of one of the functions `WEIGHTED`."""
+    rest, options = args[3:], dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+    source, weight, bias = options.pop("input"), options.pop("weight"), options.pop("bias", None)
+    transposed = name.startswith("conv_transpose")
+    groups = int(options.get("groups", rest[3] if len(rest) > 3 else 1)) if transposed else 1
+
+    def call(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return func(values, weight, bias, *rest, **options)  # type: ignore[no-any-return]
+
+    return WeightedCall(name, source, weight, bias, call, groups)
+
+
+def replace_carriers(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
+    """`value` with `by(tensor)` for each tensor that carries relevance, also within lists and mappings."""
+    if isinstance(value, Tensor):
+        return by(value) if value.requires_grad else value
+    if isinstance(value, dict):
+        return {key: replace_carriers(each, by) for key, each in value.items()}
+    if isinstance(value, list):
+        return [replace_carriers(each, by) for each in value]
+    return tuple(replace_carriers(each, by) for each in value) if isinstance(value, tuple) else value
+
+
+def call_with(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], values: Tensor) -> Any:
+    """Call a function with `values` in the place of each tensor that carries relevance."""
+    args, kwargs = replace_carriers([args, kwargs], lambda _: values)
+    return func(*args, **kwargs)
 
 
 def make_rule_error(who: str, name: str, func: Callable[..., Any], attention: bool = False) -> ModelError:

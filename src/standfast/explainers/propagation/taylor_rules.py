@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from standfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
-from standfast.explainers.propagation.relevance_rules import MOVES, PASS_THROUGH, PassThrough, make_rule_error
-from standfast.function_calls import (
-    FunctionMode,
-    bind_arguments,
-    find_tensors,
-    remember_autocast,
-    split_names,
-    strip_underscore,
+from standfast.explainers.propagation.relevance_rules import (
+    AVERAGES,
+    MOVES,
+    PASS_THROUGH,
+    QUOTIENTS,
+    WEIGHTED,
+    PassThrough,
+    Records,
+    Share,
+    WeightedCall,
+    call_with,
+    identify,
+    make_rule_error,
+    read_weighted_call,
+    replace_carriers,
 )
+from standfast.function_calls import FunctionMode, bind_arguments, find_tensors, split_names, strip_underscore
 
-_WEIGHTED = split_names("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 _PRODUCTS = split_names("matmul __matmul__ mm addmm")
-_AVERAGES = split_names(
-    "mean sum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d interpolate"
-)
 # for each function the signs of its two operands, and which of them `alpha` multiplies
 _SUMS = {
     **dict.fromkeys(("add", "__add__", "__radd__"), (1, 1, 1)),
@@ -33,13 +37,9 @@ _SUMS = {
     **dict.fromkeys(("rsub", "__rsub__"), (-1, 1, 0)),
 }
 _FACTORS = split_names("mul __mul__ __rmul__")
-_QUOTIENTS = split_names("div true_divide __truediv__")
 _RECTIFIERS = split_names("relu relu6 softplus")
 # functions that leave every value in its position
 _STAYING = split_names("clone contiguous to float double")
-
-#: from the source of a function and the relevance of its result to the relevance of the source
-Rule = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class _Linear:
     flip: Callable[[Tensor, Tensor], Tensor]
     axis: int | None
 
-    def share(self, source: Tensor, relevance: Tensor) -> Tensor:
+    def share(self, relevance: Tensor, source: Tensor) -> list[Tensor]:
         """The z+ rule, or the z^B rule where the source is the input."""
         u, v = self.known.split(source)
         above, below = self.weight.clamp(min=0), self.weight.clamp(max=0)
         if v is None:
-            return _share_out([u], lambda u: self.call(u, above), relevance)
-        return _share_out([u, v], lambda u, v: self.call(u, above) + self.call(v, below), relevance)
+            return [_share_out([u], lambda u: self.call(u, above), relevance)]
+        return [_share_out([u, v], lambda u, v: self.call(u, above) + self.call(v, below), relevance)]
 
     def rescale(self, factor: Tensor | float, shape: torch.Size) -> _Linear | None:
         """The same for the tensor, of this shape, times a factor; `None` if the factor differs within channels."""
@@ -114,68 +114,25 @@ def _share_out(parts: Sequence[Tensor], total: Callable[..., Tensor], relevance:
     return shares[0] if len(shares) == 1 else shares[0] + shares[1]
 
 
-class Share(Function):
-    """Returns `function()`; the backward pass gives its relevance to `source` by the rule.
-
-    The function must return new memory.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, source: Tensor, function: Callable[[], Tensor], rule: Rule) -> Tensor:
-        ctx.save_for_backward(source)
-        ctx.rule, ctx.autocast = rule, remember_autocast(source)
-        return function()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (source,) = ctx.saved_tensors
-        with ctx.autocast():
-            return ctx.rule(source, gradients[0]), None, None
-
-
-class _Sum(Function):
-    """Returns `function()`, a sum; the backward pass gives both terms relevance in proportion to `parts(a, b)`."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, function: Callable[[], Tensor], parts: Callable[..., Any]) -> Tensor:
-        ctx.save_for_backward(a, b)
-        ctx.parts = parts
-        return function()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        a, b = ctx.saved_tensors
-        of_a, of_b = ctx.parts(a, b)
-        share = _divide(gradients[0], of_a + of_b)
-        return (share * of_a).sum_to_size(a.shape), (share * of_b).sum_to_size(b.shape), None, None
-
-
 class TaylorRule(FunctionMode):
-    """Inside, backward passes propagate relevance by deep Taylor decomposition.
+    """Inside, backward passes propagate relevance by deep Taylor decomposition. Use it once, to forward the inputs.
 
-    Use it once: call `begin` with the inputs, then forward these inputs inside.
+    Args:
+        inputs: of the module.
+        lower, upper: the smallest and largest possible values of the inputs, of the same shape.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Tensor, lower: Tensor, upper: Tensor) -> None:
         super().__init__()
-        # by memory and geometry: with hooks, layers pass on other tensor objects for the same values
-        self._records: dict[Any, tuple[Tensor, int, _Known]] = {}
-
-    def begin(self, inputs: Tensor, lower: Tensor, upper: Tensor) -> None:
-        """Announce the inputs of the module, whose values lie between `lower` and `upper` of the same shape."""
-        self._note(inputs, _Known(box=(lower, upper)))
+        self._records = Records[_Known]()
+        self._records.note(inputs, _Known(box=(lower, upper)))
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
-        self._records.clear()
-
-    def _note(self, values: Tensor, known: _Known) -> None:
-        self._records[identify(values)] = (values, values._version, known)
+        self._records.forget()
 
     def _recall(self, values: Tensor) -> _Known:
-        recorded, version, known = self._records.get(identify(values), (values, -1, _Known()))
-        # nothing is known about values that were overwritten since
-        return known if recorded._version == values._version == version else _Known()
+        return self._records.recall(values) or _Known()
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         carrying = find_carriers([*args, *kwargs.values()])
@@ -189,7 +146,7 @@ class TaylorRule(FunctionMode):
             return iter(self._move("unbind", torch.unbind, args, kwargs))
         if plain in PASS_THROUGH:
             return self._activate(name, func, args, kwargs)
-        if plain != name and plain in (*_SUMS, *_FACTORS, *_QUOTIENTS):  # in place: compute on a copy, then write
+        if plain != name and plain in (*_SUMS, *_FACTORS, *QUOTIENTS):  # in place: compute on a copy, then write
             beside = self._move("clone", torch.clone, args[:1], {})
             return self._write(args[0], self.run(plain, getattr(torch, plain), [beside, *args[1:]], kwargs))
         ruled = None
@@ -221,7 +178,7 @@ class TaylorRule(FunctionMode):
             positive = all(each.positive for each in known) and not others and (filler or 0) >= 0
             found = [_Known(positive=positive, linear=known[0].linear if name in _STAYING else None)] * len(outs)
         for out, each in zip(outs, found, strict=True):
-            self._note(out, each)
+            self._records.note(out, each)
         return result
 
     def _move_end(
@@ -236,9 +193,8 @@ class TaylorRule(FunctionMode):
     def _write(self, target: Tensor, result: Tensor) -> Tensor:
         """Write the result of an in-place function into its target."""
         known = self._recall(result)
-        self._records.pop(identify(result), None)
         target.copy_(result)
-        self._note(target, known)
+        self._records.note(target, known)
         return target
 
     def _activate(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -248,7 +204,7 @@ class TaylorRule(FunctionMode):
         result: Tensor = PassThrough.apply(  # type: ignore[no-untyped-call]
             z, lambda z: func(z.clone() if in_place else z, *args, **kwargs)
         )
-        self._note(result, _Known(positive=name.removesuffix("_") in _RECTIFIERS or self._recall(z).positive))
+        self._records.note(result, _Known(positive=name.removesuffix("_") in _RECTIFIERS or self._recall(z).positive))
         return self._write(z, result) if in_place else result
 
     def _apply_linear(
@@ -256,19 +212,17 @@ class TaylorRule(FunctionMode):
     ) -> Tensor | None:
         """Call a function that is linear in `a` and depends on nothing else; `None` for any other function."""
 
-        def function(values: Tensor) -> Tensor:
-            arguments, options = replace_carriers([args, kwargs], lambda value: values)
-            return func(*arguments, **options)  # type: ignore[no-any-return]
+        function = partial(call_with, func, args, kwargs)
 
-        if name in _WEIGHTED:
-            given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
-            return self._apply_weights(name, func, args[3:], given, function) if given["input"] is a else None
+        if name in WEIGHTED:
+            layer = read_weighted_call(name, func, args, kwargs)
+            return self._apply_weights(layer, function) if layer.source is a else None
         if name in _PRODUCTS:
             factors = find_tensors([*args, *kwargs.values()])[-2:]
             if not any(factor is a for factor in factors):  # `a` is the tensor that addmm adds
                 return None
             return self._multiply(a, factors, kwargs.get("alpha", 1), function)
-        if name in _AVERAGES:
+        if name in AVERAGES:
             return self._average(a, function)
         if name == "batch_norm":
             given = bind_arguments(func, args, kwargs)
@@ -276,37 +230,25 @@ class TaylorRule(FunctionMode):
             if given.get("training") or given["input"] is not a:
                 return None
             return self._scale(a, 1 if scale is None else scale.reshape(-1, *[1] * (a.ndim - 2)), function)
-        if name in _FACTORS or (name in _QUOTIENTS and args[:1] and args[0] is a):
+        if name in _FACTORS or (name in QUOTIENTS and args[:1] and args[0] is a):
             (other,) = (value for value in (*args, kwargs.get("other")) if value is not a and value is not None)
             return None if kwargs.get("rounding_mode") else self._scale(a, other, function, other)
         return None
 
-    def _apply_weights(
-        self,
-        name: str,
-        func: Callable[..., Any],
-        rest: list[Any],
-        given: dict[str, Any],
-        function: Callable[[Tensor], Tensor],
-    ) -> Tensor:
-        a, weight = given["input"], given["weight"]
-        options = {key: value for key, value in given.items() if key not in ("input", "weight", "bias")}
-        transposed = name.startswith("conv_transpose")
-        groups = int(options.get("groups", rest[3] if len(rest) > 3 else 1)) if transposed else 1
-
+    def _apply_weights(self, layer: WeightedCall, function: Callable[[Tensor], Tensor]) -> Tensor:
         def call(values: Tensor, weight: Tensor) -> Tensor:
-            return func(values, weight, None, *rest, **options)  # type: ignore[no-any-return]
+            return layer.call(values, weight, None)
 
         def flip(weight: Tensor, signs: Tensor) -> Tensor:
-            if not transposed:
+            if not layer.name.startswith("conv_transpose"):
                 return weight * signs.reshape(-1, *[1] * (weight.ndim - 1))
-            by_group = weight.reshape(groups, -1, *weight.shape[1:]) * signs.reshape(
-                groups, 1, -1, *[1] * (weight.ndim - 2)
-            )
-            return by_group.reshape(weight.shape)
+            by_group = weight.reshape(layer.groups, -1, *weight.shape[1:])
+            flipped = by_group * signs.reshape(layer.groups, 1, -1, *[1] * (weight.ndim - 2))
+            return flipped.reshape(weight.shape)
 
-        axis = a.ndim - 1 if name == "linear" else 1
-        return self._apply_rule(_Linear(a, self._recall(a), call, weight, flip, axis), function)
+        a = layer.source
+        axis = a.ndim - 1 if layer.name == "linear" else 1
+        return self._apply_rule(_Linear(a, self._recall(a), call, layer.weight, flip, axis), function)
 
     def _multiply(
         self, a: Tensor, factors: Sequence[Tensor], alpha: float, function: Callable[[Tensor], Tensor]
@@ -325,24 +267,24 @@ class TaylorRule(FunctionMode):
 
     def _apply_rule(self, linear: _Linear, function: Callable[[Tensor], Tensor]) -> Tensor:
         result: Tensor = Share.apply(  # type: ignore[no-untyped-call]
-            linear.source, lambda: function(linear.source), linear.share
+            lambda: function(linear.source), linear.share, linear.source
         )
-        self._note(result, _Known(linear=linear))
+        self._records.note(result, _Known(linear=linear))
         return result
 
     def _average(self, a: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         known = self._recall(a)
 
-        def share(values: Tensor, relevance: Tensor) -> Tensor:
+        def share(relevance: Tensor, values: Tensor) -> list[Tensor]:
             u, v = known.split(values)
             if v is None or known.box is not None:
-                return _share_out([u], function, relevance)
+                return [_share_out([u], function, relevance)]
             above = function(values.detach()) >= 0
             shares = _share_out([u], function, torch.where(above, relevance, 0.0))
-            return shares + _share_out([-v], function, torch.where(above, 0.0, relevance))
+            return [shares + _share_out([-v], function, torch.where(above, 0.0, relevance))]
 
-        result: Tensor = Share.apply(a, lambda: function(a), share)  # type: ignore[no-untyped-call]
-        self._note(result, _Known(positive=known.positive))
+        result: Tensor = Share.apply(lambda: function(a), share, a)  # type: ignore[no-untyped-call]
+        self._records.note(result, _Known(positive=known.positive))
         return result
 
     def _scale(
@@ -357,15 +299,15 @@ class TaylorRule(FunctionMode):
             linear = known.linear.rescale(factor, a.shape)
             if linear is not None:
                 result: Tensor = Share.apply(  # type: ignore[no-untyped-call]
-                    linear.source, lambda: function(a), linear.share
+                    lambda: function(a), linear.share, linear.source
                 )
-                self._note(result, _Known(linear=linear))
+                self._records.note(result, _Known(linear=linear))
                 return result
         result = PassThrough.apply(a, function)  # type: ignore[no-untyped-call]
         if known.box is not None:
             with torch.no_grad():
                 ends = [function(end) for end in known.box]
-            self._note(result, _Known(box=(torch.minimum(*ends), torch.maximum(*ends))))
+            self._records.note(result, _Known(box=(torch.minimum(*ends), torch.maximum(*ends))))
         return result
 
     def _add(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
@@ -376,11 +318,7 @@ class TaylorRule(FunctionMode):
         if not all(isinstance(term, Tensor) and term.requires_grad for term in (a, b)):
             carrier, factor, other = (a, of_a, b) if isinstance(a, Tensor) and a.requires_grad else (b, of_b, a)
 
-            def function(values: Tensor) -> Tensor:
-                arguments, options = replace_carriers([args, kwargs], lambda value: values)
-                return func(*arguments, **options)  # type: ignore[no-any-return]
-
-            return self._scale(carrier, factor, function, other)
+            return self._scale(carrier, factor, partial(call_with, func, args, kwargs), other)
         known_a, known_b = self._recall(a), self._recall(b)
 
         def parts(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -392,22 +330,11 @@ class TaylorRule(FunctionMode):
             one, other = (torch.where(below, -term, term).clamp(min=0) for term in terms)
             return one, other
 
-        result: Tensor = _Sum.apply(a, b, lambda: func(*args, **kwargs), parts)  # type: ignore[no-untyped-call]
-        self._note(result, _Known(positive=known_a.positive and known_b.positive and of_a > 0 and of_b > 0))
+        def share(relevance: Tensor, a: Tensor, b: Tensor) -> list[Tensor]:
+            found = parts(a, b)
+            part = _divide(relevance, found[0] + found[1])
+            return [(part * of).sum_to_size(to.shape) for of, to in zip(found, (a, b), strict=True)]
+
+        result: Tensor = Share.apply(lambda: func(*args, **kwargs), share, a, b)  # type: ignore[no-untyped-call]
+        self._records.note(result, _Known(positive=known_a.positive and known_b.positive and of_a > 0 and of_b > 0))
         return result
-
-
-def identify(values: Tensor) -> Any:
-    """A key for the values in a tensor: their memory and geometry. Views of the same values have the same key."""
-    return values.data_ptr(), values.shape, values.stride()
-
-
-def replace_carriers(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
-    """`value` with `by(tensor)` for each tensor that carries relevance, also within lists and mappings."""
-    if isinstance(value, Tensor):
-        return by(value) if value.requires_grad else value
-    if isinstance(value, dict):
-        return {key: replace_carriers(each, by) for key, each in value.items()}
-    if isinstance(value, list):
-        return [replace_carriers(each, by) for each in value]
-    return tuple(replace_carriers(each, by) for each in value) if isinstance(value, tuple) else value

@@ -15,14 +15,11 @@ Cost: all model evaluations that the peer requests, predictions and explanations
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -30,15 +27,13 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, StandfastError
-from standfast.explainers import Explainer
 from standfast.integrations.peers.sample import Sample, isolate
-from standfast.metrics.base import Direction, Metric, metrics, plain
-from standfast.metrics.probe import Probe
+from standfast.metrics.base import Cost, Direction, Metric, metrics, plain
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
-from standfast.model import Model
 from standfast.records import set_fields
 from standfast.registry import build
-from standfast.tensors import content_keys, draw_seed
+from standfast.tensors import content_keys
 
 Reduce = Literal["mean", "last", "max"]
 
@@ -46,40 +41,17 @@ Reduce = Literal["mean", "last", "max"]
 _PROGRAMMING_ERRORS = (AttributeError, ImportError, NameError, NotImplementedError, TypeError)
 
 
-class Source(Protocol):
-    """The functions that differ between packages. The modules `captum` and `quantus` have this interface."""
-
-    #: the base class of the metrics of this package
-    Base: type[PeerMetric]
-
-    def version(self) -> str:
-        """The name of the package and its version."""
-
-    def metrics(self) -> Mapping[str, Callable[..., Any]]:
-        """The metrics of the package by name."""
-
-    def explain_refusal(self, title: str) -> str:
-        """The reason why a metric cannot be used here; empty if it can."""
-
-    def find_direction(self, title: str) -> Literal["higher", "lower"] | None:
-        """The direction that the package states for a metric."""
-
-    def make_fields(self, title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
-        """The options as dataclass fields, the names of those passed to the package, and further class attributes."""
-
-
 @dataclass(frozen=True)
 class PeerResult(Result):
     """The result of a metric of another package.
 
     Attributes:
-        score: the value of the metric, float64 `(N,)`; NaN if there is none.
+        value: the value of the metric, float64 `(N,)`; NaN if there is none.
         failed: True if the metric gave NaN or infinity or raised an error for the sample, bool `(N,)`; the status of
             the sample is then `"nonfinite"`.
         failure: the error message or another reason for a failure; None for samples without one.
     """
 
-    score: Tensor
     failed: Tensor
     failure: tuple[str | None, ...] = ()
 
@@ -94,8 +66,6 @@ class PeerMetric(Metric):
 
     #: the direction that the package states, for its default options
     stated: ClassVar[Direction] = None
-    #: the options of the peer's constructor or function, which are passed unchanged
-    peer_options: ClassVar[tuple[str, ...]] = ()
     #: the package's name and version: part of a job's identity
     package: ClassVar[str] = ""
 
@@ -119,10 +89,11 @@ class PeerMetric(Metric):
         """The options as plain values, functions by their names; and the package with its version."""
         return {f.name: _describe(getattr(self, f.name)) for f in dataclasses.fields(self)} | {"package": self.package}
 
-    def expected_evaluations(self) -> int:
+    def cost(self, classes: int | None = None) -> Cost:
         """The number of samples that the peer draws, if an option gives it; else an estimate."""
         counts = (getattr(self, name, None) for name in ("nr_samples", "n_perturb_samples", "nr_runs"))
-        return 1 + next((count for count in counts if isinstance(count, int)), 50)
+        drawn = next((count for count in counts if isinstance(count, int)), 50)
+        return Cost(predictions=0, explanations=1 + drawn)
 
     def score_one(self, sample: Sample) -> object:
         """The peer's answer for one sample: a number, or the numbers of a curve."""
@@ -143,23 +114,16 @@ class PeerMetric(Metric):
             raise ArgumentError("reduce", expected, how)
         return {"mean": math.fsum(values) / len(values), "last": values[-1], "max": max(values)}[how]
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> PeerResult:
+    def evaluate(self, call: Call) -> PeerResult:
         """Evaluate the samples one at a time, as the module's docstring describes."""
-        probe = Probe(model, explainer, inputs, targets)
-        seeds = content_keys(inputs, draw_seed(generator)).tolist()
+        probe, inputs = Probe(call), call.inputs
+        seeds = content_keys(inputs, call.seed).tolist()
         score = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
         failure: list[str | None] = [None] * len(inputs)
         for row in probe.usable().tolist():
             part = slice(row, row + 1)
             maps, classes = probe.maps[part], probe.logits.shape[1]
-            sample = Sample(model, explainer, inputs[part], probe.targets[part], maps, classes)
+            sample = Sample(call.model, call.explainer, inputs[part], probe.targets[part], maps, classes)
             with isolate(sample, seeds[row]):
                 value, failure[row] = self._score_sample(sample)
             probe.charge(probe.usable().new_tensor([row]), sample.evaluations)
@@ -169,7 +133,6 @@ class PeerMetric(Metric):
         return PeerResult(
             **probe.common_fields(self),
             value=score,
-            score=score,
             failed=failed,
             failure=tuple(failure),
         )
@@ -216,19 +179,3 @@ def _describe(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _describe(entry) for key, entry in value.items()}
     return plain(value)
-
-
-def read_options(function: Callable[..., Any], left_out: frozenset[str]) -> list[tuple[str, Any, Any]]:
-    """The options of a constructor or function, as `(name, type, field)`; the default determines the type."""
-    found: list[tuple[str, Any, Any]] = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        variadic = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        if name in left_out or name == "self" or variadic:
-            continue
-        default = None if parameter.default is parameter.empty else parameter.default
-        kind = type(default) if isinstance(default, bool | int | float) else Any
-        option = dataclasses.field(default=default)
-        if isinstance(default, list | dict | set):
-            option = dataclasses.field(default_factory=partial(copy.copy, default))
-        found.append((name, kind, option))
-    return found

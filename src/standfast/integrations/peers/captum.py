@@ -1,31 +1,20 @@
-"""The metrics of Captum as a `Source` of peer metrics."""
+"""The metrics of Captum as peer metrics, with Captum's options and defaults."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version as installed
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from standfast.errors import MissingExtraError, check, check_integer
-from standfast.integrations.peers.base import PeerMetric, read_options
+from standfast.errors import MissingExtraError, check, check_integer, is_number
+from standfast.integrations.peers.base import PeerMetric
 from standfast.integrations.peers.sample import Sample
-
-#: arguments that we set, or that have no effect on the value of a single sample
-_OURS = frozenset(
-    {
-        "explanation_func",
-        "forward_func",
-        "inputs",
-        "attributions",
-        "additional_forward_args",
-        "target",
-        "max_examples_per_batch",
-    }
-)
+from standfast.metrics.base import Direction
 
 
 def version() -> str:
@@ -42,64 +31,72 @@ def metrics() -> dict[str, Callable[..., Any]]:
     return {"infidelity": infidelity, "sensitivity_max": sensitivity_max}
 
 
-def explain_refusal(title: str) -> str:
-    """The empty string: all metrics of Captum can be used here."""
-    return ""
-
-
-def find_direction(title: str) -> None:
-    """None: Captum does not state directions."""
-
-
-def make_fields(title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
-    """The options as dataclass fields, the names of those passed to Captum, and further class attributes."""
-    own = read_options(metrics()[title], _OURS)
-    if title == "infidelity":
-        return [*own, ("noise", float, field(default=0.1))], tuple(name for name, *_ in own), {"with_noise": True}
-    # Captum's default is a function, which a study file cannot contain: None stands for it
-    own = [(name, Any, field(default=None)) if name == "perturb_func" else (name, *rest) for name, *rest in own]
-    return own, tuple(name for name, *_ in own), {}
+def names() -> list[str]:
+    """The names of its metrics, all of which can be used here."""
+    return list(metrics())
 
 
 @dataclass(frozen=True)
-class Base(PeerMetric):
-    """A metric of Captum."""
-
-    with_noise: ClassVar[bool] = False
+class _CaptumMetric(PeerMetric):
+    stated: ClassVar[Direction] = "lower"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        samples = getattr(self, "n_perturb_samples", 1)
-        check_integer(samples, "n_perturb_samples")
-        for name in ("noise", "perturb_radius"):
-            value = getattr(self, name, 1.0)
-            fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
-            check(fine, name, "a finite number of at least 0", repr(value))
+        for name, value in self.given().items():
+            if name == "n_perturb_samples":
+                check_integer(value, name)
+            if name in ("noise", "perturb_radius"):
+                fine = is_number(value) and 0 <= value < float("inf")
+                check(fine, name, "a finite number of at least 0", repr(value))
+
+    def given(self) -> dict[str, Any]:
+        """The options that are not None, which stands for Captum's default."""
+        ours = {each.name for each in dataclasses.fields(PeerMetric)}
+        options = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name not in ours}
+        return {name: value for name, value in options.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Infidelity(_CaptumMetric):
+    """Captum has no default perturbation: without one it is normal noise with the standard deviation `noise`."""
+
+    perturb_func: Callable[..., Any] | None = None
+    n_perturb_samples: int = 10
+    normalize: bool = False
+    noise: float = 0.1
 
     def score_one(self, sample: Sample) -> object:
-        """Captum's value of one sample."""
-        options = {name: getattr(self, name) for name in self.peer_options if getattr(self, name) is not None}
-        function = metrics()[self.name.partition(":")[2]]
-        if not self.with_noise:
-
-            def explain(inputs: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor]:
-                # return a tuple for a tuple: Captum would iterate over a tensor as if it were a tuple
-                if isinstance(inputs, tuple):
-                    return (sample.explain(inputs[0], sample.targets),)
-                return sample.explain(inputs, sample.targets)
-
-            return function(explain, sample.inputs, **options)
-        options.setdefault("perturb_func", self._perturb)
+        options = {"perturb_func": self._perturb, **self.given()}
+        del options["noise"]
+        explained = {"inputs": sample.inputs, "attributions": sample.maps, "target": sample.targets}
         with torch.no_grad():
-            return function(
-                sample.module,
-                inputs=sample.inputs,
-                attributions=sample.maps,
-                target=sample.targets,
-                **options,
-            )
+            return metrics()["infidelity"](sample.module, **explained, **options)
 
     def _perturb(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Normal noise `I`, and the input less the noise, for `E (I . a - (f(x) - f(x - I)))^2`."""
-        noise = torch.randn_like(inputs) * self.noise  # type: ignore[attr-defined]
+        noise = torch.randn_like(inputs) * self.noise
         return noise, inputs - noise
+
+
+@dataclass(frozen=True)
+class SensitivityMax(_CaptumMetric):
+    """The largest change of the explanation nearby."""
+
+    perturb_func: Callable[..., Any] | None = None
+    perturb_radius: float = 0.02
+    n_perturb_samples: int = 10
+    norm_ord: str | float = "fro"
+
+    def score_one(self, sample: Sample) -> object:
+        def explain(inputs: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor]:
+            # return a tuple for a tuple: Captum would iterate over a tensor as if it were a tuple
+            if isinstance(inputs, tuple):
+                return (sample.explain(inputs[0], sample.targets),)
+            return sample.explain(inputs, sample.targets)
+
+        return metrics()["sensitivity_max"](explain, sample.inputs, **self.given())
+
+
+def describe(title: str) -> tuple[type[PeerMetric], list[tuple[str, Any, Any]], dict[str, Any]]:
+    """The base class of a metric, further options as dataclass fields, and class attributes: there are none."""
+    return {"infidelity": Infidelity, "sensitivity_max": SensitivityMax}[title], [], {}

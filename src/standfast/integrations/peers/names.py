@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
+from types import ModuleType
 
-from standfast.errors import ArgumentError, UnknownNameError
+from standfast.errors import UnknownNameError
 from standfast.integrations.peers import captum, quantus
-from standfast.integrations.peers.base import PeerMetric, Source
-from standfast.integrations.peers.publications import CITATIONS, DIRECTIONS, bibtex
+from standfast.integrations.peers.base import PeerMetric
+from standfast.integrations.peers.publications import CITATIONS, bibtex
 
 #: the packages whose metrics have names; the package comes before a colon
-SOURCES: dict[str, Source] = {"captum": captum, "quantus": quantus}  # type: ignore[dict-item]
+SOURCES: dict[str, ModuleType] = {"captum": captum, "quantus": quantus}
 
 
 def peer_names(package: str) -> list[str]:
@@ -24,8 +25,7 @@ def peer_names(package: str) -> list[str]:
     >>> peer_names("captum")
     ['captum:infidelity', 'captum:sensitivity_max']
     """
-    source = _find_source(package)
-    return [f"{package}:{title}" for title in sorted(source.metrics()) if not source.explain_refusal(title)]
+    return [f"{package}:{title}" for title in sorted(_find_source(package).names())]
 
 
 @cache
@@ -56,28 +56,23 @@ def peer_class(name: str) -> type[PeerMetric]:
     known = source.metrics()
     if title not in known:
         raise UnknownNameError(f"metric of {package}", title, known)
-    if reason := source.explain_refusal(title):
-        expected = f"a metric of {package} that evaluates each sample on its own"
-        raise ArgumentError("metric", expected, f"{title}, which {reason}")
-    fields, peer_options, attributes = source.make_fields(title)
+    base, fields, attributes = source.describe(title)
     namespace = {
         "__module__": __name__,
         "__doc__": f"`{title}` of {source.version()}; the package documents its options.",
-        "__post_init__": source.Base.__post_init__,
+        "__post_init__": base.__post_init__,
         "name": name,
-        "stated": DIRECTIONS.get(name, source.find_direction(title)),
         "citation": CITATIONS.get(name, package),
         "bibtex": bibtex(name),
-        "peer_options": peer_options,
         "package": source.version(),
         **attributes,
     }
-    kind = dataclasses.make_dataclass(title, fields, bases=(source.Base,), namespace=namespace, frozen=True)
+    kind = dataclasses.make_dataclass(title, fields, bases=(base,), namespace=namespace, frozen=True)
     assert issubclass(kind, PeerMetric)
     return kind
 
 
-def _find_source(package: str) -> Source:
+def _find_source(package: str) -> ModuleType:
     if package not in SOURCES:
         raise UnknownNameError("package", package, SOURCES)
     return SOURCES[package]

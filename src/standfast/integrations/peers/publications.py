@@ -1,16 +1,11 @@
-"""The publication of each metric of Quantus and Captum, and its direction.
+"""The publication of each metric of Quantus and Captum.
 
-`publications.bib` has the BibTeX entries. These are facts only; no code of the packages is copied.
+These are facts only; no code of the packages is copied.
 """
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from importlib.resources import files
-from typing import Literal
-
-Direction = Literal["higher", "lower"]
+from standfast.metrics.publications import read_publications
 
 #: the key of each package's own publication
 PACKAGES = {"captum": "kokhlikyan2020captum", "quantus": "hedstroem2023quantus"}
@@ -48,22 +43,6 @@ CITATIONS = {
     "quantus:Sparseness": "chalasani2020concise",
 }
 
-#: Captum gives no directions. Quantus does (`score_direction`); the one here replaces it
-DIRECTIONS: dict[str, Direction] = {
-    "captum:infidelity": "lower",
-    "captum:sensitivity_max": "lower",
-    # its values are drops of the prediction when the most relevant regions are perturbed first: larger is better
-    "quantus:RegionPerturbation": "higher",
-}
-
-
-@cache
-def _read_entries() -> dict[str, str]:
-    """The entries of `publications.bib`, by their keys."""
-    text = (files("standfast.integrations.peers") / "publications.bib").read_text("utf-8")
-    entries = text.strip().split("\n\n")
-    return {re.split("[{,]", entry, maxsplit=2)[1]: entry for entry in entries}
-
 
 def bibtex(name: str) -> str:
     """The BibTeX entries of a metric's publication, if it is known, and of its package.
@@ -72,4 +51,4 @@ def bibtex(name: str) -> str:
     2
     """
     keys = (CITATIONS.get(name), PACKAGES[name.partition(":")[0]])
-    return "\n".join(_read_entries()[key] for key in keys if key is not None)
+    return "\n".join(read_publications()[key] for key in keys if key is not None)

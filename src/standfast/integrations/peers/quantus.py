@@ -1,25 +1,26 @@
-"""The metrics of Quantus as a `Source` of peer metrics.
+"""The metrics of Quantus as peer metrics.
 
 Quantus is under the LGPL. Its code is called, not copied.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version as installed
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
 from standfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
-from standfast.integrations.peers.base import PeerMetric, Reduce, read_options
+from standfast.integrations.peers.base import PeerMetric, Reduce
 from standfast.integrations.peers.sample import Sample
 from standfast.metrics.base import Direction
 
@@ -57,8 +58,12 @@ def metrics() -> dict[str, type[Any]]:
     return {kind.__name__: kind for group in groups for kind in group.values()}
 
 
-def explain_refusal(title: str) -> str:
-    """The reason why a metric cannot be used here; empty if it can."""
+def names() -> list[str]:
+    """The names of its metrics that can be used here."""
+    return [title for title in metrics() if not _explain_refusal(title)]
+
+
+def _explain_refusal(title: str) -> str:
     if title in _OF_BATCHES:
         return "compares samples with each other, so its value depends on the batch"
     if str(getattr(metrics()[title], "evaluation_category", "")).endswith("LOCALISATION"):
@@ -66,16 +71,24 @@ def explain_refusal(title: str) -> str:
     return ""
 
 
-def find_direction(title: str) -> Literal["higher", "lower"] | None:
-    """The direction that Quantus states for a metric."""
+def _find_direction(title: str) -> Direction:
     stated = str(getattr(getattr(metrics()[title], "score_direction", None), "value", ""))
+    if title == "RegionPerturbation":  # Quantus states the other one for drops of the prediction: larger is better
+        return "higher"
     return "higher" if stated == "higher" else "lower" if stated == "lower" else None
 
 
-def make_fields(title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
-    """The options as dataclass fields, the names of those passed to the constructor, and further class attributes."""
+def describe(title: str) -> tuple[type[PeerMetric], list[tuple[str, Any, Any]], dict[str, Any]]:
+    """The base class of a metric, its options as dataclass fields, and class attributes.
+
+    Raises:
+        ArgumentError: a metric that cannot be used here; says why.
+    """
+    if reason := _explain_refusal(title):
+        expected = "a metric of quantus that evaluates each sample on its own"
+        raise ArgumentError("metric", expected, f"{title}, which {reason}")
     own = []
-    for name, kind, option in read_options(metrics()[title].__init__, _OUTPUT):
+    for name, kind, option in _read_options(metrics()[title].__init__):
         if name == "num_classes":  # None stands for the model's number of classes
             kind, option = int | None, field(default=None)
         elif name == "return_average_correlation" and title in _OVER_LAYERS:
@@ -87,7 +100,24 @@ def make_fields(title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...]
         ("softmax", bool | None, field(default=None)),
         ("reduce", Reduce | None, field(default="mean" if title in _CURVES else None)),
     ]
-    return [*own, *ours], tuple(name for name, *_ in own), {"title": title}
+    passed = tuple(name for name, *_ in own)
+    return Base, [*own, *ours], {"title": title, "peer_options": passed, "stated": _find_direction(title)}
+
+
+def _read_options(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    """The options of a constructor as dataclass fields `(name, type, field)`, without those that change no value."""
+    found: list[tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        variadic = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if name in _OUTPUT or name == "self" or variadic:
+            continue
+        default = None if parameter.default is parameter.empty else parameter.default
+        kind = type(default) if isinstance(default, bool | int | float) else Any
+        option = field(default=default)
+        if isinstance(default, list | dict | set):
+            option = field(default_factory=partial(copy.copy, default))
+        found.append((name, kind, option))
+    return found
 
 
 @dataclass(frozen=True)
@@ -95,6 +125,8 @@ class Base(PeerMetric):
     """A metric of Quantus."""
 
     title: ClassVar[str] = ""
+    #: the options of its constructor, which are passed unchanged
+    peer_options: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,26 +14,78 @@ from standfast.algorithms.distortion import Attack, estimate_lower_limit, minima
 from standfast.algorithms.distortion.base import get as get_attack
 from standfast.algorithms.distortion.geometry import check_norm
 from standfast.errors import check
-from standfast.explainers import Explainer
+from standfast.metrics.base import Cost, Metric
 from standfast.metrics.c_eval.empty_distortion import find_empty_distortion
 from standfast.metrics.c_eval.fixed_features import Unit, fix_pixels, fix_segments, mark_free, score_pixels
-from standfast.metrics.probe import Probe
-from standfast.model import Model
-from standfast.segments import SegmentChoice, check_segments, segment
-from standfast.tensors import draw_seed
+from standfast.metrics.probe import Call, Probe
+from standfast.metrics.result import Result
+from standfast.records import set_fields
+from standfast.segments import Method, check_segments, segment
 
+#: fewer steps, for an answer in seconds
+QUICK = "fmn:steps=8,second=12,polish=2"
 _EXPECTED = "numbers between 0 and 1 (with all features fixed the class never changes), rising"
 
 
-def check_options(attack: str | Attack, unit: Unit, segments: SegmentChoice | Tensor, absolute: bool) -> SegmentChoice:
-    """Check the common options, and return the segments in the form that a configuration stores."""
-    get_attack(attack)
-    check(unit in ("pixel", "segment"), "unit", "'pixel' or 'segment'", repr(unit))
-    check(isinstance(absolute, bool), "absolute", "True or False", absolute)
-    return check_segments(segments)
+@dataclass(frozen=True)
+class DistortionResult(Result):
+    """What the results of c-Eval's metrics share.
+
+    Attributes:
+        c_empty: the distortion with no feature fixed, `(N,)`; the smaller of what the attack found without and with
+            fixed features. NaN where no change of the prediction was found.
+        censored: with some features fixed no change was found, so that the value is only a lower bound. bool `(N,)`
+    """
+
+    c_empty: Tensor
+    censored: Tensor
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, and `bound`: whether the value is only a lower bound."""
+        return {**super().columns(), "bound": self.censored.tolist()}
 
 
-def check_fractions(fractions: tuple[float, ...] | list[float]) -> tuple[float, ...]:
+@dataclass(frozen=True, kw_only=True)
+class DistortionMetric(Metric):
+    """A metric of the least distortions while the top places of a map are held fixed.
+
+    Args:
+        attack: how the distortion is searched for: `"fmn"`, `"alma"`, `"ddn"`, `"cw"`, `"iga"` or `"gsa"`, with options
+            as in `"fmn:steps=100"`, or an `Attack`. The paper uses the last three. `"fmn"` has several searches, so
+            results have intervals.
+        unit: `"pixel"`, or `"segment"` for whole segments, so that maps of segments and of pixels can be compared. The
+            last segment is fixed in part, so that all explanations have one size.
+        segments: how inputs are cut, see `standfast.segments.segment`; for `unit="segment"`.
+        norm: of the distortion, 2 or `"inf"`.
+        absolute: rank places by absolute attributions. Off by default, because evidence against the class does not
+            explain it.
+    """
+
+    needs: ClassVar[str] = "gradients"
+    category: ClassVar[str] = "faithfulness"
+    citation: ClassVar[str] = "vu2021ceval"
+
+    attack: str | Attack = "fmn"
+    unit: Unit = "pixel"
+    segments: Method | int | Tensor = "auto"
+    norm: float | str = 2
+    absolute: bool = False
+
+    def __post_init__(self) -> None:
+        get_attack(self.attack)
+        check(self.unit in ("pixel", "segment"), "unit", "'pixel' or 'segment'", repr(self.unit))
+        check(isinstance(self.absolute, bool), "absolute", "True or False", self.absolute)
+        set_fields(self, segments=check_segments(self.segments), norm=check_norm(self.norm))
+
+    @abstractmethod
+    def count_searches(self) -> int:
+        """How many least distortions are searched for, that with no feature fixed included."""
+
+    def cost(self, classes: int | None = None) -> Cost:
+        return Cost(self.count_searches() * get_attack(self.attack).expected_for(classes), explanations=1)
+
+
+def check_fractions(fractions: Sequence[float]) -> tuple[float, ...]:
     """The shares as a tuple; raises `ArgumentError` unless they lie between 0 and 1, in rising order."""
     fits = isinstance(fractions, tuple | list) and len(fractions) > 0
     fits = fits and all(isinstance(f, int | float) and 0 < f < 1 for f in fractions)
@@ -63,18 +117,18 @@ class Distortions:
         own = estimate_lower_limit(self.c, self.second)
         return torch.where(self.found, own, 0.0).cummax(1).values
 
+    def improve_by(self, other: Distortions, column: int, other_column: int) -> None:
+        """Replace the solutions of a column by those of a column of another one where these are better, in place.
 
-class _Options(Protocol):
-    """The options that all of these metrics have."""
-
-    @property
-    def attack(self) -> str | Attack: ...
-    @property
-    def unit(self) -> Unit: ...
-    @property
-    def segments(self) -> SegmentChoice | Tensor: ...
-    @property
-    def absolute(self) -> bool: ...
+        The search of the column alone had found its own value, so this one is the second best then.
+        """
+        c, found = self.c[:, column], self.found[:, column]
+        better = other.found[:, other_column] & (~found | (other.c[:, other_column] < c))
+        second = torch.minimum(torch.where(found, c, torch.inf), self.second[:, column])
+        self.second[:, column] = torch.where(better, second, self.second[:, column])
+        self.points[better, column] = other.points[better, other_column]
+        self.c[:, column] = torch.where(better, other.c[:, other_column], c)
+        self.found[:, column] |= better
 
 
 class DistortionSearch:
@@ -88,25 +142,17 @@ class DistortionSearch:
         scores: of the places, `(N, *spatial)`.
     """
 
-    def __init__(
-        self,
-        metric: _Options,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> None:
-        self.model, self.inputs = model, inputs
-        self.norm = check_norm(getattr(metric, "norm", 2))
-        self.attack, self.seed = get_attack(metric.attack), draw_seed(generator)
-        self.probe = Probe(model, explainer, inputs, targets)
+    def __init__(self, metric: DistortionMetric, call: Call) -> None:
+        self.call, self.norm, self.attack = call, check_norm(metric.norm), get_attack(metric.attack)
+        self.probe = Probe(call)
         self.scores = score_pixels(self.probe.maps, metric.absolute)
         places = self.scores[:1].numel() or 2
         check(places > 1, "inputs", "at least two places, so that one can be fixed and another one changed", places)
         self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
-        self.labels = segment(inputs, metric.segments).labels if metric.unit == "segment" else None
+        self.inputs, self.targets = call.inputs[self.rows], self.probe.targets[self.rows]
+        assert not isinstance(metric.segments, Tensor)  # since `__post_init__`
+        self.labels = segment(call.inputs, metric.segments).labels if metric.unit == "segment" else None
 
     def fix_places(self, fraction: float) -> Tensor:
         """The places of the usable samples that are fixed, bool `(n, *spatial)`."""
@@ -116,17 +162,20 @@ class DistortionSearch:
         return fix_segments(scores, self.labels[self.rows], fraction)
 
     def find_empty(self) -> Distortions:
-        """The distortions with no feature fixed, `c(empty)`; the same for all explainers."""
+        """The distortions with no feature fixed, `c(empty)`; the same for all explainers.
+
+        A smaller one that is found while features are fixed is valid without, too: let it improve this one. So
+        explainers may differ in c(empty), where one of them has shown that the attack had not found the least.
+        """
         if not len(self.rows):
             return self._find_none(1)
-        inputs, targets = self.inputs[self.rows], self.probe.targets[self.rows]
         c, found, second, evaluations, points = find_empty_distortion(
-            self.model, inputs, targets, self.norm, self.attack, self.seed
+            self.call.model, self.inputs, self.targets, self.norm, self.attack, self.call.seed
         )
         c = torch.where(found, c, 0.0)
         return Distortions(c[:, None], found[:, None], second[:, None], points[:, None], evaluations)
 
-    def find(self, masks: list[Tensor], empty: Distortions) -> Distortions:
+    def find(self, masks: Sequence[Tensor], empty: Distortions) -> Distortions:
         """The distortions while the places of each of `masks` are fixed: bool `(n, *spatial)`, each within the next.
 
         Each search also starts from the solution for the mask before it, the first one from that with no feature fixed.
@@ -136,37 +185,34 @@ class DistortionSearch:
         """
         if not len(self.rows):
             return self._find_none(len(masks))
-        inputs, targets = self.inputs[self.rows], self.probe.targets[self.rows]
         start, parts = empty.points[:, 0], []
         for mask in masks:
-            generator = torch.Generator().manual_seed(self.seed)
-            free = mark_free(mask, inputs)
+            generator, free = torch.Generator().manual_seed(self.call.seed), mark_free(mask, self.inputs)
             found = minimal_distortion(
-                self.model, inputs, targets, free, self.norm, self.attack, generator=generator, start=start
+                self.call.model,
+                self.inputs,
+                self.targets,
+                free,
+                self.norm,
+                self.attack,
+                generator=generator,
+                start=start,
             )
             parts.append(found)
-            start = torch.where(_rows(found.found, inputs), found.inputs, start)
-        c, flips = torch.stack([p.distortion for p in parts], 1), torch.stack([p.found for p in parts], 1)
-        points = torch.stack([p.inputs for p in parts], 1)
-        second = torch.stack([p.second for p in parts], 1)
-        evaluations = torch.stack([p.model_evaluations for p in parts], 1).sum(1)
+            start = torch.where(found.found.reshape(-1, *[1] * (start.ndim - 1)), found.inputs, start)
+        every = Distortions(
+            torch.stack([part.distortion for part in parts], 1),
+            torch.stack([part.found for part in parts], 1),
+            torch.stack([part.second for part in parts], 1),
+            torch.stack([part.inputs for part in parts], 1),
+            torch.stack([part.model_evaluations for part in parts], 1).sum(1),
+        )
         for place in reversed(range(len(masks) - 1)):
-            _improve(c, flips, second, points, place, place + 1)
-        before = torch.where(flips.any(1, keepdim=True), 0.0, empty.c)
-        c = torch.where(flips, c, 0.0)
-        c = torch.where(flips, c, torch.cat([before, c], 1).cummax(1).values[:, 1:])
-        return Distortions(c, flips, second, points, evaluations)
-
-    def repair_empty(self, empty: Distortions, fixed: Distortions) -> Distortions:
-        """`empty`, replaced where a smaller distortion was found while features were fixed; it is valid without, too.
-
-        So explainers may differ in c(empty), where one of them has shown that the attack had not found the least.
-        """
-        c, found = torch.cat([empty.c, fixed.c[:, :1]], 1), torch.cat([empty.found, fixed.found[:, :1]], 1)
-        points = torch.cat([empty.points, fixed.points[:, :1]], 1)
-        second = torch.cat([empty.second, fixed.second[:, :1]], 1)
-        _improve(c, found, second, points, 0, 1)
-        return Distortions(c[:, :1], found[:, :1], second[:, :1], points[:, :1], empty.evaluations)
+            every.improve_by(every, place, place + 1)
+        before = torch.where(every.found.any(1, keepdim=True), 0.0, empty.c)
+        c = torch.where(every.found, every.c, 0.0)
+        every.c[:] = torch.where(every.found, c, torch.cat([before, c], 1).cummax(1).values[:, 1:])
+        return every
 
     def _find_none(self, count: int) -> Distortions:
         c = self.inputs.new_zeros((0, count))
@@ -192,20 +238,3 @@ def compute_ratio(fixed: Distortions, empty: Distortions) -> tuple[Tensor, Tenso
     low = torch.where(fixed.found, torch.where(known, low, torch.nan), low)
     ratio, low, high = (torch.where(empty.found, values, torch.nan) for values in (ratio, low, high))
     return ratio, low, high
-
-
-def _improve(c: Tensor, found: Tensor, second: Tensor, points: Tensor, less: int, more: int) -> None:
-    """Replace the solutions of column `less` by those of column `more` where these are better, in place.
-
-    The search of column `less` alone had found its own value, so this one is the second best then.
-    """
-    better = found[:, more] & (~found[:, less] | (c[:, more] < c[:, less]))
-    own = torch.where(found[:, less], c[:, less], torch.inf)
-    second[:, less] = torch.where(better, torch.minimum(own, second[:, less]), second[:, less])
-    c[:, less] = torch.where(better, c[:, more], c[:, less])
-    points[:, less] = torch.where(_rows(better, points[:, less]), points[:, more], points[:, less])
-    found[:, less] |= better
-
-
-def _rows(flags: Tensor, like: Tensor) -> Tensor:
-    return flags.reshape(-1, *[1] * (like.ndim - 1))

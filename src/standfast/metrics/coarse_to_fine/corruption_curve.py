@@ -29,8 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, get_args
 
@@ -39,10 +38,10 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, check_integer
-from standfast.explainers import Background, Explainer
+from standfast.explainers import Background
 from standfast.explainers.background import check_background
 from standfast.explainers.base import Baseline, check_baseline
-from standfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Direction, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
@@ -53,15 +52,14 @@ from standfast.metrics.coarse_to_fine.replacement import (
     make_gaussian_fields,
     make_sample_fields,
 )
-from standfast.metrics.coarse_to_fine.statistics import compute_area, compute_quantile, compute_share_above
+from standfast.metrics.coarse_to_fine.statistics import compute_area
 from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from standfast.metrics.positions import Order, Unit, adapt_explainer, warn_of_coarse_maps
-from standfast.metrics.probe import Probe
-from standfast.metrics.replaced_copies import make_sample_keys
+from standfast.metrics.probe import Call, Probe
+from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from standfast.metrics.result import Result
 from standfast.model import Model, score_classes
 from standfast.records import set_fields
-from standfast.tensors import Array, broadcast_rows, count_at_once, draw_seed
 
 Replacement = Literal["gaussian", "constant", "sample"]
 
@@ -69,15 +67,9 @@ Replacement = Literal["gaussian", "constant", "sample"]
 FRACTIONS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0)
 
 
-#: inputs with more entries than this are not stored for pictures
-MOST_ENTRIES = 1 << 18
-_SHADES = 255
-_ELEMENTS = 1 << 19  # numbers that are shaded at a time
-
-
 @dataclass(frozen=True)
 class CorruptionCurveResult(Result):
-    """The drops of each sample; the numbers of the whole data set are properties.
+    """The drops of each sample; `summary` has the numbers of the whole data set.
 
     Attributes:
         area_top, area_bottom: the area under a sample's own drop over its own `corrupted_share`, with the most or the
@@ -94,11 +86,13 @@ class CorruptionCurveResult(Result):
             finite in any draw, and for an order that was not measured. `(N, K)`
         corrupted_share: `floor(k n_plus)` over the number of all positions. `(N, K)`
         fractions: the shares k.
-        shades, shade_range: the inputs for pictures, see `shade_inputs`; `(N, ...)` and `(N, 2)`.
+        origins: the samples, `(N, ...)`.
         replaced_at: for pictures, at which share each position is replaced, see `find_levels`; `(N, ...)`.
         noise_key: the key of the replacements of each sample, `(N,)`. Results with the same keys, shapes and `samples`
             saw the same values in the same places under every explainer, so their differences are paired.
     """
+
+    stored: ClassVar[tuple[str, ...]] = ("corrupted_share", "noise_key", "origins", "replaced_at")
 
     area_top: Tensor
     area_bottom: Tensor
@@ -112,21 +106,15 @@ class CorruptionCurveResult(Result):
     drop_bottom: Tensor
     corrupted_share: Tensor
     fractions: tuple[float, ...]
-    shades: Tensor
-    shade_range: Tensor
+    origins: Tensor
     replaced_at: Tensor
     noise_key: Tensor = field(metadata={"per_sample": False})
 
     def tensors(self) -> dict[str, Tensor]:
         """The drops of the measured orders, with their shares, the keys of the noise, and the tensors for pictures."""
         shares = torch.tensor(self.fractions, dtype=torch.float64).expand(len(self), -1)
-        return {
-            **{f"drop_{order}": drops.contiguous() for order, drops in self.score_drop.items()},
-            "corrupted_share": self.corrupted_share.contiguous(),
-            "fractions": shares.contiguous(),
-            "noise_key": self.noise_key.contiguous(),
-            **{name: getattr(self, name) for name in ("shades", "shade_range", "replaced_at")},
-        }
+        drops = {f"drop_{order}": drops.contiguous() for order, drops in self.score_drop.items()}
+        return {**super().tensors(), **drops, "fractions": shares.contiguous()}
 
     @property
     def score_drop(self) -> dict[str, Tensor]:
@@ -134,7 +122,7 @@ class CorruptionCurveResult(Result):
         return {order: getattr(self, f"drop_{order}") for order in self.options["order"]}
 
     def curves(self) -> Curves:
-        """The drops of all samples as arrays, for `summarise` and `compare_curves`."""
+        """The drops of all samples as arrays, for `summarise`."""
         drops = {order: values.double().cpu().numpy() for order, values in self.score_drop.items()}
         share = self.corrupted_share.double().cpu().numpy().copy()
         share[[status != "ok" for status in self.status]] = math.nan
@@ -143,70 +131,6 @@ class CorruptionCurveResult(Result):
     def summary(self, *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0) -> CorruptionSummary:
         """All numbers of these samples, with intervals; see `standfast.metrics.coarse_to_fine.summary.summarise`."""
         return summarise(self.curves(), tau=tau, q=q, resamples=resamples, seed=seed)
-
-    @cached_property
-    def _numbers(self) -> CorruptionSummary:
-        return self.summary(resamples=0)
-
-    @property
-    def auc_top(self) -> float:
-        """The area under the mean drop, most relevant first, over the mean share of replaced positions."""
-        return self._numbers.auc_top
-
-    @property
-    def auc_bottom(self) -> float:
-        """The same area with the least relevant positions first."""
-        return self._numbers.auc_bottom
-
-    @property
-    def f1(self) -> float:
-        """The harmonic mean of `auc_top` and `1 - auc_bottom`."""
-        return self._numbers.f1
-
-    @property
-    def f1_paper(self) -> float:
-        """F1 as the paper prints it, without the factor 2."""
-        return self._numbers.f1_paper
-
-    @property
-    def f1_framework(self) -> float:
-        """F1 as the authors' program computes it: as printed, from areas that end at the last measured point."""
-        return self._numbers.f1_framework
-
-    @property
-    def skewness(self) -> Array:
-        """Skewness of the drops at each k, most relevant first, `(K,)`."""
-        return self._numbers.skewness
-
-    @property
-    def kurtosis(self) -> Array:
-        """Excess kurtosis of the drops at each k, most relevant first, `(K,)`."""
-        return self._numbers.kurtosis
-
-    @property
-    def auc_skewness(self) -> float:
-        """1 minus the area under the skewness over k, on the absolute scale; `compare_curves` gives the other scale."""
-        return self._numbers.auc_skewness
-
-    @property
-    def auc_kurtosis(self) -> float:
-        """The area under the kurtosis over k, on the absolute scale; `compare_curves` gives the other scale."""
-        return self._numbers.auc_kurtosis
-
-    def share_above(self, tau: float) -> Array:
-        """The share of samples whose drop is at least tau, most relevant first, `(K,)`."""
-        return compute_share_above(self._top_drops(), tau)
-
-    def quantile(self, q: float) -> Array:
-        """The q-quantile of the drops, most relevant first, `(K,)`."""
-        check(0 < q < 1, "q", "a number between 0 and 1, exclusive", q)
-        return compute_quantile(self._top_drops(), q)
-
-    def _top_drops(self) -> Array:
-        curves = self.curves()
-        check(curves.top is not None, "order", "one with 'top'", self.options["order"])
-        drops: Array = curves.select(curves.find_complete()).top  # type: ignore[assignment]
-        return drops
 
 
 @metrics.register("corruption_curve")
@@ -241,7 +165,8 @@ class CorruptionCurve(Metric):
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> curve = CorruptionCurve(fractions=(0.1, 0.5, 1.0), samples=2, mean=0.13, sd=0.31)
     >>> result = curve(model, "integrated_gradients", digits.inputs)
-    >>> result.score_drop["top"].shape, bool(result.auc_top > result.auc_bottom)
+    >>> numbers = result.summary(resamples=0)
+    >>> result.score_drop["top"].shape, numbers.auc_top > numbers.auc_bottom
     (torch.Size([4, 3]), True)
     """
 
@@ -249,12 +174,6 @@ class CorruptionCurve(Metric):
     category: ClassVar[str] = "faithfulness"
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "wei2024revisiting"
-    bibtex: ClassVar[str] = """@article{wei2024revisiting,
-  title   = {Revisiting the Robustness of Post-hoc Interpretability Methods},
-  author  = {Wei, Jiawen and Turb{\\'e}, Hugues and Mengaldo, Gianmarco},
-  journal = {arXiv preprint arXiv:2407.19683},
-  year    = {2024}
-}"""
     roles: ClassVar[Mapping[str, Role]] = {
         "mean": PartOf("replacement", only=("gaussian",)),
         "sd": PartOf("replacement", only=("gaussian",)),
@@ -318,17 +237,12 @@ class CorruptionCurve(Metric):
 
     @classmethod
     def example(cls) -> CorruptionCurve:
-        """Three shares and two draws."""
         return cls(fractions=(0.2, 0.6, 1.0), samples=2)
 
-    def expected_evaluations(self) -> int:
-        """The copies and the sample itself; fewer are needed where few positions have positive relevance."""
+    def cost(self, classes: int | None = None) -> Cost:
+        """The copies, fewer where few positions have positive relevance, and the explanation of the sample itself."""
         copies = len(self.order) * len(self.fractions) - (len(self.order) - 1) * (self.fractions[-1] == 1)
-        return 1 + self._draws * copies
-
-    def expected_explanations(self) -> int:
-        """That of the sample itself."""
-        return 1
+        return Cost(self._draws * copies, explanations=1)
 
     @property
     def _draws(self) -> int:
@@ -344,21 +258,17 @@ class CorruptionCurve(Metric):
             return make_sample_fields(model, inputs, self.background)
         return make_filled_fields(self.replacement)
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> CorruptionCurveResult:
+    def evaluate(self, call: Call) -> CorruptionCurveResult:
         """Replace positions of every sample in each order, and measure the drops."""
-        fields = self._make_fields(model, inputs)
-        probe = Probe(model, explainer := adapt_explainer(explainer, self.unit), inputs, targets)
-        warn_of_coarse_maps(self.own_label, model, explainer, probe.maps, self.unit)
-        keys, usable = make_sample_keys(inputs, draw_seed(generator)), probe.usable()
+        inputs, explainer = call.inputs, adapt_explainer(call.explainer, self.unit)
+        fields = self._make_fields(call.model, inputs)
+        probe = Probe(replace(call, explainer=explainer))
+        warn_of_coarse_maps(self.own_label, call.model, explainer, probe.maps, self.unit)
+        keys, usable = make_sample_keys(inputs, call.seed), probe.usable()
         orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
-        corrupted = CorruptedScores(probe, inputs, self.unit, self.fractions, orders, keys, self._draws, fields)
+        corrupted = CorruptedScores(
+            probe, inputs, self.unit, self.fractions, orders, make_draw_keys(keys, self._draws), fields
+        )
         start = score_classes(probe.logits, probe.targets, "probability")
         share = corrupted.counts.double() / corrupted.positions
         levels = (len(inputs), len(self.fractions))
@@ -391,7 +301,8 @@ class CorruptionCurve(Metric):
             drop_bottom=drop["bottom"],
             corrupted_share=share,
             fractions=tuple(float(k) for k in self.fractions),
-            **make_picture_fields(inputs, probe.maps, corrupted.counts, self.unit),
+            origins=inputs,
+            replaced_at=find_levels(probe.maps, corrupted.counts, self.unit),
             noise_key=keys,
         )
 
@@ -408,40 +319,3 @@ def _average_draws(values: Tensor) -> Tensor:
         total, count = total + torch.where(finite, draw, 0.0), count + finite
     mean: Tensor = total / count
     return mean
-
-
-def make_picture_fields(inputs: Tensor, maps: Tensor, counts: Tensor, unit: Unit) -> dict[str, Any]:
-    """The fields of the result from which a report draws pictures: two bytes for each entry of an input.
-
-    They are empty, `(N, 0)`, for inputs with more than `MOST_ENTRIES` entries.
-    """
-    if inputs[0].numel() > MOST_ENTRIES:
-        empty = torch.empty((len(inputs), 0), dtype=torch.uint8, device=inputs.device)
-        return {"shades": empty, "shade_range": empty.to(inputs.dtype), "replaced_at": empty}
-    shades, shade_range = shade_inputs(inputs)
-    return {"shades": shades, "shade_range": shade_range, "replaced_at": find_levels(maps, counts, unit)}
-
-
-def shade_inputs(inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Inputs `(N, ...)` in steps of 1/255 of their range, uint8 of their shape, and the range `(N, 2)`.
-
-    >>> shades, shade_range = shade_inputs(torch.tensor([[0.0, 1.0, 0.5], [2.0, 2.0, 2.0]]))
-    >>> shades.tolist(), shade_range.tolist()
-    ([[0, 255, 128], [0, 0, 0]], [[0.0, 1.0], [2.0, 2.0]])
-    """
-    low, high = inputs.flatten(1).aminmax(dim=1)
-    columns = inputs, broadcast_rows(low, inputs), broadcast_rows(torch.where(high > low, high - low, 1.0), inputs)
-    size = max(1, count_at_once(_ELEMENTS, inputs) // inputs[0].numel())
-    parts = zip(*(torch.split(column, size) for column in columns), strict=True)
-    shades = [((part - start) / span * _SHADES).round().to(torch.uint8) for part, start, span in parts]
-    return torch.cat(shades), torch.stack((low, high), dim=1)
-
-
-def restore_input(shades: Array, shade_range: Array) -> Array:
-    """One input again, from its shades and their range; in steps of 1/255 of the range.
-
-    >>> restore_input(np.array([0, 255, 51], dtype=np.uint8), np.array([-1.0, 4.0])).round(6).tolist()
-    [-1.0, 4.0, 0.0]
-    """
-    low, high = (float(end) for end in shade_range)
-    return low + shades.astype(float) / _SHADES * (high - low)

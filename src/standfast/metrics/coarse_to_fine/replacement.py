@@ -21,7 +21,7 @@ from standfast.explainers.background import resolve_background
 from standfast.explainers.base import Baseline, make_baseline, resolve_baseline
 from standfast.metrics.positions import Order, Unit, compute_relevance, count_positions
 from standfast.metrics.probe import Probe
-from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys
+from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies
 from standfast.model import Model, score_classes
 from standfast.segments import spatial_shape
 from standfast.similarity.rows import order_rows
@@ -210,8 +210,7 @@ class CorruptedScores:
         unit: what counts as one position.
         fractions: shares of the positive positions, K of them, increasing.
         orders: which positions come first.
-        keys: of the samples, `(N,)`.
-        draws: how many fields each sample has.
+        keys: of each sample's draws, `(N, draws)`; each has a field of its own.
         fields: makes them; their values are clipped to the model's bounds.
 
     Attributes:
@@ -230,11 +229,10 @@ class CorruptedScores:
         fractions: Sequence[float],
         orders: Sequence[Order],
         keys: Tensor,
-        draws: int,
         fields: Fields,
     ) -> None:
         self.probe, self.inputs, self.unit, self.orders = probe, inputs, unit, tuple(orders)
-        self.keys, self.fields = make_draw_keys(keys, draws), fields
+        self.keys, self.fields = keys, fields
         self.positions = count_positions(inputs, unit)
         group = max(1, count_at_once(_ELEMENTS, inputs) // self.positions)
         parts = [(compute_relevance(part, unit) > 0).sum(1) for part in torch.split(probe.maps, group)]

@@ -118,22 +118,6 @@ def rescale_kurtosis(kurtosis: Array) -> Array:
     return np.asarray((kurtosis + 2) / (kurtosis + 4))
 
 
-def rescale_over(values: Array, axes: tuple[int, ...]) -> Array:
-    """Rescale linearly, so that the least value along the axes is 0 and the largest is 1; 1/2 if all are equal.
-
-    >>> rescale_over(np.array([[3.0, 1.0, 2.0], [4.0, 4.0, 4.0]]), (1,)).tolist()
-    [[1.0, 0.0, 0.5], [0.5, 0.5, 0.5]]
-    """
-    low, high = values.min(axes, keepdims=True), values.max(axes, keepdims=True)
-    same = high == low
-    return np.where(same, 0.5, (values - low) / np.where(same, 1.0, high - low))
-
-
-def compute_share_above(drops: Array, tau: float) -> Array:
-    """The share of samples with a drop of at least tau, for each column; NaN for no samples."""
-    return average_samples((drops >= tau).astype(float))
-
-
 def compute_quantile(drops: Array, q: float) -> Array:
     """The least drop that at least a share q of the samples does not exceed, for each column; NaN for no samples."""
     if not len(drops):

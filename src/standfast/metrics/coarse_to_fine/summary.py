@@ -6,23 +6,21 @@ with a 95% interval over samples.
 *Coarse* (Wei, Turbe and Mengaldo, App. A.2; Turbe et al. 2023): the mean drop over the mean share of corrupted
 positions, and the area under it. The curve starts at `(0, 0)`, runs by straight lines through the measured points, and
 stays constant from the last point to 1. `F1 = A_top (1 - A_bottom) / (A_top + 1 - A_bottom)` is printed without the
-factor 2 of a harmonic mean, so that its best value is 0.5. Here it is called `f1_paper`, and `f1` is twice that. Both
-orders end in the same copy, with all positive positions replaced. If these are few, the areas come mostly from the
-constant part, and are close to each other. The program of Turbe et al. (2023) holds the curve constant in `A_top`, but
-not in the two areas of F1, which end at the last point: `f1_framework`.
+factor 2 of a harmonic mean, so that its best value is 0.5; `f1` is twice that. Both orders end in the same copy, with
+all positive positions replaced. If these are few, the areas come mostly from the constant part, and are close to each
+other.
 
 An area to 1 is larger for a map with more positive positions, whatever their order, because its curve goes on where
-others stay constant. `auc_common` compares explainers where all of them are measured, see `gate.compare_curves`.
+others stay constant. So a report compares explainers up to the share of positions that all of them replace.
 
 *Fine* (Sec. 3.2): skewness `k3 / k2^(3/2)` and excess kurtosis `k4 / k2^2 - 3` of the drops at each share k of the
 positive positions, with biased moments; 0 where all drops are equal, and flagged. Both are rescaled to [0, 1] and
 integrated over k, from the first share to the last (0.05 to 1): 1 minus the area of skewness, and the area of kurtosis.
 
 The paper does not say how to rescale. We read it as a linear map of the least and the largest value among the compared
-explainers (over explainers and k together) to 0 and 1. Such a number depends on which explainers are compared; see
-`gate.compare_curves`. `summarise` uses fixed functions instead, `scale = "absolute"`: `(1 + s / (1 + |s|)) / 2` of a
-skewness s, 1/2 for a symmetric distribution; and `(e + 2) / (e + 4)` of an excess kurtosis e, 0 for the minimum and 1/2
-for a normal distribution.
+explainers (over explainers and k together) to 0 and 1; such a number depends on which explainers are compared. Here
+fixed functions rescale: `(1 + s / (1 + |s|)) / 2` of a skewness s, 1/2 for a symmetric distribution; and `(e + 2) / (e
++ 4)` of an excess kurtosis e, 0 for the minimum and 1/2 for a normal distribution.
 
 The paper's own Table E.I shows the weakness of the fine numbers: a method whose maps say nothing has drops that are
 nearly all 0. Their distribution has a sharp peak, and so the best kurtosis. The fine numbers count only if the gate is
@@ -34,14 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from standfast.errors import check, check_integer
 from standfast.metrics.coarse_to_fine.statistics import (
     compute_area,
-    compute_area_up_to,
     compute_centred_powers,
     compute_moments,
     compute_printed_f1,
@@ -56,18 +53,7 @@ from standfast.records import set_fields
 from standfast.statistics.bootstrap import average_samples, intervals_of_means
 from standfast.tensors import Array
 
-Scale = Literal["absolute", "compared"]
-
-_PER_FRACTION = (
-    "share",
-    "mean_top",
-    "mean_bottom",
-    "skewness",
-    "kurtosis",
-    "skewness_scaled",
-    "kurtosis_scaled",
-    "share_above",
-)
+_PER_FRACTION = ("share", "mean_top", "mean_bottom", "skewness", "kurtosis", "share_above")
 
 
 @dataclass(frozen=True)
@@ -146,21 +132,14 @@ class CorruptionSummary:
         share: the mean share of all positions that is corrupted, `(K,)`.
         mean_top, mean_bottom: the mean drops, `(K,)`.
         auc_top, auc_bottom: the areas under them over `share`.
-        f1, f1_paper: their F1 score, at most 1, and as printed, at most 0.5; below 0 where the class's score rises.
-        f1_framework: as printed, from areas that end at the last measured point, as in the authors' program.
+        f1: their F1 score, at most 1; below 0 where the class's score rises.
         skewness, kurtosis: of the drops, most relevant first, `(K,)`; kurtosis is the excess over that of a normal.
         flat: whether all drops are equal, so that both are 0 by definition, bool `(K,)`.
-        scale: how they are rescaled: by `"absolute"` functions, or `"compared"` with the other explainers.
-        skewness_scaled, kurtosis_scaled: rescaled to [0, 1], `(K,)`.
         auc_skewness, auc_kurtosis: 1 minus the area under the rescaled skewness over k, and the area under the rescaled
             kurtosis; NaN for a single share. Larger is better, if the gate is passed.
         tau, share_above: the share of samples with a drop of at least tau, `(K,)`.
         auc_share_above: the area under it over k.
         q, quantile: the least drop that a share q of the samples does not exceed, `(K,)`.
-        starred: the paper's starred numbers, rescaled to [0, 1] over the explainers; empty for `"absolute"`.
-        common_share: the largest mean share of positions up to which all compared explainers with positive relevance
-            are measured; NaN for `"absolute"`.
-        auc_common: the mean of `mean_top` over shares up to `common_share`, most relevant first, at most 1.
         intervals: the ends, by the names of the numbers; empty if there was no bootstrap.
     """
 
@@ -173,14 +152,9 @@ class CorruptionSummary:
     auc_top: float
     auc_bottom: float
     f1: float
-    f1_paper: float
-    f1_framework: float
     skewness: Array
     kurtosis: Array
     flat: Array
-    scale: Scale
-    skewness_scaled: Array
-    kurtosis_scaled: Array
     auc_skewness: float
     auc_kurtosis: float
     tau: float
@@ -188,16 +162,13 @@ class CorruptionSummary:
     auc_share_above: float
     q: float
     quantile: Array
-    starred: Mapping[str, float] = field(default_factory=dict)
-    common_share: float = float("nan")
-    auc_common: float = float("nan")
-    intervals: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
 
-    def interval(self, name: str) -> tuple[Array, Array]:
+    def interval(self, name: str) -> tuple[Any, Any]:
         """The ends of the 95% interval of a number, of its shape; NaN if there are too few samples.
 
         Args:
-            name: the name of an attribute, or such as `"starred_auc_top"`.
+            name: the name of an attribute.
 
         Raises:
             ArgumentError: this number has no interval here.
@@ -231,43 +202,29 @@ class Columns:
         *powers, above, bottom, share = np.split(means, 7, axis=-1)
         top = powers[0] + self._centre
         skewness, kurtosis, _ = compute_shape(*powers)
-        scaled = rescale_skewness(skewness), rescale_kurtosis(kurtosis)
-        auc_top, auc_bottom = compute_area(share, top), compute_area(share, bottom)
-        printed = compute_printed_f1(auc_top, auc_bottom)
-        measured = [compute_area_up_to(share, drop, share[..., -1]) for drop in (top, bottom)]
         single = {
-            "auc_top": auc_top,
-            "auc_bottom": auc_bottom,
-            "f1": 2 * printed,
-            "f1_paper": printed,
-            "f1_framework": compute_printed_f1(*measured),
-            **self.compute_fine_areas(*scaled),
+            "auc_top": compute_area(share, top),
+            "auc_bottom": compute_area(share, bottom),
+            "auc_skewness": 1 - integrate_over_fractions(rescale_skewness(skewness), self._fractions),
+            "auc_kurtosis": integrate_over_fractions(rescale_kurtosis(kurtosis), self._fractions),
             "auc_share_above": integrate_over_fractions(above, self._fractions),
         }
+        single["f1"] = 2 * compute_printed_f1(single["auc_top"], single["auc_bottom"])
         return {
             "share": share,
             "mean_top": top,
             "mean_bottom": bottom,
             "skewness": skewness,
             "kurtosis": kurtosis,
-            "skewness_scaled": scaled[0],
-            "kurtosis_scaled": scaled[1],
             "share_above": above,
             **{name: values[..., None] for name, values in single.items()},
-        }
-
-    def compute_fine_areas(self, skewness: Array, kurtosis: Array) -> dict[str, Array]:
-        """The areas of rescaled curves `(..., K)`, each `(...)`."""
-        return {
-            "auc_skewness": 1 - integrate_over_fractions(skewness, self._fractions),
-            "auc_kurtosis": integrate_over_fractions(kurtosis, self._fractions),
         }
 
 
 def summarise(
     curves: Curves, *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0
 ) -> CorruptionSummary:
-    """All numbers of one explainer, on the absolute scale.
+    """All numbers of one explainer.
 
     Intervals are Efron's (1987, JASA 82) BCa intervals over samples. The interval of the quantile is made of order
     statistics.
@@ -287,8 +244,8 @@ def summarise(
     >>> round(found.auc_top, 1), round(found.auc_top / found.auc_bottom, 6)
     (0.5, 2.0)
     >>> low, high = found.interval("auc_top")
-    >>> bool(low < found.auc_top < high), found.scale
-    (True, 'absolute')
+    >>> bool(low < found.auc_top < high)
+    True
     """
     check(isinstance(tau, int | float) and -np.inf < tau <= 1, "tau", "a drop, at most 1", repr(tau))
     check(isinstance(q, int | float) and 0 < q < 1, "q", "a number between 0 and 1, exclusive", repr(q))
@@ -296,24 +253,24 @@ def summarise(
     complete = curves.select(curves.find_complete())
     columns = Columns(complete, tau)
     found = columns.compute_numbers(average_samples(columns.values))
-    ends: dict[str, tuple[Array, Array]] = {}
+    ends: dict[str, tuple[Any, Any]] = {}
     if resamples:
         _, *pair = intervals_of_means(
             columns.values,
-            lambda means: join_numbers(columns.compute_numbers(means), means.shape[:-1]),
+            lambda means: np.concatenate(list(columns.compute_numbers(means).values()), axis=-1),
             resamples=resamples,
             seed=seed,
         )
-        low, high = (drop_single_axes(split_numbers(end, found)) for end in pair)
-        ends = {name: (low[name], high[name]) for name in found}
+        places = np.cumsum([values.size for values in found.values()])[:-1]
+        low, high = (dict(zip(found, np.split(end, places), strict=True)) for end in pair)
+        ends = {name: (_shape(name, low[name]), _shape(name, high[name])) for name in found}
         ends["quantile"] = compute_quantile_interval(columns.top, q)
-    numbers: dict[str, Any] = {name: v if v.ndim else float(v) for name, v in drop_single_axes(found).items()}
+    numbers: dict[str, Any] = {name: _shape(name, values) for name, values in found.items()}
     return CorruptionSummary(
         samples=len(complete),
         left_out=len(curves) - len(complete),
         fractions=curves.fractions,
         flat=compute_moments(columns.top)[2],
-        scale="absolute",
         tau=float(tau),
         q=float(q),
         quantile=compute_quantile(columns.top, q),
@@ -322,18 +279,6 @@ def summarise(
     )
 
 
-def join_numbers(numbers: Mapping[str, Array], leading: tuple[int, ...]) -> Array:
-    """Concatenate arrays `(*leading, ...)` along the last axis, `(*leading, R)`."""
-    return np.concatenate([values.reshape(*leading, -1) for values in numbers.values()], axis=-1)
-
-
-def split_numbers(values: Array, like: Mapping[str, Array]) -> dict[str, Array]:
-    """Split joined numbers `(R,)` into arrays with these names and shapes."""
-    ends = np.cumsum([array.size for array in like.values()])[:-1]
-    pieces = zip(like.items(), np.split(values, ends), strict=True)
-    return {name: piece.reshape(array.shape) for (name, array), piece in pieces}
-
-
-def drop_single_axes(numbers: Mapping[str, Array]) -> dict[str, Array]:
-    """Arrays `(..., K)` as they are, and `(...)` for single numbers, which come as `(..., 1)`."""
-    return {name: values if name in _PER_FRACTION else np.asarray(values[..., 0]) for name, values in numbers.items()}
+def _shape(name: str, values: Array) -> Any:
+    """A number at each share as it is, `(K,)`; a single number, which comes as `(1,)`, by itself."""
+    return values if name in _PER_FRACTION else float(values[0])

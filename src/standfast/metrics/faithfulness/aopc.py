@@ -32,12 +32,10 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, check_integer
-from standfast.explainers import Explainer
 from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
-from standfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics, of_samples
-from standfast.metrics.faithfulness.regions import cut_regions, sum_over_regions
-from standfast.metrics.positions import Order, rank_with_random_ties
-from standfast.metrics.probe import Probe
+from standfast.metrics.base import Cost, Direction, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.positions import Order, rank_with_random_ties, sum_channels
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import (
     PerturbationCurves,
     ReplacedCopies,
@@ -45,10 +43,13 @@ from standfast.metrics.replaced_copies import (
     make_sample_keys,
 )
 from standfast.metrics.result import Result
-from standfast.model import Model, Output, score_classes
+from standfast.model import Output, score_classes
 from standfast.records import set_fields
-from standfast.segments import Method, check_segments
-from standfast.tensors import draw_seed, hashed_uniform
+from standfast.segments import Method, Segments, check_segments, segment, spatial_shape
+from standfast.tensors import hashed_uniform
+
+#: cells along the shorter side of an image, where no width is given; 9x9 pixels of 224x224, as published
+CELLS_PER_SIDE = 25
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,10 @@ class AOPCResult(Result):
     """The area over the perturbation curve of each sample. A sample whose regions have equal scores is `"degenerate"`.
 
     Attributes:
-        aopc: the mean of `curve` up to the sample's last step; NaN for skipped samples. Between -1 and 1 for
+        value: the mean of `curve` up to the sample's last step; NaN for skipped samples. Between -1 and 1 for
             probabilities. `(N,)`
-        std_error: the standard error of `aopc` due to the random values, from its spread over draws; NaN with a single
-            draw. `(N,)`
+        std_error: the standard error of the value due to the random values, from its spread over draws; NaN with a
+            single draw. `(N,)`
         score: `f(x^(0))`, the probability or logit of the class at the sample itself. `(N,)`
         regions: how many regions each sample has. `(N,)`
         steps: how many of them are replaced at the last step. `(N,)`
@@ -69,7 +70,8 @@ class AOPCResult(Result):
             saw the same values in the same places under every explainer, so their differences are paired.
     """
 
-    aopc: Tensor
+    stored: ClassVar[tuple[str, ...]] = ("curve", "noise_key")
+
     std_error: Tensor
     score: Tensor
     regions: Tensor
@@ -77,10 +79,6 @@ class AOPCResult(Result):
     grid_fallback: Tensor
     curve: Tensor
     noise_key: Tensor = field(metadata={"per_sample": False})
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The curves, and the keys of the random values."""
-        return {"curve": self.curve.contiguous(), "noise_key": self.noise_key.contiguous()}
 
 
 @metrics.register("aopc")
@@ -111,7 +109,7 @@ class AOPC(Metric):
     >>> digits = standfast.data.bundled("digits")[:2]
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = AOPC(steps=20, samples=2)(model, "input_x_gradient", digits.inputs)
-    >>> result.curve.shape, result.regions.tolist(), bool((result.aopc > 0).all())
+    >>> result.curve.shape, result.regions.tolist(), bool((result.value > 0).all())
     (torch.Size([2, 21]), [196, 196], True)
     """
 
@@ -119,16 +117,6 @@ class AOPC(Metric):
     category: ClassVar[str] = "faithfulness"
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "samek2017evaluating"
-    bibtex: ClassVar[str] = """@article{samek2017evaluating,
-  title   = {Evaluating the Visualization of What a Deep Neural Network Has Learned},
-  author  = {Samek, Wojciech and Binder, Alexander and Montavon, Gr{\\'e}goire and Lapuschkin, Sebastian and
-             M{\\"u}ller, Klaus-Robert},
-  journal = {IEEE Transactions on Neural Networks and Learning Systems},
-  volume  = {28},
-  number  = {11},
-  pages   = {2660--2673},
-  year    = {2017}
-}"""
     roles: ClassVar[Mapping[str, Role]] = {
         "samples": PartOf("replacement", unless=("constant",)),
         "baseline": PartOf("replacement", only=("constant",)),
@@ -169,34 +157,19 @@ class AOPC(Metric):
 
     @classmethod
     def example(cls) -> AOPC:
-        """A few steps and draws."""
         return cls(steps=6, samples=2)
 
-    def for_samples(self, inputs: Tensor, rows: slice) -> AOPC:
-        """The metric with the label maps of these samples, if each sample has its own."""
-        return of_samples(self, inputs, rows)
-
-    def expected_evaluations(self) -> int:
-        """The copies and the sample itself; fewer are needed where there are fewer regions than steps."""
-        return 1 + self._draws * self.steps
-
-    def expected_explanations(self) -> int:
-        """That of the sample itself."""
-        return 1
+    def cost(self, classes: int | None = None) -> Cost:
+        """The copies, fewer where there are fewer regions than steps, and the explanation of the sample itself."""
+        return Cost(self._draws * self.steps, explanations=1)
 
     @property
     def _draws(self) -> int:
         return self.samples if self.replacement == "uniform" else 1  # a constant is the same in every draw
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> AOPCResult:
+    def evaluate(self, call: Call) -> AOPCResult:
         """Score the regions, replace them step by step, and average the fall of the class's score."""
+        model, inputs = call.model, call.inputs
         constant, reference = None, model.reference_for(inputs)
         if self.replacement == "constant":
             constant = resolve_baseline(model, inputs, self.baseline).expand(1, *inputs.shape[1:])
@@ -204,12 +177,12 @@ class AOPC(Metric):
             finite = all(bool(torch.isfinite(bound).all()) for bound in model.bounds)
             check(finite, "replacement", "'constant', as the model's bounds are infinite", "'uniform'")
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
-        cut = cut_regions(inputs, self.region, self.segments)
-        probe = Probe(model, explainer, inputs, targets, absolute=self.absolute)
+        cut = cut_cells(inputs, self.region) if self.segments is None else segment(inputs, self.segments)
+        probe = Probe(call, absolute=self.absolute)
         region_scores = sum_over_regions(probe.reference, cut)
         probe.skip_constant(probe.reference)
         probe.skip(_are_equal(region_scores))
-        keys = make_sample_keys(inputs, draw_seed(generator))
+        keys = make_sample_keys(inputs, call.seed)
         region_ranks = rank_with_random_ties(-region_scores if self.order == "bottom" else region_scores, keys)
         steps = cut.count.clamp(max=self.steps)
         levels = torch.arange(1, min(self.steps, cut.width) + 1, device=inputs.device).expand(len(inputs), -1)
@@ -254,7 +227,6 @@ class AOPC(Metric):
         return AOPCResult(
             **probe.common_fields(self),
             value=aopc,
-            aopc=aopc,
             std_error=error,
             score=start,
             regions=cut.count,
@@ -263,6 +235,49 @@ class AOPC(Metric):
             curve=curve,
             noise_key=keys,
         )
+
+
+def cut_cells(inputs: Tensor, side: int | None) -> Segments:
+    """Cut inputs into cells `side` places wide along every axis; the last cells are narrower if `side` does not divide.
+
+    Args:
+        inputs: `(N, ...)`.
+        side: in pixels or time steps. None for a 25th of the shorter side, at least 2; then each flat feature is a
+            cell.
+
+    Raises:
+        ArgumentError: fewer than two cells.
+
+    >>> cut_cells(torch.zeros(1, 1, 3, 4), 2).labels[0].tolist()
+    [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3]]
+    >>> cut_cells(torch.zeros(1, 3, 224, 224), None).width, cut_cells(torch.zeros(1, 1, 28, 28), None).width
+    (625, 196)
+    """
+    spatial = spatial_shape(inputs)
+    if side is None:
+        side = 1 if inputs.ndim == 2 else max(2, round(min(spatial) / CELLS_PER_SIDE))
+    labels = torch.zeros(spatial, dtype=torch.int64, device=inputs.device)
+    total = 1
+    for axis, length in enumerate(spatial):
+        along = -(-length // side)
+        place = torch.arange(length, device=inputs.device) // side
+        labels = labels * along + place.reshape([-1 if a == axis else 1 for a in range(len(spatial))])
+        total *= along
+    check(total >= 2, "region", f"cells small enough that inputs of shape {spatial} have two of them", side)
+    count = torch.full((len(inputs),), total, device=inputs.device)
+    fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
+    return Segments(labels.expand(len(inputs), *spatial), count, total, fallback, (total,) * len(inputs))
+
+
+def sum_over_regions(maps: Tensor, cut: Segments) -> Tensor:
+    """The sum of `maps` `(N, ...)` over each region and all channels; float32 `(N, width)`, NaN beyond the last region.
+
+    Sums are float64 and then rounded, so that values stay tied when only the order of summation differs.
+    """
+    pixels = sum_channels(maps)
+    sums = pixels.new_zeros(len(maps), cut.width).scatter_add_(1, cut.labels.flatten(1), pixels)
+    exists = torch.arange(cut.width, device=maps.device) < cut.count[:, None]
+    return torch.where(exists, sums, torch.nan).float()
 
 
 def draw_uniform(keys: Tensor, like: Tensor, lower: Tensor, upper: Tensor) -> Tensor:

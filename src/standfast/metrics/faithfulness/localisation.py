@@ -27,22 +27,19 @@ Cost for each sample: one prediction with explanation.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.explainers import Explainer
 from standfast.metrics.base import Direction, Metric, metrics
 from standfast.metrics.positions import Unit, adapt_explainer, compute_relevance
-from standfast.metrics.probe import Probe
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
-from standfast.model import Model
-from standfast.records import TensorOption, set_fields
+from standfast.records import SampleOption, set_fields
 from standfast.similarity.rows import row_sum
 
 _ELEMENTS = 1 << 22  # numbers in the relevance that is sorted at a time: 16 MB, and about four times that on the way
@@ -53,7 +50,7 @@ FindRegions = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, init=False)
-class Regions(TensorOption):
+class Regions(SampleOption):
     """The true regions as an option of a frozen configuration: compared, hashed and written down by their digest.
 
     Args:
@@ -119,7 +116,7 @@ class LocalisationResult(Result):
     """How much relevance lies inside the regions; `"degenerate"` where a region is empty or covers all positions.
 
     Attributes:
-        mass_accuracy: the share of the positive relevance that lies inside, in [0, 1]; NaN for skipped samples. `(N,)`
+        value: the share of the positive relevance that lies inside, in [0, 1]; NaN for skipped samples. `(N,)`
         rank_accuracy: the share of the |M| most relevant positions that lies inside; NaN for skipped samples. `(N,)`
         pointing_hit: whether the most relevant position lies inside; False for skipped samples. `(N,)` bool
         chance: |M| / P, the expected value of all three for a map of exchangeable values. `(N,)`
@@ -129,7 +126,6 @@ class LocalisationResult(Result):
         trivial_region: whether the region is empty or covers all positions. `(N,)` bool
     """
 
-    mass_accuracy: Tensor
     rank_accuracy: Tensor
     pointing_hit: Tensor
     chance: Tensor
@@ -163,7 +159,7 @@ class RelevanceLocalisation(Metric):
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> metric = RelevanceLocalisation(regions=digits.inputs > 0.5)  # the digit's ink
     >>> result = metric(model, "integrated_gradients", digits.inputs)
-    >>> bool((result.mass_accuracy > result.chance).all()), result.pointing_hit.tolist()
+    >>> bool((result.value > result.chance).all()), result.pointing_hit.tolist()
     (True, [True, True, True, True])
     """
 
@@ -174,14 +170,6 @@ class RelevanceLocalisation(Metric):
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "arras2022clevr"
     mask_option: ClassVar[str] = "regions"
-    bibtex: ClassVar[str] = """@article{arras2022clevr,
-  title   = {{CLEVR-XAI}: A benchmark dataset for the ground truth evaluation of neural network explanations},
-  author  = {Arras, Leila and Osman, Ahmed and Samek, Wojciech},
-  journal = {Information Fusion},
-  volume  = {81},
-  pages   = {14--40},
-  year    = {2022}
-}"""
 
     regions: str | Tensor | FindRegions = "regions"
     unit: Unit = "entry"
@@ -199,61 +187,25 @@ class RelevanceLocalisation(Metric):
 
     @classmethod
     def example(cls) -> RelevanceLocalisation:
-        """The first half of every input as its region."""
         return cls(_mark_first_half)
 
-    def for_data(self, extras: Mapping[str, Tensor]) -> RelevanceLocalisation:
-        """The metric with the regions that its option names."""
-        if not isinstance(self.regions, str):
-            return self
-        words = f"the name of an extra of the data set ({', '.join(sorted(extras)) or 'which has none'})"
-        check(self.regions in extras, "regions", words, repr(self.regions))
-        return dataclasses.replace(self, regions=extras[self.regions])
-
-    def for_samples(self, inputs: Tensor, rows: slice) -> RelevanceLocalisation:
-        """The metric with the regions of these samples, if each sample has its own."""
-        if not isinstance(self.regions, Regions):
-            return self
-        own = self.regions.of_samples(inputs, rows)
-        return self if own is self.regions else dataclasses.replace(self, regions=own)
-
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> LocalisationResult:
+    def evaluate(self, call: Call) -> LocalisationResult:
         """Compare the relevance of each sample with its region."""
-        inside = self._find_inside(inputs)
-        probe = Probe(model, adapt_explainer(explainer, self.unit), inputs, targets)
+        inside = self._find_inside(call.inputs)
+        probe = Probe(replace(call, explainer=adapt_explainer(call.explainer, self.unit)))
         size, positions = inside.sum(1), inside.shape[1]
         trivial = (size == 0) | (size == positions)
         probe.skip(trivial)
-        columns = {
-            name: torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
-            for name in ("mass_accuracy", "rank_accuracy", "positive_share")
-        }
-        hit, no_positive = torch.zeros_like(trivial), torch.zeros_like(trivial)
-        for rows in torch.split(probe.usable(), max(1, _ELEMENTS // positions)):
-            maps = probe.maps[rows]
-            found = localise_relevance(
-                compute_relevance(maps.abs() if self.absolute else maps, self.unit), inside[rows]
-            )
-            for name, values in columns.items():
-                values[rows] = getattr(found, name)
-            hit[rows], no_positive[rows] = found.pointing_hit, found.no_positive
+        rows = probe.usable()
+        parts = []
+        for part in torch.split(rows, max(1, _ELEMENTS // positions)):
+            maps = probe.maps[part]
+            relevance = compute_relevance(maps.abs() if self.absolute else maps, self.unit)
+            parts.append(localise_relevance(relevance, inside[part]))
         return LocalisationResult(
-            **probe.common_fields(self),
-            value=columns["mass_accuracy"],
-            mass_accuracy=columns["mass_accuracy"],
-            rank_accuracy=columns["rank_accuracy"],
-            pointing_hit=hit,
+            **probe.common_fields(self, **{name: torch.cat([part[name] for part in parts]) for name in parts[0]}),
             chance=size.double() / positions,
             region_size=size,
-            positive_share=columns["positive_share"],
-            no_positive=no_positive,
             trivial_region=trivial,
         )
 
@@ -277,26 +229,15 @@ class RelevanceLocalisation(Metric):
         return regions.flatten(1)
 
 
-@dataclass(frozen=True)
-class Localisation:
-    """What `localise_relevance` returns, one number for each row; see `LocalisationResult`."""
-
-    mass_accuracy: Tensor
-    rank_accuracy: Tensor
-    pointing_hit: Tensor
-    positive_share: Tensor
-    no_positive: Tensor
-
-
-def localise_relevance(relevance: Tensor, inside: Tensor) -> Localisation:
-    """Mass accuracy, rank accuracy and pointing game.
+def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
+    """Fields of `LocalisationResult`: mass accuracy (`value`), rank accuracy and pointing game, one for each row.
 
     Args:
         relevance: of each position, `(N, P)`.
         inside: which positions are inside, bool `(N, P)`.
 
     >>> found = localise_relevance(torch.tensor([[3.0, 1.0, -5.0, 0.0]]), torch.tensor([[True, False, True, False]]))
-    >>> found.mass_accuracy.tolist(), found.rank_accuracy.tolist(), found.pointing_hit.tolist()
+    >>> found["value"].tolist(), found["rank_accuracy"].tolist(), found["pointing_hit"].tolist()
     ([0.75], [0.5], [True])
     """
     positive = relevance.double().clamp(min=0)
@@ -309,13 +250,13 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> Localisation:
     hits, size = inside.gather(1, order), inside.sum(1)
     among = torch.arange(relevance.shape[1], device=relevance.device) < size[:, None]
     rank = (hits & among).sum(1).double() / size.clamp(min=1)
-    return Localisation(
-        mass_accuracy=mass,
-        rank_accuracy=torch.where(none, 0.0, rank),
-        pointing_hit=hits[:, 0] & ~none,
-        positive_share=(relevance > 0).sum(1).double() / relevance.shape[1],
-        no_positive=none,
-    )
+    return {
+        "value": mass,
+        "rank_accuracy": torch.where(none, 0.0, rank),
+        "pointing_hit": hits[:, 0] & ~none,
+        "positive_share": (relevance > 0).sum(1).double() / relevance.shape[1],
+        "no_positive": none,
+    }
 
 
 def _mark_first_half(inputs: Tensor) -> Tensor:

@@ -29,18 +29,16 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers import Explainer
 from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from standfast.explainers.baselines import ModelFreeExplainer
-from standfast.metrics.base import Direction, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Direction, Metric, Presets, metrics
 from standfast.metrics.positions import count_positions, rank_with_random_ties, sum_channels
-from standfast.metrics.probe import Probe
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies, make_sample_keys
 from standfast.metrics.result import Result
-from standfast.model import Model
 from standfast.records import set_fields
 from standfast.segments import spatial_shape
-from standfast.tensors import count_at_once, draw_seed, send
+from standfast.tensors import count_at_once, send
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -55,7 +53,7 @@ class LogOddsResult(Result):
     the same at all pixels.
 
     Attributes:
-        log_odds: the mean of `per_pair` over the pairs of a sample; NaN if there are none, or if it was skipped. `(N,)`
+        value: the mean of `per_pair` over the pairs of a sample; NaN if there are none, or if it was skipped. `(N,)`
         converted: for which share of these pairs the erased input has a larger logit of t than of o. `(N,)`
         erased: the mean share of pixels that were erased for them. `(N,)`
         per_pair: the change for each pair; NaN for a pair that does not belong to the sample. `(N, P)`
@@ -64,7 +62,8 @@ class LogOddsResult(Result):
         erased_pixels: which pixels were erased, bool `(N, P, *spatial)`.
     """
 
-    log_odds: Tensor
+    stored: ClassVar[tuple[str, ...]] = ("per_pair", "before", "after", "towards", "erased_pixels")
+
     converted: Tensor
     erased: Tensor
     per_pair: Tensor
@@ -72,11 +71,6 @@ class LogOddsResult(Result):
     after: Tensor
     towards: Tensor
     erased_pixels: Tensor
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The numbers of each pair, and the erased pixels."""
-        names = ("per_pair", "before", "after", "towards", "erased_pixels")
-        return {name: getattr(self, name).contiguous() for name in names}
 
     def columns(self) -> dict[str, Any]:
         """The columns of every result, and a column `log_odds_O_T` for every pair of classes."""
@@ -104,7 +98,7 @@ class LogOdds(Metric):
     >>> digits = standfast.data.bundled("digits")[:6]
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = LogOdds()(model, "input_x_gradient", digits.inputs)
-    >>> result.per_pair.shape, bool((result.log_odds > 0).all()), bool((result.erased <= 157 / 784).all())
+    >>> result.per_pair.shape, bool((result.value > 0).all()), bool((result.erased <= 157 / 784).all())
     (torch.Size([6, 1]), True, True)
     """
 
@@ -113,12 +107,6 @@ class LogOdds(Metric):
     controls: ClassVar[bool] = True
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "shrikumar2017deeplift"
-    bibtex: ClassVar[str] = """@inproceedings{shrikumar2017deeplift,
-  title     = {Learning Important Features Through Propagating Activation Differences},
-  author    = {Shrikumar, Avanti and Greenside, Peyton and Kundaje, Anshul},
-  booktitle = {Proceedings of the 34th International Conference on Machine Learning (ICML)},
-  year      = {2017}
-}"""
 
     presets: ClassVar[Presets] = {"paper": {"pairs": ((8, 3), (8, 6), (9, 1), (4, 1))}}
 
@@ -138,28 +126,17 @@ class LogOdds(Metric):
         check(share and 0 < self.fraction <= 1, "fraction", "a number above 0, at most 1", repr(self.fraction))
         check_baseline(self.baseline)
 
-    def expected_evaluations(self) -> int:
+    def cost(self, classes: int | None = None) -> Cost:
         """The explanations of both classes, and the erased input: most samples have one pair or none."""
-        return 3
+        return Cost(predictions=1, explanations=2)
 
-    def expected_explanations(self) -> int:
-        """Those of both classes."""
-        return 2
-
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> LogOddsResult:
+    def evaluate(self, call: Call) -> LogOddsResult:
         """Erase pixels of every sample for each of its pairs, and compare the log-odds before and after."""
-        baseline = resolve_baseline(model, inputs, self.baseline)
-        probe = Probe(model, explainer, inputs, targets)
+        inputs, probe = call.inputs, Probe(call)
+        baseline = resolve_baseline(call.model, inputs, self.baseline)
         towards = self._find_second_classes(probe)
         belongs, shape, spatial = towards >= 0, towards.shape, spatial_shape(inputs)
-        keys = make_sample_keys(inputs, draw_seed(generator))
+        keys = make_sample_keys(inputs, call.seed)
         eraser = _Eraser(probe, inputs, keys, baseline, self.fraction)
         before, after = torch.full((2, *shape), torch.nan, dtype=torch.float64, device=inputs.device)
         erased = torch.zeros(*shape, math.prod(spatial), dtype=torch.bool, device=inputs.device)
@@ -175,11 +152,9 @@ class LogOdds(Metric):
         per_pair = before - after
         counted = per_pair.isfinite()
         probe.skip(belongs.any(1) & (constant == belongs).all(1))
-        log_odds = _average_counted(per_pair, counted)
         return LogOddsResult(
             **probe.common_fields(self),
-            value=log_odds,
-            log_odds=log_odds,
+            value=_average_counted(per_pair, counted),
             converted=_average_counted((after < 0).double(), counted),
             erased=_average_counted(erased.double().mean(2), counted),
             per_pair=per_pair,
@@ -192,7 +167,7 @@ class LogOdds(Metric):
     def _find_second_classes(self, probe: Probe) -> Tensor:
         """Class t of each pair that belongs to a sample, else -1; int64 `(N, P)`."""
         own, classes = probe.targets, probe.logits.shape[1]
-        usable = probe.spread(torch.ones_like(probe.usable(), dtype=torch.bool), False)
+        usable = probe.scatter_to_all(torch.ones_like(probe.usable(), dtype=torch.bool))
         if self.pairs is None:
             second = probe.logits.scatter(1, own[:, None], -torch.inf).argmax(1)
             return torch.where(usable, second, -1)[:, None]

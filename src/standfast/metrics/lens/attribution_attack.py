@@ -30,8 +30,8 @@ guided ones a twentieth more, but at most 100, of predictions only, for the shar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar
 
@@ -42,8 +42,8 @@ from standfast.algorithms.searches.base import Outcome
 from standfast.algorithms.searches.sign import SignSearch
 from standfast.errors import ArgumentError, check, check_integer
 from standfast.explainers import Explainer
-from standfast.metrics.base import NO_EFFECT, Direction, Metric, PartOf, Presets, Role, larger_is_closer, metrics
-from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult, plan_draws
+from standfast.metrics.base import NO_EFFECT, Cost, Direction, Metric, PartOf, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.lens.attribution_objectives import (
     BLIND,
     AttributionObjective,
@@ -52,38 +52,32 @@ from standfast.metrics.lens.attribution_objectives import (
     check_count,
 )
 from standfast.metrics.lens.attribution_objectives import get as get_attack
-from standfast.metrics.probe import Probe, check_probe_options, score_kept_class
-from standfast.metrics.probe_objective import ProbeObjective, reevaluate_found
-from standfast.model import ROW_ALIGNMENT, Model, module_name
+from standfast.metrics.probe import Call, Probe, check_probe_options, score_kept_class
+from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
+from standfast.model import ROW_ALIGNMENT, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
 from standfast.records import set_fields
 from standfast.similarity import Kendall, LensProfile, Similarity, correct_for_chance, lens_profile, per_position
 from standfast.similarity import get as get_similarity
 from standfast.similarity import similarities as known_similarities
 from standfast.similarity.authors_protocol import Protocol, check_protocol
-from standfast.tensors import count_at_once, draw_seed
+from standfast.tensors import count_at_once
 
 _PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
 _DRAWS = 32  # random pairs for a chance level without a closed form: its standard error is below 0.01 for k = 100
 _LARGE = 1 << 13  # positions from which on a quarter of the draws is enough, since sets are larger
-LENS = """@inproceedings{kamath2024rethinking,
-  title     = {Rethinking Robustness of Model Attributions},
-  author    = {Kamath, Sandesh and Mittal, Sankalp and Deshpande, Amit and Balasubramanian, Vineeth N},
-  booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence},
-  year      = {2024}
-}"""
 
 
 @dataclass(frozen=True)
-class AttributionAttackResult(NeighbourhoodResult):
+class AttributionAttackResult(PerturbedResult):
     """The perturbed input of each sample, and how similar its map is to that of the clean input.
 
     A skipped sample (`status`) is compared with the centre of its neighbourhood, mostly with itself, so leave it out.
 
     Attributes:
         names: of the similarities; each is a column of the frame, under this name.
+        value: the first of the similarities, `(N,)`.
         similarities: `(N, S)`, in the order of `names`; NaN where the map of the perturbed input is not finite.
-        similarity: the first of them, `(N,)`.
         chance: what each similarity is on average for unrelated maps with the same values and supports, `(N, S)`
             (`Similarity.chance`); NaN for similarities of no LENS kind. The frame has it in the columns
             `"<name> chance"`, and the similarities corrected for it (`correct_for_chance`) in `"<name> above chance"`:
@@ -92,47 +86,30 @@ class AttributionAttackResult(NeighbourhoodResult):
             the neighbourhood contains it.
         label_kept: the class is kept at `inputs`, `(N,)` bool. The random attacks may lose it, and guided ones where
             the neighbourhood does not contain the clean input.
-        margin: J at `inputs`, `(N,)`.
-        predicted: the class at `inputs`, `(N,)`.
         kept: top-k intersection for the metric's own k, `(N,)`.
         kept_within_1, kept_within_2: the mean of LENS-precision and LENS-recall at this k, for windows of one and of
             two positions around, `(N,)`.
-        inputs, origins: perturbed and clean inputs, `(N, ...)`.
-        maps, origin_maps: their explanations, signed, `(N, ...)`.
         profile: intersections, precision and recall for the k and w of the curves; arrays `(N, K)` and `(N, K, W)`.
-        aligned_maps, parameters, swapped_words: of a transformation, as in `WorstCaseResult`.
+
+    The other attributes are those of `PerturbedResult`.
     """
 
     names: tuple[str, ...]
     similarities: Tensor
-    similarity: Tensor
     chance: Tensor
     found: Tensor
     label_kept: Tensor
-    margin: Tensor
-    predicted: Tensor
     kept: Tensor
     kept_within_1: Tensor
     kept_within_2: Tensor
-    inputs: Tensor
-    origins: Tensor
-    maps: Tensor
-    origin_maps: Tensor
     profile: LensProfile
-    aligned_maps: Tensor | None = None
-    parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
-    swapped_words: Sequence[str] | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Inputs, maps, and the curves with their k and w."""
         profile, rows = self.profile, len(self)
         curves = ("intersection", "precision", "recall")
         return {
-            "origins": self.origins,
-            "inputs": self.inputs,
-            "origin_maps": self.origin_maps,
-            "maps": self.maps,
-            **({} if self.aligned_maps is None else {"aligned_maps": self.aligned_maps}),
+            **super().tensors(),
             "curve_k": torch.tensor(profile.k).expand(rows, -1),
             "curve_w": torch.tensor(profile.w).expand(rows, -1),
             **{f"curve_{name}": getattr(profile, name) for name in curves},
@@ -140,10 +117,8 @@ class AttributionAttackResult(NeighbourhoodResult):
         }
 
     def columns(self) -> dict[str, Any]:
-        """Further columns of the frame, with one for each similarity and each parameter of a transformation."""
+        """Further columns of the frame, with one for each similarity and its chance level."""
         found = {**super().columns(), **dict(zip(self.names, self.similarities.T.tolist(), strict=True))}
-        found |= {name: values.tolist() for name, values in self.parameters.items()}
-        found |= {} if self.swapped_words is None else {"swapped_words": self.swapped_words}
         for name, value, chance in zip(self.names, self.similarities.T, self.chance.T, strict=True):
             if not chance.isnan().all():
                 found[name_chance(name)] = chance.tolist()
@@ -208,7 +183,6 @@ class AttributionAttack(Metric):
     )
     category: ClassVar[str] = "robustness"
     citation: ClassVar[str] = "kamath2024rethinking"
-    bibtex: ClassVar[str] = LENS
     roles: ClassVar[Mapping[str, Role]] = {
         **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures
         **dict.fromkeys(("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)),
@@ -279,7 +253,6 @@ class AttributionAttack(Metric):
 
     @classmethod
     def example(cls) -> AttributionAttack:
-        """A configuration that takes seconds."""
         return cls(LinfBall(0.1), "top_k", steps=5, restarts=2)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
@@ -300,10 +273,11 @@ class AttributionAttack(Metric):
         """The configuration as plain values, similarities by name."""
         return {**super().options(), "similarities": [similarity.name for similarity in self._similarities()]}
 
-    def expected_evaluations(self) -> int:
+    def cost(self, classes: int | None = None) -> Cost:
         """Those of the search, the clean input, the final check and the draws; a blind attack has two of these."""
-        guided = isinstance(get_attack(self.attack), GuidedObjective)
-        return self._search_budget() + 2 + self._count_draws() if guided else 2
+        if not isinstance(get_attack(self.attack), GuidedObjective):
+            return Cost(predictions=0, explanations=2)
+        return Cost(predictions=0, explanations=self._search_budget() + 2 + self._count_draws())
 
     def _similarities(self) -> list[Similarity]:
         return [get_similarity(similarity) for similarity in self.similarities]
@@ -326,33 +300,24 @@ class AttributionAttack(Metric):
         # in a ball of radius 0 the search's own step is 0
         return SignSearch(self.restarts, step or None, sharpness, from_centre=self.protocol == "authors")
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> AttributionAttackResult:
+    def evaluate(self, call: Call) -> AttributionAttackResult:
         """Attack the map of every sample, and compare the maps before and after."""
-        attack, similarities = get_attack(self.attack), self._similarities()
-        if isinstance(attack, GuidedObjective) and not explainer.differentiable:
-            raise ArgumentError(
-                "attack", f"random_sign or universal, since {explainer.label} cannot be differentiated", attack.name
-            )
-        if isinstance(attack, GuidedObjective) and not model.differentiable:
-            name = module_name(model.module)
-            raise ArgumentError("attack", f"random_sign or universal, since {name} has no gradients", attack.name)
+        attack, model, inputs = get_attack(self.attack), call.model, call.inputs
         region = self.neighbourhood.around(inputs, model.bounds)
-        if isinstance(attack, GuidedObjective) and not region.differentiable:
-            kind = type(self.neighbourhood).__name__
-            words = f"random_sign or universal, since {kind} cannot be differentiated by its parameters"
-            raise ArgumentError("attack", words, attack.name)
+        if isinstance(attack, GuidedObjective):
+            for fits, reason in (
+                (call.explainer.differentiable, f"{call.explainer.label} cannot be differentiated"),
+                (model.differentiable, f"{module_name(model.module)} has no gradients"),
+                (
+                    region.differentiable,
+                    f"{type(self.neighbourhood).__name__} cannot be differentiated by its parameters",
+                ),
+            ):
+                check(fits, "attack", f"random_sign or universal, since {reason}", attack.name)
         # whatever the similarities are, the report counts the largest positions, which a constant map does not have
-        compared = get_similarity("topk_intersection")
-        probe = Probe(model, explainer, inputs, targets, compared, absolute=self.absolute, region=region)
+        probe = Probe(call, "topk_intersection", absolute=self.absolute, region=region)
         self._check_sizes(probe.reference[:1], attack)
-        usable, seed, points = probe.usable(), draw_seed(generator), region.centre.clone()
+        usable, seed, points = probe.usable(), call.seed, region.centre.clone()
         kept = KeptClass(probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0)
         if len(usable):
             own = region.select(usable)
@@ -365,7 +330,7 @@ class AttributionAttack(Metric):
                 found = attack.draw(own, seed)
             points[usable] = own.project(found[:, None])[:, 0]
             kept.draw(~seed)
-        return self._result(probe, inputs, points, similarities, kept)
+        return self._result(probe, inputs, points, kept)
 
     def _check_sizes(self, maps: Tensor, attack: AttributionObjective) -> None:
         """Raise before the attack what would be raised after it, such as a k that maps of this size do not have."""
@@ -385,17 +350,11 @@ class AttributionAttack(Metric):
         for option, counts in (("k", (0.1 if self.k is None else self.k,)), ("curve_k", self.curve_k)):
             attempt(f"option {option}", partial(lens_profile, positions, positions, counts, (0,), diverse=False))
 
-    def _result(
-        self, probe: Probe, inputs: Tensor, points: Tensor, similarities: list[Similarity], kept: KeptClass
-    ) -> AttributionAttackResult:
+    def _result(self, probe: Probe, inputs: Tensor, points: Tensor, kept: KeptClass) -> AttributionAttackResult:
         """From a new evaluation of the points."""
-        seen, maps, predicted = reevaluate_found(probe, points, compare=False)
-        region, usable = probe.region, probe.usable()
-        assert region is not None
-        everyone, perturbed = torch.arange(len(inputs), device=inputs.device), inputs.clone()
-        perturbed[usable] = region.perturb(points, everyone)[usable]
-        moved_back, visible = probe.align_maps(maps, points, everyone) if region.aligns else (maps, None)
-        before, after = (each.abs() if self.absolute else each for each in (probe.maps, moved_back))
+        seen, found, moved = reevaluate_found(probe, self.neighbourhood, inputs, points, compare=False)
+        similarities, (maps, visible) = self._similarities(), moved or (found["maps"], None)
+        before, after = (each.abs() if self.absolute else each for each in (probe.maps, maps))
         pairs = [(similarity, similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
         if visible is None:
             values = [similarity(a, b) for similarity, a, b in pairs]
@@ -408,30 +367,21 @@ class AttributionAttack(Metric):
         own = lens_profile(before, after, (0.1 if self.k is None else self.k,), (1, 2), diverse=False)
         within = (own.precision[:, 0] + own.recall[:, 0]) / 2
         label_kept = seen.margin < 0
-        moved = (perturbed != inputs).flatten(1).any(1)
+        changed = (found["inputs"] != inputs).flatten(1).any(1)
         return AttributionAttackResult(
             **probe.common_fields(self),
             **kept.fields(),
+            **found,
             value=values[0],
             names=tuple(similarity.name for similarity in similarities),
             similarities=torch.stack(values, dim=1),
-            similarity=values[0],
             chance=torch.stack(chance, dim=1),
-            found=label_kept & moved,
+            found=label_kept & changed,
             label_kept=label_kept,
-            margin=seen.margin,
-            predicted=predicted,
             kept=own.intersection[:, 0],
             kept_within_1=within[:, 0],
             kept_within_2=within[:, 1],
-            inputs=perturbed,
-            origins=inputs,
-            maps=maps,
-            origin_maps=probe.maps,
             profile=profile,
-            aligned_maps=None if visible is None else torch.where(visible, moved_back, torch.nan),
-            parameters=self.neighbourhood.read_parameters(region.effective_points(points, everyone), inputs.shape[1:]),
-            swapped_words=self.neighbourhood.name_swaps(inputs, perturbed),
         )
 
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
@@ -466,10 +416,9 @@ class _AttackObjective(ProbeObjective):
         seen = self.probe.query(x, origin, keep_maps=True, compare=False)
         assert seen.maps is not None
         maps = seen.maps
-        if (
-            self.probe.region is not None and self.probe.region.aligns
-        ):  # as for gradients, what is not seen is unchanged
-            aligned, visible = self.probe.align_maps(maps, x, origin)
+        region = self.probe.region
+        if region is not None and region.aligns:  # as for gradients, what is not seen is unchanged
+            aligned, visible = region.align_maps(maps, x, origin)
             maps = torch.where(visible, aligned, self.probe.maps[origin])
         maps = _sum_magnitudes(maps)
         if self.protocol == "authors":

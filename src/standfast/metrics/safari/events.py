@@ -28,14 +28,6 @@ from standfast.similarity import Similarity
 EventName = Literal["changed_explanation", "changed_class", "misclassification"]
 EVENTS = ("changed_explanation", "changed_class", "misclassification")
 
-SAFARI = """@inproceedings{huang2023safari,
-  title     = {{SAFARI}: Versatile and Efficient Evaluations for Robustness of Interpretability},
-  author    = {Huang, Wei and Zhao, Xingyu and Jin, Gaojie and Huang, Xiaowei},
-  booktitle = {Proceedings of the IEEE/CVF International Conference on Computer Vision (ICCV)},
-  pages     = {1988--1998},
-  year      = {2023}
-}"""
-
 
 @dataclass(frozen=True)
 class Event:
@@ -94,15 +86,9 @@ class Event:
 
     def has_happened(self, similarity: Tensor, margin: Tensor) -> Tensor:
         """Whether the event happened, with its threshold; bool `(M,)`. False everywhere without a threshold."""
-        if self.name == "misclassification":
-            return margin >= 0
-        feasible = margin < 0 if self.name == "changed_explanation" else margin >= 0
-        if self.threshold is None:
-            return torch.zeros_like(feasible)
-        limit = self.dissimilarity(torch.full_like(similarity, self.threshold))
-        dissimilarity = self.dissimilarity(similarity)
-        beyond = dissimilarity > limit if self.name == "changed_explanation" else dissimilarity < limit
-        return feasible & beyond
+        if self.threshold is None and self.needs_explanation:
+            return torch.zeros_like(margin, dtype=torch.bool)
+        return (self.scores(Measurement(margin, similarity)) >= 0).all(1)
 
 
 def make_event(name: str, similarity: Similarity, threshold: float | None, needs_threshold: bool) -> Event:

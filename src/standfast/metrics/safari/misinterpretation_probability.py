@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -37,15 +37,14 @@ from standfast.algorithms.rare_events.subset_sampling import (
     subset_simulation,
 )
 from standfast.algorithms.searches.auto import AutoSearch
-from standfast.algorithms.searches.base import Search
-from standfast.errors import StandfastError, check, check_integer
+from standfast.errors import check, check_integer
 from standfast.explainers import Explainer, InputCopy
-from standfast.metrics.base import USEFUL, Direction, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import USEFUL, Cost, Direction, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
-from standfast.metrics.probe import Explain, Probe, check_probe_options
-from standfast.metrics.safari.events import SAFARI, Event, EventName, make_event
-from standfast.metrics.safari.worst_case import EventObjective, WorstCase
-from standfast.model import Model, Output
+from standfast.metrics.probe import Call, Explain, Probe, check_probe_options
+from standfast.metrics.safari.events import Event, EventName, make_event
+from standfast.metrics.safari.worst_case import EventObjective
+from standfast.model import Output
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
@@ -53,9 +52,20 @@ from standfast.tensors import draw_seed
 
 _SEARCH = 500  # evaluations of the short search for witnesses
 _SEARCH_SHARE = 1 / 16  # of the budget, at most
-_STUDY_SHARE = 1 / 4  # what the search of a study may cost, as a share of the evaluations that are expected
-#: what the event depends on: a worst case for the same values of these options can be a witness
-_QUESTION = ("neighbourhood", "event", "similarity", "absolute", "explain", "margin")
+#: of samples that were not estimated: a bound that says nothing
+_NOT_ESTIMATED: Mapping[str, float | bool] = {
+    "log_probability": 0.0,
+    "std_error": math.nan,
+    "low": -math.inf,
+    "high": 0.0,
+    "censored": True,
+    "resolved": False,
+    "from_event": math.nan,
+    "from_event_error": math.nan,
+    "stalled": False,
+    "acceptance": math.nan,
+}
+_SEARCH_SEED = 1 << 62  # what changes the seed of the search, so that it is not that of the simulation
 
 
 @dataclass(frozen=True)
@@ -110,14 +120,6 @@ class ProbabilityResult(NeighbourhoodResult):
         """Further columns of the frame, and `bound`: whether the value is only an upper bound of ln P."""
         return {**super().columns(), "bound": (self.censored | ~self.resolved).tolist()}
 
-    def confidence_interval(self, level: float = 0.95) -> Tensor:
-        """Confidence interval for ln P, `(N, 2)`; from minus infinity where `censored`."""
-        out = torch.zeros((len(self), 2), dtype=torch.float64, device=self.targets.device)
-        out[:, 0] = -torch.inf
-        if self.estimate is not None:
-            out[self.estimated] = self.estimate.interval(level)
-        return out
-
     def tensors(self) -> dict[str, Tensor]:
         """The curves of ln P against the threshold with their intervals, padded with NaN to the longest, `(N, L)`."""
         length = max((len(level.stage) for level in self.levels if level is not None), default=0)
@@ -149,9 +151,6 @@ class MisinterpretationProbability(Metric):
             settings it costs about half as much again. Where a short search finds a worst case in the event, half of
             its particles start there: the search `auto`, which follows gradients where there are some, with 500
             evaluations, or a sixteenth of the budget if that is less.
-        witness_search, witness_budget: a further search for witnesses, as a `WorstCase` with this `search` and `budget`
-            makes it. It has the same seed, so it finds the same inputs. Its evaluations count. A study fills both in
-            where it has such a metric for the same event. None: only the short search.
         particles, moves, quantile, first, proposal, floor: see `standfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
@@ -168,13 +167,9 @@ class MisinterpretationProbability(Metric):
     name: ClassVar[str] = "misinterpretation_probability"
     category: ClassVar[str] = "robustness"
     citation: ClassVar[str] = "huang2023safari"
-    bibtex: ClassVar[str] = SAFARI
     roles: ClassVar[Mapping[str, Role]] = {
         **dict.fromkeys(
-            (
-                *("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget"),
-                *("from_event", "witness_search", "witness_budget"),
-            ),
+            ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
             PartOf("method", only=("subset",)),
         ),
         "samples": PartOf("method", only=("monte_carlo",)),
@@ -206,8 +201,6 @@ class MisinterpretationProbability(Metric):
     error: float | None = None
     budget: int | None = None
     from_event: bool = False
-    witness_search: str | Search | None = None
-    witness_budget: int = 5000
     samples: int = 10_000
     absolute: bool = True
     explain: Explain = "predicted"
@@ -231,9 +224,6 @@ class MisinterpretationProbability(Metric):
         check_integer(self.samples, "samples")
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
-        check_integer(self.witness_budget, "witness_budget", WorstCase.own_evaluations + 1)
-        if self.witness_search is not None:
-            self._worst_case()
 
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
@@ -241,17 +231,7 @@ class MisinterpretationProbability(Metric):
         return None if options.get("event") == "misclassification" else "lower"
 
     @classmethod
-    def has_effect(cls, option: str, options: Mapping[str, Any]) -> bool:
-        """As of every metric; and a further search for witnesses has none without `from_event`."""
-        if option.startswith("witness_") and not options.get("from_event"):
-            return False
-        if option == "witness_budget" and options.get("witness_search") is None:
-            return False
-        return super().has_effect(option, options)
-
-    @classmethod
     def example(cls) -> MisinterpretationProbability:
-        """A configuration that takes seconds."""
         return cls(LinfBall(0.1), threshold=0.95, particles=40, moves=2, floor=-8.0)
 
     @property
@@ -259,53 +239,24 @@ class MisinterpretationProbability(Metric):
         """The metric's name and the event's."""
         return f"{self.name}: {self.event}"
 
-    def expected_evaluations(self) -> int:
+    def cost(self, classes: int | None = None) -> Cost:
         """Those of one run, for an event whose ln P is half the floor."""
         if self.method == "monte_carlo":
-            return self.samples
+            return Cost(predictions=0, explanations=self.samples)
         levels = round(0.5 * self.floor / math.log(self.quantile))
         sizes = plan_sizes(self.particles, round(self.first * self.particles), 1)
         sizes += [self.particles] * (levels + 1 - len(sizes))
         later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
         total = sizes[0] + sum(later)
         if self.from_event:
-            searches = sum(evaluations for _, evaluations, _ in self._plan_searches())
-            total += plan_return(self.particles, self.moves, levels)[2] + searches
-        return min(total, self.budget or sys.maxsize)
+            total += plan_return(self.particles, self.moves, levels)[2] + self._plan_search()
+        return Cost(predictions=0, explanations=min(total, self.budget or sys.maxsize))
 
     def pilot(self) -> MisinterpretationProbability:
         """A small population goes as deep as a large one, so it shows how many levels there will be."""
         if self.method == "monte_carlo":
             return replace(self, samples=min(self.samples, 1000))
-        small = replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
-        return replace(small, witness_search=None)  # which may take long
-
-    def for_study(self, metrics: Collection[Metric]) -> MisinterpretationProbability:
-        """With `from_event`, the metric also makes the study's search for the worst case.
-
-        Of several it makes the longest that costs at most a quarter of the evaluations that are expected.
-        """
-        if not self.from_event or self.method != "subset" or self.witness_search is not None:
-            return self
-        most = _STUDY_SHARE * self.expected_evaluations()
-        found = [metric for metric in metrics if type(metric) is WorstCase and self._asks_the_same(metric)]
-        fitting = [worst for worst in found if worst.budget <= most]
-        if not fitting:
-            return self
-        longest = max(fitting, key=lambda worst: (worst.budget, str(worst.search)))
-        return replace(self, witness_search=longest.search, witness_budget=longest.budget)
-
-    def _asks_the_same(self, worst: WorstCase) -> bool:
-        """Whether a worst case can be a witness of the event."""
-        if self.similarity != worst.similarity and get_similarity(self.similarity) != get_similarity(worst.similarity):
-            return False
-        return all(getattr(self, name) == getattr(worst, name) for name in _QUESTION if name != "similarity")
-
-    def _worst_case(self) -> WorstCase:
-        """The metric that makes the further search for witnesses."""
-        assert self.witness_search is not None
-        question = {name: getattr(self, name) for name in _QUESTION}
-        return WorstCase(**question, search=self.witness_search, budget=self.witness_budget)
+        return replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         event = self._event()
@@ -329,22 +280,13 @@ class MisinterpretationProbability(Metric):
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> ProbabilityResult:
+    def evaluate(self, call: Call) -> ProbabilityResult:
         """Estimate the probability of the event around every sample."""
-        event = self._event()
+        event, model, inputs = self._event(), call.model, call.inputs
         region, needed = self.neighbourhood.around(inputs, model.bounds), event.needs_explanation
         probe = Probe(
-            model,
-            explainer if needed else InputCopy(),  # the number must not depend on an explainer that the event ignores
-            inputs,
-            targets,
+            # the number must not depend on an explainer that the event ignores
+            call if needed else replace(call, explainer=InputCopy()),
             event.similarity if needed else None,
             absolute=self.absolute,
             explain=self.explain,
@@ -356,7 +298,9 @@ class MisinterpretationProbability(Metric):
         witnesses, witnessed, searched = None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device), 0
         if self.from_event and self.method == "subset" and len(usable):
             objective = EventObjective(event, probe, inputs, track=False)
-            witnesses, witnessed, searched = self._search_witnesses(objective, generator)
+            # the simulation draws the same seed again
+            seed = draw_seed(None if call.generator is None else call.generator.clone_state())
+            witnesses, witnessed, searched = self._search_witness(objective, seed)
         budget = None if self.budget is None else self.budget - 1 - searched  # the clean input is one
         wanted = limit_first(self.first * self.particles, budget)
         first = plan_sizes(self.particles, wanted, region.shape.numel())[0]
@@ -371,7 +315,7 @@ class MisinterpretationProbability(Metric):
         if len(usable):
             region = region.select(usable)
             if self.method == "monte_carlo":
-                estimate = monte_carlo(score, region, self.samples, generator, indexed=True)
+                estimate = monte_carlo(score, region, self.samples, call.generator, indexed=True)
             else:
                 estimate = subset_simulation(
                     score,
@@ -386,56 +330,33 @@ class MisinterpretationProbability(Metric):
                     budget,
                     self.from_event,
                     witnesses,
-                    generator=generator,
+                    generator=call.generator,
                     indexed=True,
                 )
         return self._result(probe, inputs, usable, estimate, kept, witnessed)
 
-    def _plan_searches(self, objective: EventObjective | None = None) -> list[tuple[Search, int, int]]:
-        """The searches for witnesses, as far as the budget allows: each with its evaluations and what changes its seed.
-
-        One of the evaluations checks what was found. The further search has the seed that `WorstCase` gives it, which
-        is that of the simulation. The short one has its own.
-        """
+    def _plan_search(self) -> int:
+        """How many evaluations the search for a witness has, one of which checks what was found; 0: no search."""
         most = sys.maxsize if self.budget is None else self.budget
         room = most - 1 - self.particles  # the simulation needs one population
-        short = min(_SEARCH, int(_SEARCH_SHARE * most), room)
-        planned: list[tuple[Search, int, int]] = [(AutoSearch(), short, 1 << 62)] if short >= 2 else []
-        if self.witness_search is not None:
-            worst = self._worst_case()
-            search, wanted = worst.make_search(), worst.plan_search(objective.probe if objective else None) + 1
-            if wanted <= room - short and (objective is None or objective.differentiable or not search.white_box):
-                planned.append((search, wanted, 0))
-        return planned
+        planned = min(_SEARCH, int(_SEARCH_SHARE * most), room)
+        return planned if planned >= 2 else 0
 
-    def _search_witnesses(
-        self, objective: EventObjective, generator: torch.Generator | None
-    ) -> tuple[Tensor | None, Tensor, int]:
-        """Make the searches. The generator stays as it is, so that the simulation has the same seed without them.
+    def _search_witness(self, objective: EventObjective, seed: int) -> tuple[Tensor | None, Tensor, int]:
+        """Search for a point of the event around each of the U usable origins.
 
         Returns:
-            For the U usable origins, what the W searches find, `(U, W, ...)` points of their regions, or None; whether
-            one of them is in the event, `(U,)`; the planned evaluations of each origin.
+            What was found, `(U, 1, ...)` points of their regions, or None without a search; whether it is in the event,
+            `(U,)`; the planned evaluations of each origin.
         """
-        state = None if generator is None else generator.get_state()
-        seed = draw_seed(generator)
-        if generator is not None and state is not None:
-            generator.set_state(state)
-        probe, event, usable, found, spent = objective.probe, objective.event, objective.usable, [], 0
+        probe, event, usable, planned = objective.probe, objective.event, objective.usable, self._plan_search()
+        if not planned:
+            return None, torch.zeros_like(usable, dtype=torch.bool), 0
         assert probe.region is not None
-        own, witnessed = probe.region.select(usable), torch.zeros_like(usable, dtype=torch.bool)
-        for search, evaluations, change in self._plan_searches(objective):
-            spent += evaluations
-            try:
-                points = own.project(objective.run(search, own, evaluations - 1, seed ^ change).inputs[:, None])
-            except StandfastError as error:  # such as a grid of too many features
-                if change:  # the short search: the simulation would fail, too
-                    raise
-                probe.model.warn_once(f"the search {search.name} for witnesses failed and is left out: {error}")
-                continue
-            found.append(points)
-            witnessed |= (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)
-        return torch.cat(found, dim=1) if found else None, witnessed, spent
+        own = probe.region.select(usable)
+        points = own.project(objective.run(AutoSearch(), own, planned - 1, seed ^ _SEARCH_SEED).inputs[:, None])
+        witnessed = (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)
+        return points, witnessed, planned
 
     def _result(
         self,
@@ -446,41 +367,32 @@ class MisinterpretationProbability(Metric):
         kept: KeptClass,
         witnessed: Tensor,
     ) -> ProbabilityResult:
-        def spread(values: Tensor | None, fill: float | bool) -> Tensor:
-            none = torch.tensor([fill], device=inputs.device)[:0]  # without an estimate no sample is usable
-            return probe.spread(none if values is None else values, fill)
-
-        interval = None if estimate is None else estimate.interval()
+        found: dict[str, Any] = {
+            name: torch.full(
+                (len(inputs),),
+                fill,
+                dtype=torch.bool if isinstance(fill, bool) else torch.float64,
+                device=inputs.device,
+            )
+            for name, fill in _NOT_ESTIMATED.items()
+        }
         levels: list[Levels | None] = [None] * len(inputs)
         extreme = inputs.clone()
         if estimate is not None:
+            ends = dict(zip(("low", "high"), estimate.interval().unbind(1), strict=True))
+            for name, values in found.items():
+                own = ends[name] if name in ends else getattr(estimate, name)
+                if own is not None:
+                    values[usable] = own.to(values.dtype)
             extreme[usable] = probe.perturb(estimate.extreme, usable)
             for place, level in zip(usable.tolist(), estimate.levels, strict=False):
                 levels[place] = level
-        log_probability = spread(None if estimate is None else estimate.log_probability, 0.0)
-        high = spread(None if interval is None else interval[:, 1], 0.0)
-        resolved = spread(None if estimate is None else estimate.resolved, False)
-        censored = spread(None if estimate is None else estimate.censored, True)
-        unknown = torch.full_like(log_probability, torch.nan)
-        checked = estimate is not None and estimate.from_event is not None
         return ProbabilityResult(
-            **probe.common_fields(self),
+            **probe.common_fields(self, witnessed=witnessed),
             **kept.fields(),
-            value=torch.where(resolved, log_probability, high),
-            log_probability=log_probability,
-            std_error=spread(None if estimate is None else estimate.std_error, torch.nan),
-            low=spread(None if interval is None else interval[:, 0], -torch.inf),
-            high=high,
-            censored=censored,
-            resolved=resolved,
-            from_prior=torch.where(censored, unknown, log_probability),
-            from_event=spread(estimate.from_event, torch.nan) if estimate is not None and checked else unknown,
-            from_event_error=spread(estimate.from_event_error, torch.nan)
-            if estimate is not None and checked
-            else unknown,
-            witnessed=probe.spread(witnessed, False),
-            stalled=spread(None if estimate is None else estimate.stalled, False),
-            acceptance=spread(None if estimate is None else estimate.acceptance, torch.nan),
+            **found,
+            value=torch.where(found["resolved"], found["log_probability"], found["high"]),
+            from_prior=found["log_probability"].masked_fill(found["censored"], torch.nan),
             levels=tuple(levels),
             extreme=extreme,
             estimate=estimate,

@@ -18,7 +18,7 @@ input, or what is nearest to it where the neighbourhood does not contain it, as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -28,27 +28,24 @@ from torch import Tensor
 from standfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
-from standfast.metrics.base import NO_EFFECT, Direction, Metric, Presets, Role, larger_is_closer, metrics
-from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult, plan_draws
-from standfast.metrics.probe import Explain, Probe, check_probe_options
-from standfast.metrics.probe_objective import ProbeObjective, reevaluate_found
-from standfast.metrics.safari.events import SAFARI, Event, EventName, make_event
-from standfast.model import Model, Output
+from standfast.metrics.base import NO_EFFECT, Cost, Direction, Metric, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.kept_class import KeptClass, plan_draws
+from standfast.metrics.probe import Call, Explain, Probe, check_probe_options
+from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
+from standfast.metrics.safari.events import Event, EventName, make_event
+from standfast.model import Output
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.registry import build
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
-from standfast.tensors import draw_seed
 
 
 @dataclass(frozen=True)
-class WorstCaseResult(NeighbourhoodResult):
+class WorstCaseResult(PerturbedResult):
     """The worst perturbed input of each sample.
 
     Attributes:
         similarity: of the explanations at the clean input and at the worst input. `(N,)`
-        margin: J at the worst input, `>= 0` where the class has changed. `(N,)`
-        inputs: the worst inputs, `(N, ...)`; the clean input itself where a sample was skipped.
         found: an input that meets the constraint was found: its class is kept, or changed, as the event demands. For
             `changed_explanation` the clean input meets it, so where the neighbourhood contains the clean input, it is
             False only for skipped samples. Where it is False, `similarity` and `value` are those of an input that does
@@ -61,48 +58,25 @@ class WorstCaseResult(NeighbourhoodResult):
             the budget was too small to vary each parameter.
         sens_max: largest `||g(x') - g(x)||_2` among all candidates (Table 1); NaN without tracking. `(N,)`
         sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
-        predicted: the class predicted at the worst input, `(N,)`.
-        origins: the clean inputs, `(N, ...)`.
-        origin_maps, maps: explanations of the clean and of the worst inputs, signed, `(N, ...)`.
         trace: best similarity and margin so far against the search's evaluations, for the samples of `traced`.
-        traced: numbers of the samples that the rows of the trace and of the population belong to.
-        population: the search's last one, `(len(traced), n, ...)`, where it keeps one and it was asked for.
-        aligned_maps: where the neighbourhood moves positions, `maps` moved back to those of the clean inputs, NaN where
-            not both inputs see a position, `(N, ...)`.
+        traced: numbers of the samples that the rows of the trace belong to.
         plausibility: of the worst inputs, from 0 to 1, where the neighbourhood can say, as one of tables with training
             rows can: a small number means that few of these rows are as far from the others; NaN for skipped samples.
             `(N,)`
-        parameters: of a transformation, by name, those of the worst inputs, `(N,)` each, in their own units; those of
-            the centre where a sample was skipped. Of a row of a table they are the changes that were made, after steps
-            and rules; with a prior from data those that were asked for: then `inputs` says how far the row moved.
-        swapped_words: of texts, the new words of each sample as a JSON object with positions as keys.
+
+    The other attributes are those of `PerturbedResult`, for the worst inputs.
     """
 
     similarity: Tensor
-    margin: Tensor
-    inputs: Tensor
     found: Tensor
     misinterpreted: Tensor
     followed_gradients: Tensor
     gap: Tensor
     sens_max: Tensor
     sens_lips: Tensor
-    predicted: Tensor
-    origins: Tensor
-    origin_maps: Tensor
-    maps: Tensor
     trace: WorstCaseTrace
     traced: Tensor = field(metadata={"per_sample": False})
-    population: Tensor | None = None
-    aligned_maps: Tensor | None = None
     plausibility: Tensor | None = None
-    parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
-    swapped_words: Sequence[str] | None = None
-
-    def columns(self) -> dict[str, Any]:
-        """Further columns of the frame, with one for each parameter of a transformation, and for swapped words."""
-        found = {**super().columns(), **{name: values.tolist() for name, values in self.parameters.items()}}
-        return found if self.swapped_words is None else {**found, "swapped_words": self.swapped_words}
 
     def tensors(self) -> dict[str, Tensor]:
         """Clean and worst inputs, their explanations, and the trace, NaN for skipped samples."""
@@ -113,15 +87,7 @@ class WorstCaseResult(NeighbourhoodResult):
             if steps:
                 line[self.traced] = values.double()
             lines[f"trace_{name}"] = line
-        return {
-            "origins": self.origins,
-            "inputs": self.inputs,
-            "origin_maps": self.origin_maps,
-            "maps": self.maps,
-            **({} if self.aligned_maps is None else {"aligned_maps": self.aligned_maps}),
-            "trace_evaluations": self.trace.evaluations.expand(len(self), steps),
-            **lines,
-        }
+        return {**super().tensors(), "trace_evaluations": self.trace.evaluations.expand(len(self), steps), **lines}
 
 
 @dataclass(frozen=True)
@@ -159,7 +125,6 @@ class WorstCase(Metric):
         explain: at a perturbed input, explain the class `"predicted"` there or the `"origin"`'s.
         margin: J from `"logit"`s or from `"probability"`s.
         track_sensitivity: also keep the largest distance and slope among all candidates.
-        keep_population: return the last population of searches that have one.
 
     Raises:
         ArgumentError: an option out of range; in the call, a white-box search for an explainer or a similarity that
@@ -176,11 +141,9 @@ class WorstCase(Metric):
     name: ClassVar[str] = "worst_case"
     category: ClassVar[str] = "robustness"
     citation: ClassVar[str] = "huang2023safari"
-    bibtex: ClassVar[str] = SAFARI
     roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them
         "threshold": NO_EFFECT,
         "track_sensitivity": NO_EFFECT,
-        "keep_population": NO_EFFECT,
     }
     presets: ClassVar[Presets] = {
         "quick": {"budget": 100},
@@ -199,15 +162,13 @@ class WorstCase(Metric):
     explain: Explain = "predicted"
     margin: Output = "logit"
     track_sensitivity: bool = False
-    keep_population: bool = False
 
     def __post_init__(self) -> None:
         check_neighbourhood(self.neighbourhood)
         expected = "a whole number of at least 3 (the clean input, a query of the search, and the final check)"
         check(type(self.budget) is int and self.budget > self.own_evaluations, "budget", expected, repr(self.budget))
         check_probe_options(self.absolute, self.explain, self.margin)
-        for option in ("track_sensitivity", "keep_population"):
-            check(isinstance(getattr(self, option), bool), option, "True or False", repr(getattr(self, option)))
+        check(isinstance(self.track_sensitivity, bool), "track_sensitivity", "True or False", self.track_sensitivity)
         self._event()
         self.make_search()
 
@@ -221,7 +182,6 @@ class WorstCase(Metric):
 
     @classmethod
     def example(cls) -> WorstCase:
-        """A configuration that takes seconds."""
         return cls(LinfBall(0.1), budget=40)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
@@ -232,9 +192,9 @@ class WorstCase(Metric):
         """The metric's name and the event's."""
         return f"{self.name}: {self.event}"
 
-    def expected_evaluations(self) -> int:
+    def cost(self, classes: int | None = None) -> Cost:
         """The budget."""
-        return self.budget
+        return Cost(predictions=0, explanations=self.budget)
 
     @classmethod
     def plan_budget(cls, evaluations: int) -> int:
@@ -271,21 +231,14 @@ class WorstCase(Metric):
         fits = explainer.differentiable or self.event == "misclassification" or not self.make_search().white_box
         return "" if fits else "the explainer cannot be differentiated"
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> WorstCaseResult:
+    def evaluate(self, call: Call) -> WorstCaseResult:
         """Search around every sample, and re-evaluate what was found."""
-        event, search = self._event(), self.make_search()
+        event, search, model, inputs = self._event(), self.make_search(), call.model, call.inputs
         region = self.neighbourhood.around(inputs, model.bounds)
         needed = event.needs_explanation
         parts = {
             "the model": model.differentiable,
-            "the explainer": explainer.differentiable or not needed,
+            "the explainer": call.explainer.differentiable or not needed,
             "the similarity": event.similarity.differentiable or not needed,
             "the neighbourhood": region.differentiable,
         }
@@ -294,10 +247,7 @@ class WorstCase(Metric):
             words = f"a black-box search, since {' and '.join(missing)} cannot be differentiated"
             raise ArgumentError("search", words, repr(search.name))
         probe = Probe(
-            model,
-            explainer,
-            inputs,
-            targets,
+            call,
             event.similarity,
             absolute=self.absolute,
             explain=self.explain,
@@ -306,60 +256,44 @@ class WorstCase(Metric):
             needs_maps=needed,
         )
         objective = EventObjective(event, probe, inputs, self.track_sensitivity)
-        usable, points, trace, population = objective.usable, region.centre.clone(), _empty_trace(inputs), None
+        usable, points, trace = objective.usable, region.centre.clone(), _empty_trace(inputs)
         followed, gap, kept = False, None, KeptClass(probe, plan_draws(self.budget, probe))
         if len(usable):
-            own, seed = region.select(usable), draw_seed(generator)
+            own, seed = region.select(usable), call.seed
             found = objective.run(search, own, self.plan_search(probe), seed)
             kept.draw(~seed)
             points[usable] = own.project(found.inputs[:, None])[:, 0]
-            trace, population = _read_trace(event, found.trace), found.population
+            trace = _read_trace(event, found.trace)
             followed, gap = found.followed_gradients, found.gap
-        seen, maps, predicted = reevaluate_found(probe, points)
-        everyone = torch.arange(len(inputs), device=inputs.device)
-        worst = inputs.clone()
-        worst[usable] = region.perturb(points, everyone)[usable]
-        aligned = None
-        if region.aligns:
-            moved, visible = region.align_maps(maps, points, everyone)
-            aligned = torch.where(visible, moved, torch.nan)
-        plausible = self.neighbourhood.measure_plausibility(inputs, worst)
+        seen, perturbed, _ = reevaluate_found(probe, self.neighbourhood, inputs, points)
+        plausibility = self.neighbourhood.measure_plausibility(inputs, perturbed["inputs"])
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
-        evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)
+        evaluated = probe.scatter_to_all(torch.ones_like(usable, dtype=torch.bool))
         unknown = torch.full((len(usable),), torch.nan, dtype=torch.float64, device=inputs.device)
-        gaps = probe.spread(unknown if gap is None else gap, torch.nan)
+        gaps = probe.scatter_to_all(unknown if gap is None else gap)
         if self.event != "misclassification":  # no similarity lies beyond the ends of its range
             worse = event.similarity.larger_is_closer == (self.event == "changed_explanation")
             room = (similarity - event.similarity.range[0 if worse else 1]).abs().double()
             gaps = torch.where(gaps.isfinite(), torch.minimum(gaps, room), gaps)
         if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
-            probe.skip_unchanged(similarity)
+            probe.skip_constant(probe.reference, similarity <= 0)
         feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
         return WorstCaseResult(
             **probe.common_fields(self),
             **kept.fields(),
+            **perturbed,
             value=margin if self.event == "misclassification" else similarity,
             similarity=similarity,
-            margin=margin,
-            inputs=worst,
             found=feasible & evaluated,
             misinterpreted=event.has_happened(similarity, margin) & evaluated,
             followed_gradients=evaluated & followed,
             gap=gaps,
             sens_max=objective.sens_max,
             sens_lips=objective.sens_lips,
-            predicted=predicted,
-            origins=inputs,
-            origin_maps=probe.maps,
-            maps=maps,
-            aligned_maps=aligned,
-            plausibility=None if plausible is None else torch.where(evaluated, plausible.double(), torch.nan),
-            parameters=self.neighbourhood.read_parameters(region.effective_points(points, everyone), inputs.shape[1:]),
-            swapped_words=self.neighbourhood.name_swaps(inputs, worst),
+            plausibility=None if plausibility is None else torch.where(evaluated, plausibility.double(), torch.nan),
             trace=trace,
             traced=usable,
-            population=population if self.keep_population else None,
         )
 
 

@@ -30,23 +30,22 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.masks.random_masks import draw_masks
-from standfast.explainers import Explainer
 from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
-from standfast.metrics.base import Presets, metrics, of_samples
-from standfast.metrics.probe import Probe
+from standfast.metrics.base import Cost, Presets, metrics
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies
 from standfast.metrics.senc.masking import MaskedComparison
 from standfast.metrics.senc.sensitivity_consistency import (
     CPU,
+    NUMBERS,
     ConsistencyTable,
     MaskedGroup,
     SensitivityConsistency,
     SensitivityConsistencyResult,
 )
-from standfast.model import Model
 from standfast.records import set_fields
 from standfast.segments import Method, Segments, check_segments, segment
-from standfast.tensors import Streams, content_keys, draw_seed, send
+from standfast.tensors import Streams, content_keys, send
 
 
 @dataclass(frozen=True)
@@ -65,13 +64,11 @@ class DataSencResult(SensitivityConsistencyResult):
         segments: label maps, `(N, *spatial)`.
     """
 
+    stored: ClassVar[tuple[str, ...]] = (*SensitivityConsistencyResult.stored, "segments")
+
     features: Tensor
     grid_fallback: Tensor
     segments: Tensor
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Samples, explanations, sensitivities and segments, for the pictures."""
-        return {**super().tensors(), "segments": self.segments.contiguous()}
 
 
 @metrics.register("data_sensitivity_consistency")
@@ -92,7 +89,7 @@ class DataSensitivityConsistency(SensitivityConsistency):
     >>> digits = standfast.data.bundled("digits")[:2]
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = DataSensitivityConsistency(masks=200)(model, "input_x_gradient", digits.inputs)
-    >>> bool((result.rho.abs() <= 1).all()), result.segments.shape
+    >>> bool((result.value.abs() <= 1).all()), result.segments.shape
     (True, torch.Size([2, 28, 28]))
     """
 
@@ -113,32 +110,19 @@ class DataSensitivityConsistency(SensitivityConsistency):
 
     @classmethod
     def example(cls) -> DataSensitivityConsistency:
-        """A configuration that takes seconds."""
         return cls(masks=60, permutations=99, resamples=50)
 
-    def for_samples(self, inputs: Tensor, rows: slice) -> DataSensitivityConsistency:
-        """The metric with the label maps of these samples, if every sample has its own."""
-        return of_samples(self, inputs, rows)
-
-    def expected_evaluations(self) -> int:
+    def cost(self, classes: int | None = None) -> Cost:
         """The masks and the sample itself."""
-        return self.masks + 1
+        return Cost(predictions=0, explanations=self.masks + 1)
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> DataSencResult:
+    def evaluate(self, call: Call) -> DataSencResult:
         """Draw masks for every sample, and compare the samples under their masks with those without."""
-        baseline = resolve_baseline(model, inputs, self.baseline)
+        inputs, probe, seed = call.inputs, self.make_probe(call), call.seed
+        assert not isinstance(self.segments, Tensor)  # since `__post_init__`
         cut = segment(inputs, self.segments)
-        probe = self.make_probe(model, explainer, inputs, targets)
-        masked = _MaskedCopies(probe, inputs, cut, baseline)
+        masked = _MaskedCopies(probe, inputs, cut, resolve_baseline(call.model, inputs, self.baseline))
         found = ConsistencyTable.create(len(inputs), 1, cut.width, inputs.device)
-        seed = draw_seed(generator)
         for rows in self.split_rows(probe.usable(), cut.width):
             features, own = cut.count[rows].cpu(), inputs[rows]
             masks = draw_masks(self.masks, features, self.keep, Streams(content_keys(own, seed).tolist(), CPU))
@@ -148,7 +132,7 @@ class DataSensitivityConsistency(SensitivityConsistency):
         probe.skip(found.degenerate[:, 0])
         return DataSencResult(
             **probe.common_fields(self),
-            **{name: values[:, 0] for name, values in found.columns().items()},
+            **{name: getattr(found, name)[:, 0] for name in NUMBERS[1:]},
             value=found.rho[:, 0],
             low=found.interval[:, 0, 0],
             high=found.interval[:, 0, 1],

@@ -36,20 +36,20 @@ from torch import Tensor, nn
 
 from standfast.algorithms.masks.random_masks import draw_masks
 from standfast.errors import check
-from standfast.explainers import Explainer
 from standfast.gating import find_gateable, group_count, select_layers, weight_layers
-from standfast.metrics.base import Presets, metrics
+from standfast.metrics.base import Cost, Metric, Presets, metrics
+from standfast.metrics.probe import Call
 from standfast.metrics.senc.masking import MaskedLayers
 from standfast.metrics.senc.sensitivity_consistency import (
     CPU,
+    NUMBERS,
     ConsistencyTable,
     MaskedGroup,
     SensitivityConsistency,
     SensitivityConsistencyResult,
 )
-from standfast.model import Model
 from standfast.records import set_fields
-from standfast.tensors import Streams, content_keys, draw_seed, mix64, send
+from standfast.tensors import Streams, content_keys, mix64, send
 
 _LAYERS = 5  # how many layers a module is assumed to have before it is known
 
@@ -148,32 +148,26 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     @classmethod
     def example(cls) -> ParameterSensitivityConsistency:
-        """A configuration that takes seconds."""
         return cls(masks=40, permutations=99, resamples=50)
 
-    def for_module(self, module: nn.Module) -> ParameterSensitivityConsistency:
-        """The metric with the names of the layers that it masks in a module."""
-        return replace(self, layers=tuple(select_layers(module, self.layers)))
+    def bind(self, *, module: nn.Module | None = None, **known: Any) -> Metric:
+        """With the names of the layers that it masks in a module."""
+        layers = self.layers if module is None else tuple(select_layers(module, self.layers))
+        return replace(self, layers=layers)
 
-    def expected_evaluations(self) -> int:
+    def cost(self, classes: int | None = None) -> Cost:
         """The masks of each layer and the sample itself; for a few layers, unless they are named."""
         named = 1 if self.layers == "first" else len(self.layers) if isinstance(self.layers, tuple) else _LAYERS
-        return self.masks * named + 1
+        return Cost(predictions=0, explanations=self.masks * named + 1)
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> ParameterSencResult:
+    def evaluate(self, call: Call) -> ParameterSencResult:
         """Draw masks layer by layer, and compare the samples under a mask with those of the whole model."""
+        model, inputs = call.model, call.inputs
         every = list(weight_layers(model.module))
-        chosen = select_layers(model.module, self.layers)
-        probe = self.make_probe(model, explainer, inputs, targets)
-        usable, seed = probe.usable(), draw_seed(generator)
-        fit = find_gateable(model, inputs, chosen) if explainer.gateable else set()
+        chosen = select_layers(model.module, self.layers)  # before the model is run: it may have no such layer
+        probe, seed = self.make_probe(call), call.seed
+        usable = probe.usable()
+        fit = find_gateable(model, inputs, chosen) if call.explainer.gateable else set()
         masked = MaskedLayers(probe, inputs)
         groups = [group_count(layer) for layer in chosen.values()]
         found = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
@@ -192,7 +186,6 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
         probe.skip(~_find_informative(found).any(1))
         return ParameterSencResult(
             **probe.common_fields(self),
-            value=columns["rho"],
             **columns,
             layers=tuple(chosen),
             methods=tuple("gated" if name in fit else "masked weights" for name in chosen),
@@ -210,8 +203,7 @@ def _find_informative(found: ConsistencyTable) -> Tensor:
 
 def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any]:
     """Columns of the result: those of the layers, and their means over the layers that have a rho."""
-    names = ("rho", "p_value", "rho_paper", "top1", "top3")
-    layers = {name: getattr(found, name).where(~found.constant_prediction, torch.nan) for name in names}
+    layers = {name: getattr(found, name).where(~found.constant_prediction, torch.nan) for name in NUMBERS[:-1]}
     rho, p = layers["rho"], layers["p_value"]
     counted = torch.isfinite(rho)
     count = counted.sum(1)
@@ -235,6 +227,7 @@ def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any
         return torch.where(has.any(1), (-1.0, 1.0)[side] * squares.sqrt() / divisor, torch.nan)
 
     means = {name: mean(values) for name, values in layers.items() if name != "p_value"}
+    value = means.pop("rho")
     middle, null = found.null_band.mean(2), centre(found.null_band)
     informative = _find_informative(found)
     z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
@@ -244,9 +237,10 @@ def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any
     combined = torch.where(informative.any(1), combined, torch.where(count > 0, 1.0, torch.nan))
     return {
         **means,
+        "value": value,
         "p_value": combined,
-        "low": (means["rho"] + reach(found.interval, rho, 0)).clamp(min=-1),
-        "high": (means["rho"] + reach(found.interval, rho, 1)).clamp(max=1),
+        "low": (value + reach(found.interval, rho, 0)).clamp(min=-1),
+        "high": (value + reach(found.interval, rho, 1)).clamp(max=1),
         "null_low": null + reach(found.null_band, middle, 0),
         "null_high": null + reach(found.null_band, middle, 1),
         "masks_used": torch.where(counted, found.masks_used, torch.iinfo(torch.int64).max).amin(1) * (count > 0),

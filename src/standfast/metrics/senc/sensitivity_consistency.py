@@ -6,8 +6,8 @@ Source: Tan, "Evaluating Sensitivity Consistency of Explanations" (WACV 2025), S
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,13 +15,10 @@ from torch import Tensor
 from standfast.algorithms.masks.random_masks import Consistency, is_settled, measure_consistency, plan_checks
 from standfast.algorithms.masks.resampling import Estimator
 from standfast.errors import check, check_integer
-from standfast.explainers import Explainer
 from standfast.metrics.base import Direction, Metric
-from standfast.metrics.probe import Explain, Probe, check_probe_options
+from standfast.metrics.probe import Call, Explain, Probe, check_probe_options
 from standfast.metrics.result import Result
 from standfast.metrics.senc.masking import are_constant, mark_constant
-from standfast.model import Model
-from standfast.similarity import get as get_similarity
 from standfast.statistics.pooling import Pooled, pool_inputs
 from standfast.tensors import Streams, content_keys
 
@@ -34,7 +31,7 @@ class SensitivityConsistencyResult(Result):
     """Sensitivity consistency of each sample.
 
     Attributes:
-        rho: Spearman's correlation of the two sensitivities; NaN for skipped samples. `(N,)`
+        value: rho, Spearman's correlation of the two sensitivities; NaN for skipped samples. `(N,)`
         low, high: 95% interval of rho over masks. `(N,)`
         p_value: one-sided, of rho under the null. `(N,)`
         null_low, null_high: the band with 95% of rho if the explanation had nothing to do with the masks. `(N,)`
@@ -45,7 +42,11 @@ class SensitivityConsistencyResult(Result):
         origins, origin_maps: the samples and their explanations, `(N, ...)`.
     """
 
-    rho: Tensor
+    stored: ClassVar[tuple[str, ...]] = (
+        *("origins", "origin_maps"),
+        *("prediction_sensitivity", "explanation_sensitivity"),
+    )
+
     p_value: Tensor
     null_low: Tensor
     null_high: Tensor
@@ -64,7 +65,7 @@ class SensitivityConsistencyResult(Result):
         One sample says little, because it has few parts (`standfast.statistics.pooling.pool_inputs`). Samples that
         share their masks are not independent, so they are not pooled: the count is 0.
         """
-        values, p_values = (each.cpu().double().numpy() for each in (self.rho, self.p_value))
+        values, p_values = (each.cpu().double().numpy() for each in (self.value, self.p_value))
         if not self.independent:
             return Pooled(None, float("nan"), 0)
         fine = [status == "ok" for status in self.status]
@@ -75,37 +76,22 @@ class SensitivityConsistencyResult(Result):
         """Whether every sample has masks of its own."""
         return True
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Samples, explanations and sensitivities, for the pictures."""
-        names = ("origins", "origin_maps", "prediction_sensitivity", "explanation_sensitivity")
-        return {name: getattr(self, name).contiguous() for name in names}
+
+#: what has one number for each sample and layer
+NUMBERS = ("rho", "p_value", "rho_paper", "top1", "top3", "masks_used")
 
 
 @dataclass(frozen=True)
-class ConsistencyTable:
+class ConsistencyTable(Consistency):
     """What was found for N samples in L layers (1 for masks of the input), filled group by group.
 
-    NaN, or 0 and False, for what is not filled: skipped samples.
+    The attributes are those of `Consistency`, `(N, L, ...)` each. What is not filled, of skipped samples, is NaN, or 0
+    and False.
 
     Attributes:
-        rho, p_value, rho_paper, top1, top3, masks_used: `(N, L)`.
-        interval, null_band: `(N, L, 2)`.
-        prediction_sensitivity, explanation_sensitivity: `(N, L, m)`.
-        degenerate: bool `(N, L)`, as `Consistency` has it.
         constant_prediction: whether no mask changed the prediction, bool `(N, L)`.
     """
 
-    rho: Tensor
-    p_value: Tensor
-    rho_paper: Tensor
-    top1: Tensor
-    top3: Tensor
-    masks_used: Tensor
-    interval: Tensor
-    null_band: Tensor
-    prediction_sensitivity: Tensor
-    explanation_sensitivity: Tensor
-    degenerate: Tensor
     constant_prediction: Tensor
 
     @classmethod
@@ -117,7 +103,7 @@ class ConsistencyTable:
 
         count = torch.zeros((samples, layers), dtype=torch.int64, device=device)
         return cls(
-            **{name: create() for name in ("rho", "p_value", "rho_paper", "top1", "top3")},
+            **{name: create() for name in NUMBERS if name != "masks_used"},
             **{name: create(2) for name in ("interval", "null_band")},
             **{name: create(width) for name in ("prediction_sensitivity", "explanation_sensitivity")},
             masks_used=count,
@@ -125,20 +111,15 @@ class ConsistencyTable:
             constant_prediction=count.bool(),
         )
 
-    def columns(self) -> dict[str, Any]:
-        """What has one number for each sample and layer, by name; all but the ends of intervals."""
-        names = ("rho", "p_value", "rho_paper", "top1", "top3", "masks_used")
-        return {name: getattr(self, name) for name in names}
-
     def fill(self, layer: int, rows: Tensor, found: Consistency, weights: Tensor) -> None:
         """Enter what was found for the samples `rows` `(R,)` in a layer, from weights `(2, R, K)`."""
-        names = "rho", "p_value", "rho_paper", "top1", "top3", "masks_used", "interval", "null_band", "degenerate"
-        for name in names:
-            getattr(self, name)[rows, layer] = getattr(found, name)
+        for known in fields(Consistency):
+            values, own = getattr(found, known.name), getattr(self, known.name)[:, layer]
+            if values.ndim == 1:
+                own[rows] = values
+            else:
+                own[rows, : values.shape[1]] = values
         self.constant_prediction[rows, layer] = are_constant(weights[0])
-        width = found.prediction_sensitivity.shape[1]
-        self.prediction_sensitivity[rows, layer, :width] = found.prediction_sensitivity
-        self.explanation_sensitivity[rows, layer, :width] = found.explanation_sensitivity
 
 
 @dataclass(frozen=True)
@@ -188,12 +169,6 @@ class SensitivityConsistency(Metric):
     direction: ClassVar[Direction] = "higher"
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "tan2025senc"
-    bibtex: ClassVar[str] = """@inproceedings{tan2025senc,
-  title     = {Evaluating Sensitivity Consistency of Explanations},
-  author    = {Tan, Hanxiao},
-  booktitle = {Proceedings of the IEEE/CVF Winter Conference on Applications of Computer Vision (WACV)},
-  year      = {2025}
-}"""
 
     masks: int = 5000
     keep: float = 0.8
@@ -214,10 +189,9 @@ class SensitivityConsistency(Metric):
         fits = self.tolerance is None or (isinstance(self.tolerance, int | float) and self.tolerance > 0)
         check(fits, "tolerance", "a number above 0, or None", repr(self.tolerance))
 
-    def make_probe(self, model: Model, explainer: Explainer, inputs: Tensor, targets: Tensor | None) -> Probe:
+    def make_probe(self, call: Call) -> Probe:
         """The probe that compares maps by Spearman's correlation."""
-        similarity = get_similarity("spearman")
-        return Probe(model, explainer, inputs, targets, similarity, absolute=self.absolute, explain=self.explain)
+        return Probe(call, "spearman", absolute=self.absolute, explain=self.explain)
 
     def split_rows(self, rows: Tensor, width: int) -> tuple[Tensor, ...]:
         """The rows `(R,)` in parts whose masks over `width` parts fit into memory; none for no rows."""

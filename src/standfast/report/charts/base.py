@@ -176,7 +176,6 @@ class GalleryRow:
         pictures: in the order in which they are shown.
         text: the result in words.
         found: whether there is a result; the pictures of a search that found nothing are pale.
-        setting: names the option by which the rows differ, if they do.
         features: names of the features of a table, or of the channels of a series; may be empty.
         tokens: for text, the word at each position; the pictures are then drawn as words.
     """
@@ -186,7 +185,6 @@ class GalleryRow:
     pictures: tuple[Picture, ...]
     text: str
     found: bool = True
-    setting: str = ""
     features: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
 
@@ -199,28 +197,11 @@ class Gallery:
         title: heading.
         rows: rows in the order of samples, then of explainers.
         note: how to read the pictures.
-        folded: True if the gallery is hidden until the reader opens it.
     """
 
     title: str
     rows: tuple[GalleryRow, ...]
     note: str = ""
-    folded: bool = False
-
-
-@dataclass(frozen=True)
-class Underpowered:
-    """A figure that is left out because there are too few samples for it; the page shows one line instead.
-
-    Attributes:
-        heading: the heading that the figure would have.
-        needed: how many samples it needs.
-        present: how many samples there are.
-    """
-
-    heading: str
-    needed: int
-    present: int
 
 
 def choose_style(explainers: Sequence[str], name: str) -> Style:

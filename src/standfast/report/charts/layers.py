@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import altair
 
 Asked = ParamSpec("Asked")
+#: the largest width of the names of rows in pixels
+_LIMIT = 130
 
 
 def without_checks(draw: Callable[Asked, Chart | None]) -> Callable[Asked, Chart | None]:
@@ -72,7 +74,7 @@ def label_values(axis: Axis, channel: str = "x") -> dict[str, Any]:
     return {**labels, "tickCount": count, "labelSeparation": round(2 * WIDE), "labelOverlap": "parity"}
 
 
-def encode_rows(labels: Sequence[str], limit: int = 130) -> altair.Y:
+def encode_rows(labels: Sequence[str]) -> altair.Y:
     """The field `row` of names on an axis, each in one or two lines, with space for fonts wider than expected."""
     import altair
 
@@ -82,8 +84,8 @@ def encode_rows(labels: Sequence[str], limit: int = 130) -> altair.Y:
         domain=False,
         ticks=False,
         labelOverlap=False,
-        labelLimit=limit,
-        minExtent=round(min(WIDE * longest, limit)) + 6,
+        labelLimit=_LIMIT,
+        minExtent=round(min(WIDE * longest, _LIMIT)) + 6,
         labelExpr="split(datum.label, '\\n')",
         # the first of two lines stands above the middle of the row
         labelOffset={"condition": {"test": "indexof(datum.label, '\\n') >= 0", "value": -7}, "value": 0},

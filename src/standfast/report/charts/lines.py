@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 
 from standfast.report.charts.base import (
-    DASHES,
     HOVER,
-    SHAPES,
     Axis,
     Chart,
     Rows,
-    Style,
     Words,
     choose_style,
     find_room,
@@ -26,7 +23,6 @@ from standfast.report.charts.base import (
 from standfast.report.charts.layers import (
     encode_values,
     named,
-    own,
     put_together,
     rule_at,
     tooltip,
@@ -45,12 +41,10 @@ class Line:
     """A line of one explainer, with a band if `low` and `high` are given; an infinite end is at the edge of the chart.
 
     Attributes:
-        name: the explainer, or the value of an option if there is a `style`.
+        name: the explainer; lines of other names have the colour of text.
         x, y: points; those that are not finite are left out.
         low, high: ends of the band.
         bounds: which values are only bounds.
-        style: looks that are not those of the explainer.
-        reference: what a reference line shows; it is thin, dotted and without marks.
     """
 
     name: str
@@ -59,18 +53,6 @@ class Line:
     low: Array | None = None
     high: Array | None = None
     bounds: Array | None = None
-    style: Style | None = None
-    reference: str = ""
-
-
-def choose_styles_of_values(explainers: Sequence[str], explainer: str, values: Sequence[str]) -> dict[str, Style]:
-    """Looks of the lines of one explainer: its colour for all, and a different shape and dash for each.
-
-    >>> choose_styles_of_values(["a", "b"], "b", ["1", "4"])["4"]
-    Style(colour='#D55E00', shape='square', dash=(6, 3))
-    """
-    colour = choose_style(explainers, explainer).colour
-    return {value: Style(colour, SHAPES[at % len(SHAPES)], DASHES[at % len(DASHES)]) for at, value in enumerate(values)}
 
 
 def is_logarithmic(values: Sequence[float]) -> bool:
@@ -87,19 +69,17 @@ def draw_lines(lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axi
     """A line for each explainer over one axis; None if no line has a point.
 
     Args:
-        lines: lines, and references to draw with them.
+        lines: the lines.
         explainers: all explainers of the study, for colours, dashes and shapes.
         x, y: the axes.
         words: the texts.
     """
     import altair
 
-    rows = _list_rows(lines, explainers, y)
-    drawn = [line for line in lines if not line.reference and any(row["line"] == line.name for row in rows)]
-    if not drawn:
+    rows = _list_rows(lines, y)
+    if not rows:
         return None
-    styles = {line.name: line.style or choose_style(explainers, line.name) for line in drawn}
-    kinds = list(dict.fromkeys(line.reference for line in lines if line.reference))
+    styles = {name: choose_style(explainers, name) for name in dict.fromkeys(row["line"] for row in rows)}
     along, up = encode_values("x", x, "x"), encode_values("y", y, "y")
     seen = altair.OpacityValue(0.12, condition={"test": "pick === '' || datum.line === pick", "value": 1})
     coded = {
@@ -107,16 +87,11 @@ def draw_lines(lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axi
         "shape": _code(altair.Shape, styles, [style.shape for style in styles.values()]),
         "strokeDash": _code(altair.StrokeDash, styles, [list(style.dash) for style in styles.values()]),
     }
-    own_lines = named("lines").transform_filter("!datum.reference").encode(x=along, color=coded["color"], opacity=seen)
+    own_lines = named("lines").encode(x=along, color=coded["color"], opacity=seen)
     layers = []
     if any("low" in row for row in rows):
         band = own_lines.mark_area(clip=True, fillOpacity=0.13)
         layers.append(band.encode(y=encode_values("y", y, "low"), y2=altair.Y2(field="high")))
-    if kinds:
-        thin = named("lines").transform_filter("datum.reference")
-        thin = thin.mark_line(clip=True, strokeWidth=1.4, strokeDash=[1, 3], opacity=0.9)
-        series = [altair.Detail(field=field, type="nominal") for field in ("line", "reference")]
-        layers.append(thin.encode(x=along, y=up, stroke=own("stroke"), detail=series))
     layers += [rule_at("x", x)] if x.rules else []
     layers += [rule_at("y", y)] if y.rules else []
     strokes = own_lines.mark_line(clip=True, strokeWidth=2).encode(y=up, strokeDash=coded["strokeDash"])
@@ -130,13 +105,15 @@ def draw_lines(lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axi
     hidden = named("lines", HOVER).mark_point(filled=True, clip=True, size=160, opacity=0)
     layers.append(hidden.encode(x=along, y=up, tooltip=tooltip(line="line", x=x.title, reads=y.title)))
     data = {"lines": rows, "rules_x": [{"value": at} for at in x.rules], "rules_y": [{"value": at} for at in y.rules]}
-    shared = set(styles) <= set(explainers) and not any(line.style for line in drawn)
-    words = dataclasses.replace(words, caption=_caption(words, rows, y, kinds))
-    alt = f"{words.title}. {_describe(rows)}."
-    return put_together(layers, data, 240, words, alt, styles if shared else None)
+    if any("bound" in row for row in rows):
+        below = "below" if y.side == "upper" else "above"
+        caption = f"{words.caption} Open triangles: only bounds, the true value lies there or {below}."
+        words = dataclasses.replace(words, caption=caption.strip())
+    shared = {name: style for name, style in styles.items() if name in explainers}
+    return put_together(layers, data, 240, words, f"{words.title}. {_describe(rows)}.", shared)
 
 
-def _list_rows(lines: Sequence[Line], explainers: Sequence[str], axis: Axis) -> Rows:
+def _list_rows(lines: Sequence[Line], axis: Axis) -> Rows:
     """The points of all lines, of a long line only some."""
     room = find_room(
         end for line in lines for ends in (line.y, line.low, line.high) if ends is not None for end in ends
@@ -160,9 +137,6 @@ def _list_rows(lines: Sequence[Line], explainers: Sequence[str], axis: Axis) -> 
                 row["reads"] += f" [{axis.write(low)}, {axis.write(high)}]" if known else ""
             row |= {"bound": True} if bound else {}
             row |= {"marked": True} if place % step == 0 else {}
-            if line.reference:
-                style = line.style or choose_style(explainers, line.name)
-                row |= {"reference": line.reference, "colour": style.colour}
             rows.append(row)
     return rows
 
@@ -175,21 +149,10 @@ def _code(channel: Any, names: Collection[str], values: Sequence[Any]) -> Any:
     return channel(field="line", type="nominal", scale=scale, title=None)
 
 
-def _caption(words: Words, rows: Rows, axis: Axis, kinds: Sequence[str]) -> str:
-    texts = [words.caption]
-    if any("bound" in row for row in rows):
-        below = "below" if axis.side == "upper" else "above"
-        texts.append(f"Open triangles: only bounds, the true value lies there or {below}.")
-    if kinds:
-        texts.append(f"Dotted, without marks: {', '.join(kinds)}.")
-    return " ".join(filter(None, texts))
-
-
 def _describe(rows: Rows) -> str:
     """The marked points of each line, for readers who cannot see the chart."""
     texts: dict[str, list[str]] = {}
     for row in rows:
         if "marked" in row:
-            name = f"{row['line']} ({row['reference']})" if "reference" in row else row["line"]
-            texts.setdefault(name, []).append(f"{row['reads'].partition(' [')[0]} at {write_number(row['x'])}")
+            texts.setdefault(row["line"], []).append(f"{row['reads'].partition(' [')[0]} at {write_number(row['x'])}")
     return "; ".join(f"{name}: {', '.join(points)}" for name, points in texts.items())

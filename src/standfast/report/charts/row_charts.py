@@ -45,17 +45,15 @@ class Strip:
 
     Attributes:
         name: the explainer.
-        samples: what each value belongs to, a sample or a data set.
+        samples: their numbers.
         values: finite numbers.
         bounds: True for values that are only bounds.
-        part: distinguishes the rows of an explainer that has several.
     """
 
     name: str
-    samples: Sequence[int | str]
+    samples: Sequence[int]
     values: Array
     bounds: Array
-    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,39 +77,28 @@ class IntervalBar:
 
 
 @without_checks
-def draw_values(
-    strips: Sequence[Strip],
-    explainers: Sequence[str],
-    axis: Axis,
-    words: Words,
-    *,
-    band: tuple[float, float] | None = None,
-    each: str = "sample",
-) -> Chart | None:
-    """A box of the middle half, and a point for each value, a row for each strip; None if there are no values.
+def draw_values(strips: Sequence[Strip], explainers: Sequence[str], axis: Axis, words: Words) -> Chart | None:
+    """A box of the middle half, and a point for each value, a row for each explainer; None if there are no values.
 
     Args:
         strips: the values.
         explainers: all explainers of the study, for the colours.
         axis: of the values.
         words: its title is that of the values.
-        band: a range of values to shade.
-        each: what a value belongs to.
     """
     strips = [strip for strip in strips if len(strip.values)]
     if not strips:
         return None
     import altair
 
-    alone = len({strip.name for strip in strips}) == 1
-    labels = [_label(strip, alone) for strip in strips]
+    labels = [wrap_name(strip.name) for strip in strips]
     boxes: Rows = []
     points: Rows = []
     for strip, label in zip(strips, labels, strict=True):
         about = {"row": label, "explainer": strip.name, "colour": choose_style(explainers, strip.name).colour}
         boxes.append({**about, **_summarise(strip.values)})
         points += [{**about, **point} for point in _list_points(strip, axis)]
-    y = encode_rows(labels, 150 if any(strip.part for strip in strips) else 130)
+    y = encode_rows(labels)
     box = named("boxes").transform_filter("datum.q1 !== null").encode(y=y)
     middle = box.mark_bar(clip=True, fillOpacity=0.16, strokeOpacity=1, strokeWidth=1.2, size=26)
     median = box.mark_tick(clip=True, thickness=3, size=26)
@@ -121,29 +108,18 @@ def draw_values(
         ),
         median.encode(x=encode_values("x", axis, "median"), color=own("color")),
     ]
-    if band is not None:
-        shade = named("band").mark_rect(clip=True, color=INK, opacity=0.08)
-        layers.insert(0, shade.encode(x=encode_values("x", axis, "low"), x2=altair.X2(field="high")))
     layers += [rule_at("x", axis)] if axis.rules else []
-    with_parts = {"part": "with"} if any(strip.part for strip in strips) else {}
-    told = tooltip(explainer="explainer", **with_parts, each=each, reads=axis.title)
+    told = tooltip(explainer="explainer", sample="sample", reads=axis.title)
     shape = altair.ShapeValue("circle", condition={"test": "datum.bound", "value": _triangle(axis)})
     points_of = _mark_points("points", 34, altair.ExprRef("datum.shift"))
     layers.append(points_of.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=shape))
     data = {"boxes": boxes, "points": points, "rules_x": [{"value": at} for at in axis.rules]}
-    data["band"] = [] if band is None else [{"low": band[0], "high": band[1]}]
     numbers = "; ".join(
         f"{label}: median {axis.write(float(np.median(strip.values)))} of {len(strip.values)}".replace("\n", " ")
         for label, strip in zip(labels, strips, strict=True)
     )
-    words = dataclasses.replace(words, caption=_caption(strips, axis, words, each))
+    words = dataclasses.replace(words, caption=_caption(strips, axis, words))
     return put_together(layers, data, 42 * len(strips), words, f"Distribution, {words.title}. {numbers}.")
-
-
-def _label(strip: Strip, alone: bool) -> str:
-    if not strip.part:
-        return wrap_name(strip.name)
-    return strip.part if alone else f"{strip.name}\n{strip.part}"
 
 
 def _summarise(values: Array) -> dict[str, float | None]:
@@ -160,10 +136,10 @@ def _list_points(strip: Strip, axis: Axis) -> Rows:
         chosen = sorted(int(i) for i in order[np.linspace(0, len(order) - 1, POINTS).round().astype(int)])
     rows: Rows = []
     for i in chosen:
-        row = {"each": strip.samples[i], "value": round_number(float(strip.values[i]))}
+        row: dict[str, Any] = {"sample": strip.samples[i], "value": round_number(float(strip.values[i]))}
         row["reads"] = axis.write(float(strip.values[i]), bool(strip.bounds[i]))
         row["shift"] = round(((i * 0.618 + 0.5) % 1 - 0.5) * 18, 1)
-        rows.append(row | ({"part": strip.part} if strip.part else {}) | ({"bound": True} if strip.bounds[i] else {}))
+        rows.append(row | ({"bound": True} if strip.bounds[i] else {}))
     return rows
 
 
@@ -180,8 +156,8 @@ def _mark_points(data: str, size: int, shift: Any = 0) -> Any:
     return points.encode(fill=own("fill"), stroke=own("stroke"), fillOpacity=open_bounds)
 
 
-def _caption(strips: Sequence[Strip], axis: Axis, words: Words, each: str) -> str:
-    texts = [f"Each point is a {each}. The box holds the middle half of them, and its thick line is the median."]
+def _caption(strips: Sequence[Strip], axis: Axis, words: Words) -> str:
+    texts = ["Each point is a sample. The box holds the middle half of them, and its thick line is the median."]
     if any(len(strip.values) > POINTS for strip in strips):
         texts.append(f"At most {POINTS} points are drawn, evenly over their ranks; the boxes are of all.")
     if any(strip.bounds.any() for strip in strips):

@@ -17,45 +17,35 @@ Every function takes `Results`, which `evaluate`, `run_study` and `load_results`
 >>> table_of_both = to_latex(found, caption="Sensitivity", label="tab:sensitivity")
 >>> print(table_of_both.splitlines()[1])
 \\begin{table}
->>> class Writer:  # or torch.utils.tensorboard.SummaryWriter()
-...     def add_scalar(self, tag, value, step):
-...         print(tag)
->>> _ = log_scalars(metric(model, standfast.explainers.get("saliency"), digits.inputs), Writer())
-max_sensitivity/median
-max_sensitivity/low
-max_sensitivity/high
-max_sensitivity/count
+>>> list(scalars(metric(model, standfast.explainers.get("saliency"), digits.inputs)))
+['max_sensitivity/count', 'max_sensitivity/median', 'max_sensitivity/low', 'max_sensitivity/high']
 """
 
 from __future__ import annotations
 
-import importlib
 import io
+import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import polars as pl
 
-from standfast.errors import MissingExtraError, check
+from standfast.errors import check
 from standfast.metrics.result import Result
 from standfast.report.exports.latex import format_table
-from standfast.report.exports.rows import Source, list_rows, make_frame, open_results
-from standfast.report.exports.trackers import Sink, name_scalars, send_scalars
+from standfast.report.exports.rows import Source, list_rows, open_results
 from standfast.results.summary import Statistic
-
-if TYPE_CHECKING:
-    import pandas as pd
+from standfast.results.tables import make_frame
 
 __all__ = [
-    "Sink",
     "Source",
     "frame",
-    "log_scalars",
+    "scalars",
     "summary",
     "to_csv",
     "to_latex",
-    "to_pandas",
     "to_parquet",
 ]
 
@@ -73,11 +63,8 @@ def summary(
     - `column`: which column of the samples was summarised; `better`: `"higher"`, `"lower"` or null;
     - `statistic`, its `value` over `count` samples; `low`, `high`: its interval, with the confidence `coverage`;
     - `bound`: `"upper"` if the statistic lies at or below `value`, `"lower"` if at or above it, `"unknown"`, or null;
-    - `mean_rank` over samples; `best`: it has the best mean rank, and paired tests show some explainer to be worse;
-      `tied`: not best, but the tests do not show that it is worse. Both are false where the tests decide nothing, and
-      for an explainer that does not pass the sanity checks;
-    - `sanity`: `"passed"`, `"failed"`, `"undecided"`, or null for a control and without checks;
-    - `quality`: `"good"`, `"control"` (no better than one), `"bad"`, `"undecided"`, or null where nothing judges it.
+    - `mean_rank` over samples;
+    - `verdict`, `quality`, `sanity`, `against_controls`, `best_control`, `failure`: as in `Results.table`.
 
     Args:
         source: the results.
@@ -91,21 +78,11 @@ def summary(
 
 
 def frame(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pl.DataFrame:
-    """The rows that `to_csv`, `to_parquet` and `to_pandas` export."""
+    """The rows that `to_csv` and `to_parquet` export; `frame(source).to_pandas()` is a frame of pandas."""
     check(what in ("samples", "summary"), "what", "'samples' or 'summary'", repr(what))
     if what == "summary":
         return summary(source, statistic=statistic)
     return source.frame() if isinstance(source, Result) else open_results(source).samples
-
-
-def to_pandas(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pd.DataFrame:
-    """The rows as a pandas data frame; null becomes NaN or None."""
-    try:
-        for name in ("pandas", "pyarrow"):  # polars hands its columns over through Arrow
-            importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError("a pandas data frame", "export") from error
-    return frame(source, what, statistic).to_pandas()
 
 
 def to_csv(
@@ -167,37 +144,35 @@ def to_latex(
     return text
 
 
-def log_scalars(
-    source: Source | Result,
-    sink: Sink,
-    *,
-    step: int | None = None,
-    statistic: Statistic = "median",
-    labels: Sequence[str] | None = None,
-    prefix: str = "",
+def scalars(
+    source: Source | Result, *, statistic: Statistic = "median", labels: Sequence[str] | None = None
 ) -> dict[str, float]:
-    """Log the summary's numbers to an experiment tracker, and return them by name.
+    """The summary's finite numbers by name, for experiment trackers, such as `mlflow.log_metrics(scalars(found))`.
 
     The names are `label/explainer/median`, `.../low`, `.../high`, `.../count` and `.../mean_rank`.
     They begin with the data set and the model where there are several of either.
     Characters that not all trackers accept become underscores.
     A median that is only bounded is called `median_at_most` or `median_at_least`.
-    Numbers that are not finite are left out.
 
     Args:
         source: the results.
-        sink: the module `mlflow` within a run, a `SummaryWriter` of TensorBoard, a run of Weights & Biases, or any
-            object with `log_metrics(metrics, step=...)`, `add_scalar(tag, value, step)` or `log(data, step=...)`.
-        step: the step of the training to which the results belong, if any.
         statistic: `"median"` or `"mean"` over samples.
         labels: which configured metrics; all by default.
-        prefix: the beginning of every name, such as `"standfast/"`.
-
-    Raises:
-        ArgumentError: the sink has none of these methods.
     """
-    named = {prefix + name: value for name, value in name_scalars(list_rows(source, statistic, labels)).items()}
-    send_scalars(named, sink, step)
+    rows = list_rows(source, statistic, labels)
+    many_data, many_models = len({row.data for row in rows}) > 1, len({row.model for row in rows}) > 1
+    named: dict[str, float] = {}
+    for row in rows:
+        where = [row.data] * many_data + [row.model] * many_models + [row.label, row.explainer]
+        # a slash would begin a group, and MLflow accepts no other signs
+        name = "/".join(re.sub(r"[^A-Za-z0-9_\-. :]", "_", part) for part in where if part)
+        named[f"{name}/count"] = 0.0 if row.estimate is None else float(row.estimate.count)
+        if row.estimate is not None:
+            side = {None: "", "upper": "_at_most", "lower": "_at_least", "unknown": "_unknown"}[row.estimate.bound]
+            values = {f"{row.statistic}{side}": row.estimate.value, "mean_rank": row.mean_rank}
+            values |= {"low": row.estimate.low, "high": row.estimate.high}
+            known = {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
+            named |= {f"{name}/{key}": value for key, value in known.items()}
     return named
 
 

@@ -15,17 +15,6 @@ from standfast.study.store import Store
 
 #: what can be exported: results, or their address
 Source = Results | Store | str | Path
-SUMMARY = {
-    **dict.fromkeys(("data", "model", "explainer", "label", "metric", "column", "better", "statistic"), pl.String),
-    **dict.fromkeys(("value", "low", "high", "coverage"), pl.Float64),
-    "count": pl.Int64,
-    "bound": pl.String,
-    "mean_rank": pl.Float64,
-    "best": pl.Boolean,
-    "tied": pl.Boolean,
-    "sanity": pl.String,
-    "quality": pl.String,
-}
 
 
 def open_results(source: Source) -> Results:
@@ -57,34 +46,3 @@ def list_rows(
         check(label in known, "labels", f"some of {', '.join(known)}", repr(label))
     whole = statistic == "median" and labels is None
     return (results.summary if whole else summarise(results, statistic, labels)).rows
-
-
-def make_frame(rows: Sequence[SummaryRow]) -> pl.DataFrame:
-    """One row per row of the summary; `exports.summary` describes the columns. Missing values are null."""
-    found = []
-    for row in rows:
-        middle = row.estimate
-        found.append(
-            {
-                "data": row.data,
-                "model": row.model,
-                "explainer": row.explainer,
-                "label": row.label,
-                "metric": row.metric,
-                "column": row.spec.column,
-                "better": row.spec.direction,
-                "statistic": row.statistic,
-                "value": row.value,
-                "low": None if middle is None else middle.low,
-                "high": None if middle is None else middle.high,
-                "coverage": None if middle is None or middle.low is None else middle.coverage,
-                "count": 0 if middle is None else middle.count,
-                "bound": None if middle is None else middle.bound,
-                "mean_rank": row.mean_rank,
-                "best": row.verdict == "best",
-                "tied": row.verdict == "tied",
-                "sanity": row.sanity,
-                "quality": row.quality,
-            }
-        )
-    return pl.DataFrame(found, schema=SUMMARY)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import polars as pl
-
-from standfast.results import ConfiguredMetric
+from standfast.results import Results
 from standfast.results.formatting import format_coverage, format_difference, format_estimate, format_interval
 from standfast.results.summary import SummaryRow
 
@@ -21,18 +18,15 @@ class Cell:
     notes: tuple[str, ...] = ()
 
 
-def list_remarks(metric: ConfiguredMetric, rows: pl.DataFrame) -> list[str]:
-    """What a metric says of the evaluated rows of one explainer, beside their value."""
-    return [detail.text for detail in metric.presentation.details(rows, metric.options)]
-
-
-def describe_row(row: SummaryRow, remarks: Sequence[str] = ()) -> Cell:
-    """The cell of a row of the summary; `remarks` are those of its metric."""
+def describe_row(results: Results, row: SummaryRow) -> Cell:
+    """The cell of a row of the summary, with what its metric says of the evaluated samples."""
     counts, estimate, decimals = row.counts, row.estimate, row.spec.decimals
     broken = (f"{counts.failed_jobs} part{'s' if counts.failed_jobs > 1 else ''} failed",) if counts.failed_jobs else ()
     if not counts.rows:
         return Cell(main="failed", notes=broken)
-    notes = list(remarks)
+    metric = results.metrics[row.label]
+    rows = results.select(row.data, row.model, row.label, row.explainer).filter(status="ok")
+    notes = [detail.text for detail in metric.presentation.details(rows, metric.options)]
     if counts.bounds:
         unresolved = f" ({counts.unresolved} unresolved)" if counts.unresolved else ""
         notes.append(f"bounds: {counts.bounds} of {counts.counted}{unresolved}")

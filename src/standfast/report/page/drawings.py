@@ -50,18 +50,6 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class TableContent:
-    """A table: the titles of its columns, a name and a cell for each column by row, and how many features it lacks.
-
-    A cell is `("number", text)`, `("bar", share of the longest)` or `("mark", colour)`.
-    """
-
-    columns: list[_Ready]
-    rows: list[tuple[str, list[tuple[str, Any]]]]
-    left_out: int
-
-
-@dataclass(frozen=True)
 class Lane:
     """A channel over time: its name, the points of its line in a square of 100, and the data URI of its ground."""
 
@@ -130,9 +118,10 @@ def _name_entry(names: Sequence[str], place: int, kind: str) -> str:
     return str(names[place]) if place < len(names) else f"{kind} {place}"
 
 
-def _draw_table(ready: list[_Ready], row: GalleryRow) -> TableContent:
+def _draw_table(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
     """A line for each feature: its name, its values as numbers, its relevance as bars.
 
+    A cell is `("number", text)`, `("bar", share of the longest)` or `("mark", colour)`.
     A change of the input gets no bars where its values before and after are there. Where there are marks and no maps,
     only marked features have a line.
     """
@@ -155,7 +144,7 @@ def _draw_table(ready: list[_Ready], row: GalleryRow) -> TableContent:
             else:
                 cells.append(("number", format_number(value, None)))
         rows.append((_name_entry(row.features, place, "feature"), cells))
-    return TableContent(ready, rows, len(ready[0].array) - len(rows))
+    return {"columns": ready, "rows": rows, "left_out": len(ready[0].array) - len(rows)}
 
 
 def _draw_series(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:

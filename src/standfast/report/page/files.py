@@ -9,9 +9,9 @@ from typing import Any
 from standfast.report.charts import Chart
 from standfast.report.page.comparisons import compare_models, compare_options
 from standfast.report.page.names import with_safe_names
-from standfast.report.page.overview import draw_agreement, draw_differences, draw_medians
+from standfast.report.page.overview import draw_medians
 from standfast.report.page.render import render_files
-from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
+from standfast.report.presentation.drawing import draw_figures
 from standfast.results import Results
 
 
@@ -31,23 +31,15 @@ def render_charts(results: Results) -> Iterator[tuple[str, bytes]]:
 
 def _draw_figures(results: Results) -> Iterator[tuple[tuple[str, ...], Any]]:
     for metric in results.summary.metrics:
-        where = ("overview", metric.label, metric.data, metric.model)
-        yield where, draw_medians(metric, results.explainers)
-        yield where, draw_differences(metric)
-    for (data, model), agreement in results.summary.agreements.items():
-        yield ("overview", data, model), draw_agreement(agreement)
-    for place, (sections, _) in (("options", compare_options(results)), ("models", compare_models(results))):
-        for section in sections:
-            for part in section.parts:
-                for figure in part.figures:
-                    yield (place, section.title, part.heading), figure
+        yield ("overview", metric.label, metric.data, metric.model), draw_medians(metric, results.explainers)
+    for place, comparisons in (("options", compare_options(results)), ("models", compare_models(results))):
+        for comparison in comparisons:
+            for figure in comparison.figures:
+                yield (place, comparison.title, comparison.where), figure
     for label, known in results.metrics.items():
-        found = results.list_metric_results(label)
-        for each in found:
+        for each in results.list_metric_results(label):
             for figure in draw_figures(known, each):
                 yield ("metric", label, each.data, each.model), figure
-        for figure in draw_figures_over_data(known, found):
-            yield ("metric", label, "across"), figure
 
 
 def make_file_name(text: str) -> str:

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
+from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table
 from standfast.report.page import methods
-from standfast.report.page.cells import Cell, describe_row, list_remarks
-from standfast.report.page.comparisons import Section, compare_models, compare_options
+from standfast.report.page.cells import Cell, describe_row
+from standfast.report.page.comparisons import MOST, Comparison, compare_models, compare_options
 from standfast.report.page.drawings import draw_row
-from standfast.report.page.glossary import Glossary
 from standfast.report.page.matrix import mark_leaders, order_explainers, tabulate_references
 from standfast.report.page.names import show_unsafe, with_safe_names
-from standfast.report.page.overview import draw_agreement, draw_differences, draw_medians
+from standfast.report.page.overview import draw_medians, tabulate_agreement, tabulate_pairs
 from standfast.report.page.render import RenderedChart, bundle_scripts, render_for_page, shared_config
 from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
-from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
+from standfast.report.presentation.drawing import draw_figures
 from standfast.report.sentences import describe_failures, describe_misfits, list_cautions, say
 from standfast.report.words import format_value, make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
-from standfast.results.controls import is_random
 from standfast.results.sanity import MARGINS
-from standfast.results.summary import MetricSummary
+from standfast.results.summary import MetricSummary, SummaryRow
 
 #: how many warnings, and how many failures, the page lists
 LISTED = 50
@@ -45,13 +42,11 @@ COLUMNS = 5
 class Part:
     """The figures of one data set and model as the template takes them.
 
-    `figures` are pairs of a kind, `"chart"`, `"table"` or `"gallery"`, and what is drawn; `needs` are left out because
-    there are too few samples.
+    `figures` are pairs of a kind, `"chart"`, `"table"` or `"gallery"`, and what is drawn.
     """
 
     where: str
     figures: list[tuple[str, Any]]
-    needs: list[Underpowered]
 
 
 class Page:
@@ -59,7 +54,7 @@ class Page:
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        self.charts = self.compared = 0
+        self.charts = 0
         self.links: dict[tuple[str, str, str, str, int], str] = {}
 
     def render(self, chart: Chart) -> RenderedChart:
@@ -67,41 +62,33 @@ class Page:
         self.charts += 1
         return render_for_page(chart, self.charts)
 
-    def make_part(
-        self, where: str, figures: Iterable[Figure], bounds: tuple[float, float], identify: Callable[[GalleryRow], str]
-    ) -> Part:
-        """Figures as the template takes them; `identify` gives the id of a row of pictures."""
-        part = Part(where, [], [])
-        for figure in figures:
-            if isinstance(figure, Underpowered):
-                part.needs.append(figure)
-            elif isinstance(figure, Gallery):
-                part.figures.append(("gallery", self._draw_gallery(figure, bounds, identify)))
-            elif isinstance(figure, Table):
-                part.figures.append(("table", figure))
-            else:
-                part.figures.append(("chart", self.render(figure)))
-        return part
+    def prepare(self, figure: Figure, found: MetricResults | None = None) -> tuple[str, Any]:
+        """A figure as the template takes it; pictures are of `found`."""
+        if isinstance(figure, Chart):
+            return "chart", self.render(figure)
+        if isinstance(figure, Table):
+            return "table", figure
+        assert found is not None
+        return "gallery", self._draw_gallery(figure, found)
 
     def make_metric_parts(self, metric: ConfiguredMetric) -> list[Part]:
-        """The metric's own figures: those of each data set and model, and at the end those over all of them."""
-        results = self.results.list_metric_results(metric.name)
+        """The metric's own figures on each data set and model."""
         parts = []
-        for found in results:
-            where = self.results.name_pair(found.data, found.model)
-            parts.append(self.make_part(where, draw_figures(metric, found), found.bounds, partial(self._link, found)))
-        if results:
-            over_data = draw_figures_over_data(metric, results)
-            parts.append(self.make_part("All data sets", over_data, results[0].bounds, self._count))
-        return [part for part in parts if part.figures or part.needs]
+        for found in self.results.list_metric_results(metric.name):
+            figures = [self.prepare(figure, found) for figure in draw_figures(metric, found)]
+            parts.append(Part(self.results.name_pair(found.data, found.model), figures))
+        return [part for part in parts if part.figures]
 
-    def make_sections(self, found: tuple[Sequence[Section], bool], start: str) -> dict[str, Any]:
+    def make_comparisons(self, found: Sequence[Comparison], start: str) -> list[dict[str, Any]]:
         """The comparisons across configurations as the template takes them; their ids begin with `start`."""
-        sections = []
-        for number, section in enumerate(found[0], 1):
-            parts = [self.make_part(part.heading, part.figures, part.bounds, self._count) for part in section.parts]
-            sections.append({"id": f"{start}-{number}", "about": section, "parts": parts})
-        return {"sections": sections, "left_out": found[1]}
+        return [
+            {
+                "id": f"{start}-{number}",
+                "about": each,
+                "part": Part(each.where, [self.prepare(f) for f in each.figures]),
+            }
+            for number, each in enumerate(found, 1)
+        ]
 
     def make_overview(self, data: str, model: str) -> dict[str, Any]:
         """The answers, the example and the comparison of all explainers on one data set and model."""
@@ -110,9 +97,7 @@ class Page:
         order = order_explainers(results.summary, data, model)
         groups = -(-len(shown) // COLUMNS)
         medians = [(metric, draw_medians(metric, results.explainers)) for metric in shown]
-        differences = [(metric.label, draw_differences(metric)) for metric in metrics]
         agreement = results.summary.agreements.get((data, model))
-        heat_map = None if agreement is None else draw_agreement(agreement)
         example, verdict = choose_example(results, data, model), results.verdict(data, model)
         return {
             "where": results.name_pair(data, model),
@@ -127,41 +112,29 @@ class Page:
             "example": example and {"pictures": draw_row(example[0], example[1].bounds), "row": example[0]},
             "example_label": example and example[1].label,
             "columns": [shown[len(shown) * at // groups : len(shown) * (at + 1) // groups] for at in range(groups)],
-            "cells": self._describe_cells(shown, [name for name, _ in order]),
+            "cells": {name: self._describe_cells(shown, name) for name, _ in order},
             "medians": [(metric, self.render(chart)) for metric, chart in medians if chart is not None],
-            "differences": [(label, self.render(each)) for label, each in differences if isinstance(each, Chart)],
-            "needs": [each for _, each in differences if isinstance(each, Underpowered)],
+            "pairs": [table for metric in metrics if (table := tabulate_pairs(metric)) is not None],
             "agreement": agreement,
-            "agreement_chart": None if heat_map is None else self.render(heat_map),
+            "correlations": None if agreement is None else tabulate_agreement(agreement),
         }
 
-    def _describe_cells(
-        self, metrics: Sequence[MetricSummary], explainers: Sequence[str]
-    ) -> dict[str, dict[str, tuple[Any, Cell]]]:
-        """For each explainer the rows of the summary by label, with their cells."""
-        cells: dict[str, dict[str, tuple[Any, Cell]]] = {}
-        for name in explainers:
-            for metric in metrics:
-                row = metric.find_row(name)
-                if row is not None:
-                    rows = self.results.select(row.data, row.model, row.label, name).filter(status="ok")
-                    remarks = list_remarks(metric.metric, rows)
-                    cells.setdefault(name, {})[metric.label] = (row, describe_row(row, remarks))
-        return cells
+    def _describe_cells(self, metrics: Sequence[MetricSummary], explainer: str) -> dict[str, tuple[SummaryRow, Cell]]:
+        """The rows of an explainer by label, with their cells."""
+        rows = [row for metric in metrics if (row := metric.find_row(explainer)) is not None]
+        return {row.label: (row, describe_row(self.results, row)) for row in rows}
 
-    def list_warnings(self) -> list[tuple[str, str]]:
-        """Results that contradict each other: a kind each, and a sentence for the first ones."""
-        found: list[tuple[str, str]] = []
+    def list_warnings(self) -> list[str]:
+        """Results that contradict each other: a sentence for each of the first ones; there may be thousands."""
+        found: list[str] = []
         for pair in self.results.pairs:
             every = [self.results.metric_results(*pair, label) for label in self.results.metrics]
             every = [each for each in every if len(each.frame)]
             for each in every:
                 own = self.results.metrics[each.label].presentation
                 others = [other for other in every if other is not each]
-                words = words_of(own)
-                for one in own.contradictions(each, others):  # there may be thousands, which are only counted
-                    text = words.say(one.macro, one.facts) if len(found) < LISTED else ""
-                    found.append((one.kind, text))
+                for one in own.contradictions(each, others):
+                    found.append(words_of(own).say(one.macro, one.facts) if len(found) < LISTED else "")
         return found
 
     def _link(self, found: MetricResults, row: GalleryRow) -> str:
@@ -169,16 +142,10 @@ class Page:
         key = (found.data, found.model, found.label, row.explainer, row.sample)
         return self.links.setdefault(key, f"p{len(self.links) + 1}")
 
-    def _count(self, row: GalleryRow) -> str:
-        self.compared += 1
-        return f"q{self.compared}"
-
-    def _draw_gallery(
-        self, gallery: Gallery, bounds: tuple[float, float], identify: Callable[[GalleryRow], str]
-    ) -> dict[str, Any]:
+    def _draw_gallery(self, gallery: Gallery, found: MetricResults) -> dict[str, Any]:
         samples: dict[int, list[dict[str, Any]]] = {}
         for row in gallery.rows:
-            drawn = {"id": identify(row), "row": row, "pictures": draw_row(row, bounds)}
+            drawn = {"id": self._link(found, row), "row": row, "pictures": draw_row(row, found.bounds)}
             samples.setdefault(row.sample, []).append(drawn)
         for rows in samples.values():
             titles = [[each.title for each in row["pictures"]] for row in rows]
@@ -192,9 +159,6 @@ def build_page(results: Results) -> str:
     environment = make_environment()
     environment.filters["breakable"] = allow_breaks
     results = with_safe_names(results)
-    glossary = Glossary(name for name in results.explainers if not is_random(name))
-    environment.filters["explained"] = glossary.explain
-    environment.globals["begin"] = glossary.begin
     environment.globals |= {"words_of": words_of, "say": say}
     environment.filters["shown"] = format_value
     return show_unsafe(environment.get_template("report.html").render(_make_context(results)))
@@ -212,36 +176,28 @@ def _make_context(results: Results) -> dict[str, Any]:
             "question": words_of(metric.presentation).question(metric.options),
             "answers": [(each["where"], own) for each in overview for own in each["answers"] if own.label == label],
             "guide": words_of(metric.presentation).guide(metric.options),
-            "terms": words_of(metric.presentation).terms,
             "parts": page.make_metric_parts(metric),
         }
         for number, (label, metric) in enumerate(results.metrics.items(), 1)
     ]
-    questions = [section["question"] for section in sections]
-    options = page.make_sections(compare_options(results), "options")
-    models = page.make_sections(compare_models(results), "models")
     rows, count = encode_rows(results, page.links)
-    warnings = page.list_warnings()
     return {
         "results": results,
         "about": defaultdict(str, manifest.get("about") or {}),
         "changes": methods.list_changes(results),
         "numbers": {section["metric"].name: section["id"] for section in sections},
         "overview": overview,
-        "options_compared": options,
-        "models_compared": models,
+        "options_compared": page.make_comparisons(compare_options(results), "options"),
+        "models_compared": page.make_comparisons(compare_models(results), "models"),
+        "most": MOST,
         "sections": sections,
-        "repeated": {question for question in questions if questions.count(question) > 1},
-        "terms": {term: meaning for section in reversed(sections) for term, meaning in section["terms"].items()},
         "margins": MARGINS,
         "untrained": [each for each in results.summary.accuracies.values() if each.near_chance],
         "open": OPEN,
         "crowd": CROWD,
         "shown": SHOWN,
         "listed": LISTED,
-        "warnings": [text for _, text in warnings],
-        "cautions": Counter(kind for kind, _ in warnings),
-        "failures": group_failures(results.failures),
+        "warnings": page.list_warnings(),
         "reasons": describe_failures(results.summary),
         "left_out": describe_misfits(manifest.get("misfits") or {}),
         "tally": methods.count_rows(results),
@@ -256,21 +212,6 @@ def _make_context(results: Results) -> dict[str, Any]:
         "bundle": markupsafe.Markup(bundle_scripts()) if page.charts else "",
         "raw": markupsafe.Markup,
     }
-
-
-def group_failures(failures: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[tuple[str, str], int]]:
-    """How many parts failed, by error and traceback, and then by explainer and label.
-
-    >>> job = {"explainer": "a", "error": "ValueError: no", "traceback": "..."}
-    >>> group_failures([{**job, "label": "m"}, {**job, "label": "n"}, {**job, "label": "m"}])
-    {('ValueError: no', '...'): {('a', 'm'): 2, ('a', 'n'): 1}}
-    """
-    groups: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
-    for job in failures:
-        parts = groups.setdefault((str(job["error"] or "failed"), str(job["traceback"] or "")), {})
-        who = (job["explainer"] or "unknown", job["label"] or "unknown")
-        parts[who] = parts.get(who, 0) + 1
-    return groups
 
 
 def allow_breaks(name: str) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from standfast.errors import StandfastError
@@ -31,7 +31,7 @@ class Configuration:
         kind: what it is a configuration of. Only configurations of the same kind are compared.
         options: those with an effect, by path (`flatten_options`).
         owners: the option that another one belongs to, where the path does not say it.
-        unit: must be equal for values that stand on one axis.
+        unit: what values must share to stand on one axis. Only configurations with the same unit are compared.
     """
 
     name: str
@@ -57,16 +57,9 @@ class Configuration:
         number, value = self.number(path), self.options[path]
         return number if number is not None else (type(value).__name__, json.dumps(value, sort_keys=True, default=repr))
 
-    def words(self, path: str, bare: bool = False) -> str:
-        """The value of an option in words; with `bare`, of a thing that has options the name alone."""
-        if path not in self.options:
-            return "not set"
-        value = self.options[path]
-        return _in_words(str(value) if bare and isinstance(value, _Given) else value)
-
-    def belongs(self, path: str, *options: str) -> bool:
-        """Whether a path is one of these options or belongs to one."""
-        while path and path not in options:
+    def belongs(self, path: str, option: str) -> bool:
+        """Whether a path is this option or belongs to it."""
+        while path and path != option:
             path = self.owners.get(path) or path.rpartition(".")[0]
         return bool(path)
 
@@ -88,27 +81,11 @@ class Group:
         kind: of the configurations.
         option: the path of the option.
         members: by their values if these are numbers, else in the order of the study.
-        same: the other options, in words; of several groups with the same title, those that all of them share.
-        panel: the other options, in words, by which it differs from groups with the same title.
-        comparable: whether all values have the same unit.
     """
 
     kind: str
     option: str
     members: tuple[Member, ...]
-    same: tuple[str, ...] = ()
-    panel: str = ""
-    comparable: bool = True
-
-    @property
-    def title(self) -> str:
-        """The kind and the option."""
-        return f"{self.kind}: {self.option}"
-
-    @property
-    def numeric(self) -> bool:
-        """Whether the values of the option are different numbers, which have places on an axis."""
-        return None not in (found := {member.x for member in self.members}) and len(found) == len(self.members)
 
 
 class _Given(str):
@@ -162,64 +139,26 @@ def _parse(text: str) -> str | dict[str, Any]:
 
 def find_groups(configurations: Sequence[Configuration]) -> list[Group]:
     """What can be compared: a group for each option that differs and for each setting of all other options."""
-    found: list[Group] = []
-    for kind in dict.fromkeys(each.kind for each in configurations):
-        different: dict[Hashable, Configuration] = {}
-        for each in configurations:
-            if each.kind == kind:
-                different.setdefault(frozenset((path, each.key(path)) for path in each.options), each)
-        alike = list(different.values())
-        units = dict.fromkeys(each.unit for each in alike)
-        parts = [[each for each in alike if each.unit == unit] for unit in units]
-        for part in [*parts, alike] if len(parts) > 1 else parts:
-            found += _find_groups_of(part)
-    return [_tell_apart(group, found) for group in dict.fromkeys(found)]
-
-
-def _find_groups_of(configurations: Sequence[Configuration]) -> Iterator[Group]:
-    paths = dict.fromkeys(path for each in configurations for path in each.options)
-    for option in paths:
-        alike: dict[Hashable, list[Configuration]] = {}
+    alike: dict[tuple[str, Hashable, str, Hashable], list[Configuration]] = {}
+    for option in dict.fromkeys(path for each in configurations for path in each.options):
         for each in configurations:
             others = [path for path in each.options if not each.belongs(path, option)]
-            alike.setdefault(frozenset((path, each.key(path)) for path in others), []).append(each)
-        for own in alike.values():
-            if len({each.key(option) for each in own}) > 1:
-                members = tuple(_name_members(own, option))
-                comparable = len({each.unit for each in own}) == 1
-                group = Group(own[0].kind, option, members, _describe_rest(own[0], option), "", comparable)
-                in_order = sorted(members, key=lambda member: member.x or 0.0) if group.numeric else members
-                yield replace(group, members=tuple(in_order))
+            rest = frozenset((path, each.key(path)) for path in others)
+            alike.setdefault((each.kind, each.unit, option, rest), []).append(each)
+    groups = []
+    for (kind, _, option, _), own in alike.items():
+        if len({each.key(option) for each in own}) > 1:
+            members = [
+                Member(each.name, _in_words(each.options.get(option, "not set")), each.number(option)) for each in own
+            ]
+            in_order = sorted(members, key=lambda member: member.x or 0.0) if has_places(members) else members
+            groups.append(Group(kind, option, tuple(in_order)))
+    return groups
 
 
-def _name_members(alike: Sequence[Configuration], option: str) -> Iterator[Member]:
-    """The members of a group; in words the value of the option, with its parts where they differ, or with the name."""
-    texts = {}
-    for each in alike:
-        rivals = [other for other in alike if other.words(option) == each.words(option)]
-        parts = [path for path in each.options if path != option and each.belongs(path, option)]
-        own = [path for path in parts if len({rival.key(path) for rival in rivals}) > 1]
-        more = [f"{path.removeprefix(f'{option}.')} {each.words(path)}" for path in own]
-        texts[each.name] = ", ".join([each.words(option), *more])
-    for each in alike:
-        text = texts[each.name]
-        unclear = list(texts.values()).count(text) > 1
-        yield Member(each.name, f"{text} ({each.name})" if unclear else text, each.number(option))
-
-
-def _describe_rest(one: Configuration, option: str) -> tuple[str, ...]:
-    """What else is the same: other things in their words, and the thing that the option belongs to by its name."""
-    whole = {path for path, value in one.options.items() if isinstance(value, _Given) and value.words}
-    whole = {path for path in whole if not one.belongs(option, path)}
-    shown = [path for path in one.options if not one.belongs(path, option, *(whole - {path}))]
-    return tuple(f"{path} {one.words(path, bare=path not in whole)}" for path in shown)
-
-
-def _tell_apart(group: Group, groups: Sequence[Group]) -> Group:
-    """The group with the options in which it differs from others with the same title."""
-    rivals = [other.same for other in groups if other.title == group.title]
-    shared = tuple(text for text in group.same if all(text in other for other in rivals))
-    return replace(group, same=shared, panel=", ".join(text for text in group.same if text not in shared))
+def has_places(members: Sequence[Member]) -> bool:
+    """Whether the values of the members are different numbers, which have places on an axis."""
+    return len({member.x for member in members} - {None}) == len(members)
 
 
 def _in_words(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Charts of which explainer is best by which metric: medians with intervals, pairs, and whether the metrics agree.
+"""Which explainer is best by which metric: medians with intervals, pairs, and whether the metrics agree.
 
 There is no score over all metrics.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from standfast.report.charts import Chart, Explainers, IntervalBar, Underpowered, Words, draw_heat_map, draw_intervals
+from standfast.report.charts import Chart, Explainers, IntervalBar, Table, TableCell, Words, draw_intervals
 from standfast.report.page.matrix import mark_leaders
 from standfast.report.presentation.drawing import make_axis
 from standfast.report.sentences import say
+from standfast.results.formatting import format_number
 from standfast.results.quality import RARE
 from standfast.results.summary import MetricSummary, SummaryRow
-from standfast.statistics.comparison import Comparison, count_needed
+from standfast.statistics.comparison import count_needed
 from standfast.statistics.ranking import Agreement
 
 
@@ -61,38 +60,31 @@ def _find_line(metric: MetricSummary) -> tuple[str, float | None]:
     return "control", max(values) if spec.direction == "higher" else min(values)
 
 
-def draw_differences(metric: MetricSummary) -> Chart | Underpowered | None:
-    """A table of pairs, for three explainers or more; else how many samples it needs."""
-    comparison = metric.comparison
-    if comparison is None or len(comparison.names) < 3:
+def tabulate_pairs(metric: MetricSummary) -> Table | None:
+    """All pairs of explainers, the best mean rank first: who is significantly better than whom; None for fewer than
+    three, or where there are too few samples for a test.
+    """
+    found = metric.comparison
+    if found is None or len(found.names) < 3 or found.count < count_needed(len(found.names), found.level):
         return None
-    needed, title = count_needed(len(comparison.names), comparison.level), f"Who differs from whom by {metric.label}"
-    if comparison.count < needed:
-        return Underpowered(title, needed, comparison.count)
-    return draw_pairs(comparison, title)
+    order = [int(place) for place in found.order]
+    rows = []
+    for a in order:
+        cells = []
+        for b in order:
+            p, better = float(found.p_values[a, b]), found.effects[a, b] > 0
+            sign = "" if not found.significant[a, b] else "+" if better else "−"
+            cells.append(TableCell("") if a == b else TableCell(sign, f"p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"))
+        rows.append((f"{found.names[a]} ({found.mean_ranks[a]:.2f})", cells))
+    caption = "Mean ranks in brackets. +: the row is significantly better than the column, −: worse."
+    return Table(metric.label, [(found.names[place], "") for place in order], rows, caption)
 
 
-def draw_pairs(comparison: Comparison, title: str) -> Chart | None:
-    """All pairs of explainers, the best mean rank first: who is significantly better than whom."""
-    order = [int(place) for place in comparison.order]
-    ranks = comparison.mean_ranks
-    names = [f"{comparison.names[place]} ({ranks[place]:.2f})" for place in order]
-    values = np.full((len(order), len(order)), np.nan)
-    reads = [[""] * len(order) for _ in order]
-    for row, a in enumerate(order):
-        for column, b in enumerate(order):
-            if a != b:
-                p = float(comparison.p_values[a, b])
-                values[row, column] = np.sign(comparison.effects[a, b]) * comparison.significant[a, b]
-                word = {1.0: "better", -1.0: "worse"}.get(values[row, column], "not shown to differ")
-                reads[row][column] = f"{word}, p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"
-    texts = [[{1.0: "+", -1.0: "−"}.get(value, "") for value in row] for row in values.tolist()]
-    caption = "Mean ranks in brackets, 1 is best. +: the row is significantly better than the column, −: worse."
-    return draw_heat_map(names, names, values, "row against column", Words(title, caption, "differences"), texts, reads)
-
-
-def draw_agreement(agreement: Agreement) -> Chart | None:
-    """A heat map of the rank correlations between the metrics' orders of explainers."""
+def tabulate_agreement(agreement: Agreement) -> Table:
+    """The rank correlations between the metrics' orders of explainers."""
     caption = "Spearman's ρ of the explainers' mean ranks by two metrics: 1 the same order, −1 the opposite one."
-    words = Words("Rank correlations of the metrics", caption, "agreement", "Rank correlations")
-    return draw_heat_map(agreement.names, agreement.names, agreement.correlations, "Spearman's ρ", words)
+    rows = [
+        (name, [TableCell(format_number(float(each))) for each in own])
+        for name, own in zip(agreement.names, agreement.correlations, strict=True)
+    ]
+    return Table("Rank correlations", [(name, "") for name in agreement.names], rows, caption, "Metric")

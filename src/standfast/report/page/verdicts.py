@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
-from standfast.report.charts import GalleryRow, Picture
-from standfast.report.presentation.drawing import make_row
+from standfast.report.charts import GalleryRow
 from standfast.report.sentences import describe_decision, describe_leader, say
 from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
-
-#: a fallback example shows at most this many maps
-_MAPS = 5
 
 
 @dataclass(frozen=True)
@@ -53,43 +48,11 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
 
 
 def choose_example(results: Results, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
-    """The pictures that open the report, with the view they are from; None where no metric stores any.
-
-    The first metric that has an example, in the order that the presentations ask for; else the maps of a sample. Where
-    the metric is there in several configurations, such as neighbourhoods, the text begins with the one it is from.
-    """
-    labels = sorted(results.metrics.values(), key=lambda label: label.presentation.example_order)
-    views = [
-        results.metric_results(data, model, label.name)
-        for label in labels
-        if len(results.select(data, model, label.name))
-    ]
-    for view in views:
-        row = results.metrics[view.label].presentation.example(view)
-        if row is not None:
-            if sum(each.metric == view.metric for each in views) > 1:
-                row = dataclasses.replace(row, text=f"For {view.label}, {row.text[:1].lower()}{row.text[1:]}")
-            return row, view
-    for view in views:
-        row = _show_maps(view)
-        if row is not None:
-            return row, view
-    return None
-
-
-def _show_maps(view: MetricResults) -> GalleryRow | None:
-    """The first sample of a view and its maps by the first explainers."""
-    for sample in view.samples(1):
-        pictures: list[Picture] = []
-        for name in view.present:
-            arrays = view.arrays(name, sample, ("origins", "origin_maps"))
-            if arrays is None or len(pictures) > _MAPS:
-                continue
-            if not pictures:
-                pictures.append(Picture("input", arrays["origins"], f"Input, sample {sample}"))
-            words = f"Explanation of the input: {name}, sample {sample}"
-            pictures.append(Picture(name, arrays["origin_maps"], words, signed=True))
-        if pictures:
-            text = f"Sample {sample} and its maps, as they are. Red is evidence for the class, blue against it."
-            return make_row(view, "", sample, pictures, text)
+    """The pictures that open the report, of the first metric that has an example, with the view they are from."""
+    for label in results.metrics.values():
+        if len(results.select(data, model, label.name)):
+            view = results.metric_results(data, model, label.name)
+            row = label.presentation.example(view)
+            if row is not None:
+                return row, view
     return None

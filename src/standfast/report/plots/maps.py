@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Maps = Tensor | Array | Mapping[str, Tensor | Array]
-#: how many bars a table has at most, characters in a line of text, and points on a line
-BARS, CHARACTERS, POINTS = 12, 56, 2000
-#: the width of a picture in inches, by kind
+#: how many bars a table or a text has at most, and points on a line
+BARS, POINTS = 12, 2000
 #: the ground of hatched positions
 GROUND = "0.86"
-_WIDTHS = {"image": 2.2, "series": 4.6, "table": 4.2, "text": 5.4}
+#: the width of a picture in inches, by kind
+_WIDTHS = {"image": 2.2, "series": 4.6, "table": 4.2, "text": 4.2}
 
 
 def draw_maps(
@@ -88,12 +88,8 @@ def _draw_grid(
     plt = import_pyplot()
     extra = 1 if kind == "image" else 0  # the input itself
     columns, rows = len(maps) + extra, len(x)
-    height = {
-        "image": 2.2,
-        "series": 0.6 + 0.55 * min(x.shape[1], 12),
-        "table": 0.8 + 0.24 * min(x.shape[1], BARS + 1),
-        "text": 0.6 + 0.3 * max((len(_wrap(words)) for words in tokens or ()), default=1),
-    }[kind]
+    bars = 0.8 + 0.24 * (BARS + 1 if kind == "text" else min(x.shape[1], BARS + 1))
+    height = {"image": 2.2, "series": 0.6 + 0.55 * min(x.shape[1], 12)}.get(kind, bars)
     size = (_WIDTHS[kind] * columns, height * rows + 0.3)
     figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for row in range(rows):
@@ -108,9 +104,13 @@ def _draw_grid(
             elif kind == "series":
                 _draw_series(axes, own, values, features)
             elif kind == "table":
-                _draw_table(axes, own, values, features)
-            else:
-                _draw_text(axes, values, (tokens or ())[row])
+                names = [f"feature {n}" for n in range(len(own))] if features is None else features
+                short = (textwrap.shorten(name, 28, placeholder="...") for name in names)
+                labels = [f"{name} = {value:z.4g}" for name, value in zip(short, own, strict=True)]
+                _draw_bars(axes, np.nan_to_num(values), labels)
+            else:  # relevance is summed over the embedding
+                said = (tokens or ())[row]
+                _draw_bars(axes, np.nan_to_num(values).sum(0)[: len(said)], said)
             words = [word for word in ("" if extra else title, name) if word]
             axes.set_title(escape_text(": ".join(words)), fontsize=9)
     figure.supxlabel(MEANING, fontsize=8)
@@ -168,55 +168,18 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
     axes.set_xlabel("time step", fontsize=8)
 
 
-def _draw_table(axes: Any, x: Array, values: Array, features: Sequence[str] | None) -> None:
-    """Bars with the names and the values of the features, the largest first; the others are added up."""
-    values = np.nan_to_num(values)
+def _draw_bars(axes: Any, values: Array, labels: Sequence[str]) -> None:
+    """Bars with the names of features, or words, the largest first; the others are added up."""
     order = np.argsort(-np.abs(values), kind="stable")
     shown = order if len(order) <= BARS + 1 else order[:BARS]
-    names = [f"feature {n}" for n in range(len(x))] if features is None else list(features)
-    labels = [f"{textwrap.shorten(names[n], 28, placeholder='...')} = {x[n]:z.4g}" for n in shown]
-    heights = [float(values[n]) for n in shown]
+    names, heights = [labels[n] for n in shown], [float(values[n]) for n in shown]
     if len(shown) < len(order):
-        labels.append(f"{len(order) - len(shown)} more, together")
+        names.append(f"{len(order) - len(shown)} more, together")
         heights.append(float(values[order[BARS:]].sum()))
     colours = [POSITIVE if height > 0 else NEGATIVE for height in heights]
     axes.barh(range(len(heights)), heights, color=colours, height=0.75)
     axes.axvline(0, color="0.3", lw=0.8)
-    axes.set_yticks(range(len(heights)), [escape_text(label) for label in labels], fontsize=8)
+    axes.set_yticks(range(len(heights)), [escape_text(name) for name in names], fontsize=8)
     axes.set_ylim(len(heights) - 0.4, -0.6)
     axes.set_xlabel("relevance", fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _wrap(words: Sequence[str]) -> list[list[tuple[int, int, str]]]:
-    """Words in lines: the number of each word, the column where it begins, and the word."""
-    lines: list[list[tuple[int, int, str]]] = [[]]
-    column = 0
-    for number, word in enumerate(words):
-        word = textwrap.shorten(word, CHARACTERS, placeholder="...") or word[:CHARACTERS]
-        if column and column + len(word) > CHARACTERS:
-            lines.append([])
-            column = 0
-        lines[-1].append((number, column, word))
-        column += len(word) + 1
-    return lines
-
-
-def _draw_text(axes: Any, values: Array, words: Sequence[str]) -> None:
-    """Words on the colour of their relevance, which is summed over the embedding `(dim, T)`."""
-    plt = import_pyplot()
-    relevance = np.nan_to_num(values).sum(0)[: len(words)]
-    limit = scale_of(relevance) if len(words) else 1.0
-    paint: Callable[[float], Any] = plt.get_cmap(SIGNED)
-    lines = _wrap(words)
-    for place, line in enumerate(lines):
-        for number, column, word in line:
-            share = float(np.clip(relevance[number] / limit, -1, 1))
-            ground = {"facecolor": paint(0.5 + 0.5 * share), "edgecolor": "none", "pad": 1.5}
-            colour = "white" if abs(share) > 0.75 else "black"
-            at = (column / CHARACTERS, place)
-            own = axes.text(*at, word, family="monospace", fontsize=9, va="center", color=colour, bbox=ground)
-            own.set_parse_math(False)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(len(lines) - 0.4, -0.6)
-    axes.set_axis_off()

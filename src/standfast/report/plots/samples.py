@@ -36,9 +36,9 @@ def show(
 
     Of inputs and maps: a row for each sample, a column for each explainer. Images `(C, H, W)` are grey behind a map
     that is red where it is positive and blue where it is negative, next to the input itself. Series `(C, T)` are lines,
-    one below the other, on the colour of their relevance. Tables `(F,)` are bars, the largest first. Text has its words
-    on coloured ground; relevance is summed over the embedding. Positions of images and series where a map is NaN in all
-    channels are hatched.
+    one below the other, on the colour of their relevance. Tables `(F,)` are bars, the largest first. Text has a bar
+    for each word, whose relevance is summed over the embedding. Positions of images and series where a map is NaN in
+    all channels are hatched.
 
     Of a `Result`: a point for each sample, in the order of the values, with its interval. Where inputs and maps are
     stored, the sample with the worst value follows: the input and its map, the perturbed input and its map if there is

@@ -9,22 +9,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
+from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
-from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation, ValueSpec
+from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation, ValueSpec, presentation_of
 from standfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
 EXAMPLES = 20
 #: the array that a metric stores where positions of inputs were moved: maps at the positions of the clean inputs
 ALIGNED = ("aligned_maps",)
-#: how to read its picture
-MOVED_BACK = (
-    "“Moved back”: the last map at the positions of the first input, which is how the maps are compared. Positions "
-    "that not both inputs see are grey. "
-)
 
 
 def make_row(
@@ -46,24 +41,11 @@ def read_swaps(row: Mapping[str, Any]) -> dict[int, str]:
     return {int(place): word for place, word in json.loads(row.get("swapped_words") or "{}").items()}
 
 
-def describe_maps(view: MetricResults, axes: int) -> str:
-    """How the page draws maps of inputs with so many axes, in one or two sentences.
-
-    >>> from standfast.results import ValueSpec
-    >>> spec = ValueSpec("a title", "an axis", None)
-    >>> view = MetricResults("a", "aopc", {}, spec, "data", "model", ["saliency"], pl.DataFrame())
-    >>> describe_maps(view, 2).partition(". ")[2]
-    'Red is evidence for the class, blue evidence against it. Each map has its own scale.'
-    """
-    red = "Red is evidence for the class, blue evidence against it. Each map has its own scale."
-    if axes == 1:
-        return f"A bar for each feature: {red[:1].lower()}{red[1:]} The features with the longest bars come first."
-    if axes == 2 and view.tokens:
-        swaps = "A word that is struck out gave way to the next. " if "swapped_words" in view.frame.columns else ""
-        return f"The colour behind a word is its relevance, summed over the dimensions of its embedding. {swaps}{red}"
-    if axes == 2:
-        return f"The colour behind a line is the relevance of that time. {red}"
-    return f"{red} The largest hundredth of a large map has full colour."
+def describe_maps(view: MetricResults, rows: Sequence[GalleryRow]) -> str:
+    """How the page draws the maps in these rows of pictures, in one or two sentences."""
+    axes = min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
+    swaps = "swapped_words" in view.frame.columns
+    return words_of(presentation_of(view.metric)).say("maps", axes, bool(view.tokens), swaps)
 
 
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
@@ -72,36 +54,23 @@ def make_axis(spec: ValueSpec, *rules: float) -> Axis:
     return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules, probability=probability)
 
 
-def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
-    """The figures of a metric on one data set and model; by default the distribution over samples."""
-    own = metric.presentation.figures(found)
-    return list(draw_distribution(found)) if own is None else list(own)
+def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Figure]:
+    """The figures of a metric on one data set and model that show anything; by default the distribution."""
+    figures = metric.presentation.figures(found)
+    figures = [draw_distribution(found)] if figures is None else figures
+    return [each for each in figures if each is not None and not (isinstance(each, Gallery) and not each.rows)]
 
 
-def draw_figures_over_data(metric: ConfiguredMetric, found: Sequence[MetricResults]) -> list[Any]:
-    """The figures of a metric over several data sets and models."""
-    return [] if len(found) < 2 else list(metric.presentation.figures_over_data(found))
-
-
-def draw_distribution(
-    view: MetricResults, rule: float | None = None, note: str = "", band: tuple[float, float] | None = None
-) -> list[Chart | Gallery]:
-    """The distribution over samples, a row for each explainer, with a line at `rule`; `note` ends the caption."""
+def draw_distribution(view: MetricResults, *rules: float | None, note: str = "") -> Chart | None:
+    """The distribution over samples, a row for each explainer, with lines at `rules`; `note` ends the caption."""
     strips = []
     for name in view.present:
         rows = view.spec.select_valid(view.rows_for(name))
-        if len(rows):
-            samples = [int(sample) for sample in rows["sample"]]
-            strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
-    axis = make_axis(view.spec, *([] if rule is None else [rule]))
+        samples = [int(sample) for sample in rows["sample"]]
+        strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
+    axis = make_axis(view.spec, *(rule for rule in rules if rule is not None))
     words = Words(view.spec.title, note, "distribution", "Distribution over samples")
-    chart = draw_values(strips, view.explainers, axis, words, band=band)
-    return [] if chart is None else [chart]
-
-
-def count_axes(rows: Sequence[GalleryRow]) -> int:
-    """How many axes the inputs in a gallery have: 3 for images, 2 for series and texts, 1 for tables; 3 if empty."""
-    return min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
+    return draw_values(strips, view.explainers, axis, words)
 
 
 def draw_example(presentation: Presentation, view: MetricResults, what: str) -> GalleryRow | None:
@@ -127,14 +96,6 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
         arrays = view.arrays(explainer, sample, names, also=ALIGNED)
         if arrays is None:
             continue
-        who, new = f"{explainer}, sample {sample}", read_swaps(row)
-        pictures = (
-            Picture("input", arrays["origins"], f"Input, sample {sample}"),
-            Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-            Picture("changed", arrays["inputs"], f"Perturbed input: {who}", swapped=new),
-            Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", True, swapped=new),
-            *show_moved_back(arrays, who),
-        )
         here = {
             "explainer": explainer,
             "sample": sample,
@@ -145,16 +106,26 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
             "what": what,
             "value": format_number(row[spec.column], spec.decimals),
             "same": spec.same,
-            "moved_back": MOVED_BACK if ALIGNED[0] in arrays else "",
+            "moved_back": ALIGNED[0] in arrays,
         }
         text = words_of(presentation).say("example", here)
-        return make_row(view, explainer, sample, pictures, text)
+        return make_row(view, explainer, sample, show_change(arrays, explainer, sample, row), text)
     return None
 
 
-def show_moved_back(arrays: Mapping[str, Array], who: str) -> tuple[Picture, ...]:
-    """The picture of the map moved back, where positions were moved and it is stored; else none."""
-    if ALIGNED[0] not in arrays:
-        return ()
-    words = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
-    return (Picture("moved back", arrays[ALIGNED[0]], words, signed=True, moved_back=True),)
+def show_change(
+    arrays: Mapping[str, Array], explainer: str, sample: int, row: Mapping[str, Any]
+) -> tuple[Picture, ...]:
+    """The input and its map, the perturbed input and its map, and this map moved back where positions were moved."""
+    who, new = f"{explainer}, sample {sample}", read_swaps(row)
+    back = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
+    moved = [
+        Picture("moved back", arrays[name], back, signed=True, moved_back=True) for name in ALIGNED if name in arrays
+    ]
+    return (
+        Picture("input", arrays["origins"], f"Input, sample {sample}"),
+        Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
+        Picture("changed", arrays["inputs"], f"Perturbed input: {who}", swapped=new),
+        Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", True, swapped=new),
+        *moved,
+    )

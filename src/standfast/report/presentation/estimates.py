@@ -10,7 +10,7 @@ import polars as pl
 
 from standfast.report.charts import Line, TableCell
 from standfast.results import Detail, MetricResults, format_number
-from standfast.results.presentation import read_numbers
+from standfast.results.presentation import read_flags, read_numbers
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.tensors import Array
 
@@ -21,10 +21,10 @@ _HUGE = 1e300
 
 
 def stack_arrays(
-    results: MetricResults, explainer: str, names: Sequence[str], limit: int = MOST_SAMPLES
+    results: MetricResults, explainer: str, names: Sequence[str]
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     """The rows of an explainer's first samples, and the named arrays of all of them, `(n, ...)`; no rows if none."""
-    found = list(results.lines(explainer, names, limit))
+    found = list(results.lines(explainer, names, MOST_SAMPLES))
     return [row for row, _ in found], {name: np.array([arrays[name] for _, arrays in found]) for name in names}
 
 
@@ -73,10 +73,25 @@ def make_cell(value: float, low: float, high: float, faint: bool = False, share:
     return TableCell(write(value), between, faint)
 
 
+def count_flag(frame: pl.DataFrame, column: str, label: str) -> list[Detail]:
+    """In how many rows a flag is true; nothing where it is in none.
+
+    >>> count_flag(pl.DataFrame({"no_positive": [True, False]}), "no_positive", "empty maps")[0].text
+    'empty maps: 1 of 2'
+    """
+    count = int(read_flags(frame, column).sum())
+    return [Detail(label, count, len(frame))] if count else []
+
+
+def find_finite(frame: pl.DataFrame, column: str) -> Array:
+    """The finite numbers of a column; none where the frame has no such column."""
+    values = read_numbers(frame, column)
+    return values[np.isfinite(values)]
+
+
 def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
     """The median of the samples' standard errors due to random draws; empty where none is known."""
-    errors = read_numbers(frame, "std_error")
-    errors = errors[np.isfinite(errors)]
+    errors = find_finite(frame, "std_error")
     if not len(errors):
         return []
     return [Detail("standard error of the random draws, median", float(np.median(errors)), decimals=4)]

@@ -7,7 +7,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -35,6 +35,8 @@ class JobOutcome:
     failed: bool = False
 
 
+#: what an executor yields
+Outcomes = Generator[JobOutcome, None, None]
 #: called with a job and the share of it that is done, 0 to 1, while it runs
 Tell = Callable[[Job, float], None]
 
@@ -83,7 +85,7 @@ class Executor(ABC):
     name: str
 
     @abstractmethod
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs`, roughly in this order. Those whose workers can say so `tell` how far a job is."""
 
 
@@ -102,6 +104,11 @@ class Lost:
     final: bool = False
 
 
+#: what a worker has to say: that it is ready (None), the share of its job that is done (0.0 while it starts), the files
+#: of its job, or that it is lost
+Said = float | JobFiles | Lost | None
+
+
 @dataclass(eq=False)
 class Member(ABC):
     """A worker of a crew, in a process of its own somewhere, and its current job."""
@@ -112,11 +119,11 @@ class Member(ABC):
     began: float = field(default=0.0, init=False)
 
     @abstractmethod
-    def send(self, job: Job) -> None:
+    def assign(self, job: Job) -> None:
         """Have the worker do a job."""
 
     @abstractmethod
-    def end(self, patience: float = 0.0) -> None:
+    def stop(self, patience: float = 0.0) -> None:
         """End the worker, with what its jobs have started. It may have so many seconds to end by itself."""
 
     def memory(self) -> int:
@@ -135,8 +142,6 @@ class Member(ABC):
 
 #: the kind of worker of a crew
 M = TypeVar("M", bound=Member)
-#: what a worker has to say
-Said = float | bool | JobFiles | Lost | None
 
 
 class Crew(ABC, Generic[M]):
@@ -163,14 +168,10 @@ class Crew(ABC, Generic[M]):
         """Start a worker as one of the `members`, with a number that no other has."""
 
     @abstractmethod
-    def hear(self, seconds: float | None) -> list[tuple[M, Said]]:
-        """Wait for what members have to say, so many seconds at most: at least one is starting, or has a job.
+    def poll(self, seconds: float | None) -> list[tuple[M, Said]]:
+        """Wait for what members have to say, so many seconds at most: at least one is starting, or has a job."""
 
-        That is None when a worker is ready for its first job, the share of its job that is done, whether its job, which
-        it has stored, has failed, or the files of its job, which are to be stored. Or the worker is `Lost`.
-        """
-
-    def serve(self, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
+    def serve(self, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Have the jobs done, and yield their outcomes."""
         patience = 0.0
         self.queue.extend(jobs)
@@ -179,51 +180,47 @@ class Crew(ABC, Generic[M]):
                 for member in self.members:
                     if self.queue and member.ready and member.job is None:
                         member.job, member.began = self.queue.popleft(), time.monotonic()
-                        member.send(member.job)
+                        member.assign(member.job)
                 while self.queue and len(self.members) < min(self.size, len(jobs)):
                     numbers = {member.number for member in self.members}
                     self.start(next(number for number in count() if number not in numbers))
-                for member, said in self._hear_with_limits():
-                    if isinstance(said, float):
-                        if tell is not None and member.job is not None:
-                            tell(member.job, said)
-                    elif (outcome := self._note(member, said)) is not None:
-                        yield outcome
+                for member, said in self._poll_with_limits():
+                    if not isinstance(said, float):
+                        yield from self._end_job(member, said)
+                    elif tell is not None and member.job is not None:
+                        tell(member.job, said)
             patience = _SECONDS_TO_END
         finally:
             for member in self.members:
-                member.end(patience)
+                member.stop(patience)
 
-    def _hear_with_limits(self) -> list[tuple[M, Said]]:
+    def _poll_with_limits(self) -> list[tuple[M, Said]]:
         if not self.limits.watched:
-            return self.hear(None)
-        heard = self.hear(SECONDS_BETWEEN_LOOKS)
+            return self.poll(None)
+        heard = self.poll(SECONDS_BETWEEN_LOOKS)
         silent = [member for member in self.members if member.job and all(member is not one for one, _ in heard)]
         return heard + [(member, Lost(why, final=True)) for member in silent if (why := member.exceeds(self.limits))]
 
-    def _note(self, member: M, said: bool | JobFiles | Lost | None) -> JobOutcome | None:
-        """What has become of the job of a member, if that is known."""
+    def _end_job(self, member: M, said: JobFiles | Lost | None) -> Iterator[JobOutcome]:
+        """What has become of the job of a member, if it has one, and if it is not tried again."""
         job, member.job, member.ready = member.job, None, True
         if isinstance(said, Lost):
             self.members.remove(member)
-            member.end()
-            return None if job is None else self._note_loss(job, said)
-        if job is None or said is None:  # it was only started
-            return None
-        return JobOutcome(job, said) if isinstance(said, bool) else store_result(self.store, job, said)
-
-    def _note_loss(self, job: Job, lost: Lost) -> JobOutcome | None:
-        """What has become of a job whose worker was lost; None if it is tried again."""
-        self.losses[job.identity] += 1
-        if self.store.is_done(job.identity):  # the worker was lost after it had stored the result
-            return JobOutcome(job)
-        if lost.final:
-            return store_failure(self.store, self.grid, job, lost.words)
-        if self.losses[job.identity] < self.lives:
-            self.queue.appendleft(job)
-            return None
-        times = f", {self.lives} times" if self.lives > 1 else ""
-        return store_failure(self.store, self.grid, job, f"WorkerDied: {lost.words} during this job{times}", lost.hint)
+            member.stop()
+        if job is None:  # it was only started
+            return
+        if isinstance(said, JobFiles):
+            yield store_result(self.store, job, said)
+        elif isinstance(said, Lost):
+            self.losses[job.identity] += 1
+            times = f", {self.lives} times" if self.lives > 1 else ""
+            if said.final:
+                yield store_failure(self.store, self.grid, job, said.words)
+            elif self.losses[job.identity] < self.lives:
+                self.queue.appendleft(job)
+            else:
+                error = f"WorkerDied: {said.words} during this job{times}"
+                yield store_failure(self.store, self.grid, job, error, said.hint)
 
 
 def store_result(store: Store, job: Job, packed: JobFiles) -> JobOutcome:

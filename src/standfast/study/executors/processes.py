@@ -25,17 +25,15 @@ from standfast.study.executors.base import (
     UNLIMITED,
     Crew,
     Executor,
-    JobOutcome,
     Limits,
     Lost,
     Member,
+    Outcomes,
     Said,
     Tell,
-    store_failure,
     store_result,
 )
 from standfast.study.file.imports import importing_from
-from standfast.study.folders import WriteError
 from standfast.study.grid import Grid
 from standfast.study.plan import Job
 from standfast.study.store import Store
@@ -49,34 +47,15 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "STANDFA
 
 
 class InProcess(Executor):
-    """Does one job after another in this process.
-
-    A crash or `os._exit` ends this process, and nobody is left to say which job did it. So the store has a note of the
-    current job. A job during which the last run was lost comes last, and one during which two were lost has failed.
-
-    Args:
-        noted: whether to write the note; not if several processes do jobs for one store.
-    """
+    """Does one job after another in this process. A crash or `os._exit` of a job ends it."""
 
     name = "local"
 
-    def __init__(self, noted: bool = True) -> None:
-        self.noted = noted
-
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs` in this order."""
         worker = Worker(grid)
-        lost, times = store.begun() if self.noted else ("", 0)
-        for job in sorted(jobs, key=lambda job: job.identity == lost):
-            losses = times if job.identity == lost else 0
-            if losses >= _LIVES:
-                error = f"ProcessDied: {losses} runs ended during this job (a crash, os._exit, or killed)"
-                yield store_failure(store, grid, job, error)
-                continue
-            if self.noted:
-                store.begin(job.identity, losses + 1)
-            packed = worker.run(job, None if tell is None else partial(tell, job))
-            yield store_result(store, job, packed)
+        for job in jobs:
+            yield store_result(store, job, worker.run(job, None if tell is None else partial(tell, job)))
 
 
 class Processes(Executor):
@@ -92,7 +71,7 @@ class Processes(Executor):
         limits: what one job may take.
 
     Raises:
-        ArgumentError: a limit of memory where the memory of a process cannot be read (without /proc and psutil).
+        ArgumentError: a limit of memory where the memory of a process cannot be read (without /proc).
     """
 
     name = "local"
@@ -103,33 +82,34 @@ class Processes(Executor):
         self.workers = workers
         self.threads = threads or max(1, thread_budget() // workers)
         readable = limits.memory_gb is None or memory_of(os.getpid()) is not None
-        check(readable, "memory_gb", "None on a system without /proc, or psutil to be installed", limits.memory_gb)
+        check(readable, "memory_gb", "None on a system without /proc", limits.memory_gb)
         self.limits = limits
-        #: makes what is sent to the workers; a Slurm task has functions that only cloudpickle can send on
-        self.pack: Callable[[Grid], Grid | bytes] = lambda grid: grid
+        #: what pickles the grid; a Slurm task has functions that only cloudpickle can send on
+        self.dumps: Callable[[Grid], bytes] = pickle.dumps
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs`; each worker takes the next one when it is free."""
         return _ProcessCrew(self, grid, store).serve(jobs, tell)
 
 
 @dataclass(eq=False)
 class _Process(Member):
-    """A worker process, and the connection to it."""
+    """A worker process, the connection to it, and the pickled grid until it was sent."""
 
     process: BaseProcess
     connection: Connection
+    packed: bytes
 
     @property
     def ends(self) -> tuple[Connection, int]:
         """What is ready when it has something to say, and when it has ended."""
         return self.connection, self.process.sentinel
 
-    def send(self, job: Job) -> None:
-        with suppress(OSError):  # it is dead, which `take` will notice
+    def assign(self, job: Job) -> None:
+        with suppress(OSError):  # it is dead, which `hear` will notice
             self.connection.send(job)
 
-    def take(self) -> Said:
+    def hear(self) -> Said:
         """What it says, or how it was lost."""
         try:
             said: Said | StandfastError = self.connection.recv() if self.connection.poll() else self._describe_end()
@@ -137,6 +117,10 @@ class _Process(Member):
             said = self._describe_end()
         if isinstance(said, StandfastError):
             raise said
+        if self.packed:  # it has come to read; earlier, whoever writes more than a pipe holds would have to wait
+            with suppress(OSError):
+                self.connection.send_bytes(self.packed)
+            self.packed = b""
         return said
 
     def _describe_end(self) -> Lost:
@@ -154,7 +138,7 @@ class _Process(Member):
     def memory(self) -> int:
         return memory_of(self.process.pid or 0) or 0
 
-    def end(self, patience: float = 0.0) -> None:
+    def stop(self, patience: float = 0.0) -> None:
         self.connection.close()
         if self.process.pid is None:  # it was not started
             return
@@ -166,34 +150,37 @@ class _Process(Member):
 
 
 class _ProcessCrew(Crew[_Process]):
-    """The workers of a run on this computer. They store their results themselves."""
+    """The workers of a run on this computer."""
 
     def __init__(self, executor: Processes, grid: Grid, store: Store) -> None:
         super().__init__(grid, store, executor.workers, _LIVES, executor.limits)
-        self.threads, self.packed = executor.threads, executor.pack(grid)
+        self.threads = executor.threads
+        try:
+            # as bytes: what multiprocessing pickles shares the memory of its tensors, so that a job that changes the
+            # weights of a model would change those of all workers
+            self.packed = executor.dumps(grid)
+        except (AttributeError, TypeError, RuntimeError, pickle.PickleError) as error:
+            raise StandfastError(
+                f"workers: expected models, explainers and metrics that can be sent to another process, got"
+                f" {type(error).__name__}: {error}. Functions must be importable (no lambdas). An exported program"
+                " needs a study file that names its file (path: model.pt2). Or use one worker."
+            ) from error
 
     def start(self, number: int) -> None:
         context: Any = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        arguments = (theirs, self.packed, self.store, self.threads, _device(self.grid.device, number))
+        arguments = (theirs, self.threads, _device(self.grid.device, number))
         process = context.Process(target=_run_worker, args=arguments, name=f"standfast-{number}")
         # a new process gets the path of this one
         with _starting(self.threads), importing_from(self.grid.paths):
             # if it is interrupted, a process that has started all the same finds the connection closed, and ends
-            self.members.append(_Process(number, process, ours))
-            try:
-                process.start()
-            except (AttributeError, TypeError, RuntimeError) as error:  # what pickling raises
-                raise StandfastError(
-                    f"workers: expected models, explainers and metrics that can be sent to another process, got"
-                    f" {type(error).__name__}: {error}. Functions must be importable (no lambdas). An exported program"
-                    " needs a study file that names its file (path: model.pt2). Or use one worker."
-                ) from error
+            self.members.append(_Process(number, process, ours, self.packed))
+            process.start()
         theirs.close()
 
-    def hear(self, seconds: float | None) -> list[tuple[_Process, Said]]:
+    def poll(self, seconds: float | None) -> list[tuple[_Process, Said]]:
         ready = wait([end for member in self.members for end in member.ends], seconds)
-        heard = [(member, member.take()) for member in self.members if any(end in ready for end in member.ends)]
+        heard = [(member, member.hear()) for member in self.members if any(end in ready for end in member.ends)]
         memory = Limits(memory_gb=self.limits.memory_gb)
         for member, said in heard:
             if said is None and (why := member.exceeds(memory)):
@@ -201,7 +188,7 @@ class _ProcessCrew(Crew[_Process]):
         return heard
 
 
-def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, threads: int, device: str) -> None:
+def _run_worker(connection: Connection, threads: int, device: str) -> None:
     """What a worker process does: jobs, until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process, which ends this one
     if hasattr(os, "setpgid"):
@@ -209,19 +196,16 @@ def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, thre
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
-        grid: Grid = pickle.loads(packed) if isinstance(packed, bytes) else packed
-        worker = Worker(replace(grid, device=device))
+        connection.send(0.0)
+        worker = Worker(replace(pickle.loads(connection.recv_bytes()), device=device))
         connection.send(None)
         while True:
-            done = worker.run(connection.recv(), connection.send)
-            store.put(done)
-            connection.send(done.failed)
+            connection.send(worker.run(connection.recv(), connection.send))
     except EOFError:  # no job is left
         return
-    except Exception as error:
-        said = str(error) if isinstance(error, WriteError) else traceback.format_exc()
+    except Exception:
         with suppress(OSError):  # nobody listens any more
-            connection.send(StandfastError(f"a worker process could not start or store its results:\n{said}"))
+            connection.send(StandfastError(f"a worker process could not start:\n{traceback.format_exc()}"))
 
 
 def _end_with_parent() -> None:
@@ -262,10 +246,6 @@ def memory_of(process: int) -> int | None:
     with suppress(OSError, IndexError, AttributeError, ValueError):
         pages = Path(f"/proc/{process}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    with suppress(Exception):  # not installed, or the process is gone
-        import psutil  # type: ignore[import-untyped]
-
-        return int(psutil.Process(process).memory_info().rss)
     return None
 
 
@@ -284,14 +264,22 @@ def _starting(threads: int) -> Iterator[None]:
     if hasattr(signal, "pthread_sigmask"):
         resource_tracker.ensure_running()  # it starts with the first process, and would unblock the signal
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # another thread may get the signal all the same; Python would then interrupt a start that is half done
+    came: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if in_main else None
     try:
         yield
     finally:
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
             del os.environ[name]
             os.environ.update({} if value is None else {name: value})
+    if came and callable(handler):
+        handler(signal.SIGINT, None)
 
 
 def local(

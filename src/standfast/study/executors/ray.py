@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +12,10 @@ from standfast.study.executors.base import (
     UNLIMITED,
     Crew,
     Executor,
-    JobOutcome,
     Limits,
     Lost,
     Member,
+    Outcomes,
     Said,
     Tell,
     import_package,
@@ -29,7 +28,6 @@ from standfast.study.worker import Worker
 
 #: a job during which this many workers were lost counts as failed; a lost node loses all of its workers
 _LIVES = 4
-_SECONDS_OF_SILENCE = 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -68,26 +66,24 @@ class Ray(Executor):
         self.threads = threads or max(1, int(cpus_per_worker))
         self.limits = limits
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
         ray = import_package("ray", "ray")
         ours = not ray.is_initialized()
-        if ours:
-            self._connect(ray)
         try:
-            yield from _RayCrew(self, ray, grid, store).serve(jobs, tell)
-        finally:
             if ours:
-                ray.shutdown()
-
-    def _connect(self, ray: Any) -> None:
-        try:
-            ray.init(address=self.address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+                silent = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
+                ray.init(address=self.address, **silent)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise StandfastError(
                 f"ray: expected a cluster at {self.address!r}, got {type(error).__name__}: {error}"
                 " (start one with `ray start --head`)"
             ) from error
+        try:
+            yield from _RayCrew(self, ray, grid, store).serve(jobs, tell)
+        finally:
+            if ours:
+                ray.shutdown()
 
     def count_workers(self, resources: dict[str, float]) -> int:
         """How many workers there are on a cluster with these resources."""
@@ -106,10 +102,10 @@ class _Actor(Member):
     handle: Any
     awaited: Any
 
-    def send(self, job: Job) -> None:
+    def assign(self, job: Job) -> None:
         self.awaited = self.handle.run.remote(job)
 
-    def end(self, patience: float = 0.0) -> None:
+    def stop(self, patience: float = 0.0) -> None:
         self.ray.kill(self.handle)
 
 
@@ -127,21 +123,21 @@ class _RayCrew(Crew[_Actor]):
         if executor.limits.memory_gb is not None:
             wanted["memory"] = int(executor.limits.memory_gb * 1e9)
         self.kind = ray.remote(**wanted)(_Remote)
-        self.warned = time.monotonic()
 
     def start(self, number: int) -> None:
+        there = self.ray.cluster_resources()
+        if self.executor.cpus_per_worker > there.get("CPU", 0) or self.executor.gpus_per_worker > there.get("GPU", 0):
+            wanted = f"{self.executor.cpus_per_worker:g} CPUs and {self.executor.gpus_per_worker:g} GPUs"
+            _log.warning("ray: a worker wants %s, and waits for more than the cluster has: %s", wanted, there)
         handle = self.kind.remote(self.shared, self.executor.threads)
         self.members.append(_Actor(number, self.ray, handle, handle.ready.remote()))
 
-    def hear(self, seconds: float | None) -> list[tuple[_Actor, Said]]:
+    def poll(self, seconds: float | None) -> list[tuple[_Actor, Said]]:
         awaited = {member.awaited: member for member in self.members if member.awaited is not None}
-        timeout = _SECONDS_OF_SILENCE if seconds is None else seconds
-        done, _ = self.ray.wait(list(awaited), num_returns=1, timeout=timeout)
-        if not done and not any(member.ready for member in self.members):
-            self._warn_of_silence()
-        return [(awaited[each], self._take(awaited[each])) for each in done]
+        done, _ = self.ray.wait(list(awaited), num_returns=1, timeout=seconds)
+        return [(awaited[each], self._hear(awaited[each])) for each in done]
 
-    def _take(self, member: _Actor) -> Said:
+    def _hear(self, member: _Actor) -> Said:
         sent, member.awaited = member.awaited, None
         try:
             said: Said = self.ray.get(sent)
@@ -152,13 +148,6 @@ class _RayCrew(Crew[_Actor]):
                 raise StandfastError(f"ray: a worker could not start: {error}") from error
             return Lost("the Ray worker was lost", str(error))
         return said
-
-    def _warn_of_silence(self) -> None:
-        if time.monotonic() - self.warned >= _SECONDS_OF_SILENCE:
-            self.warned = time.monotonic()
-            there = {name: there for name, there in self.ray.cluster_resources().items() if name in ("CPU", "GPU")}
-            wanted = f"{self.executor.cpus_per_worker:g} CPUs and {self.executor.gpus_per_worker:g} GPUs"
-            _log.warning("ray: no worker has started yet; each wants %s, the cluster has %s", wanted, there)
 
 
 class _Remote:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from standfast.study.executors.base import (
     Executor,
     JobOutcome,
     Limits,
+    Outcomes,
     Tell,
     import_package,
     pickle_modules_of,
@@ -66,7 +67,7 @@ class Slurm(Executor):
         self.options = {**asked, **(options or {})}
         self.limits = limits
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Submit the tasks, and yield their outcomes as they appear in the store."""
         submitit = import_package("submitit", "slurm")
         if store.folder.address.startswith("memory://"):
@@ -90,25 +91,21 @@ class Slurm(Executor):
                 task.cancel()
             raise
 
-    def _collect(self, submitted: Sequence[Any], parts: Sequence[Task]) -> Iterator[JobOutcome]:
+    def _collect(self, submitted: Sequence[Any], parts: Sequence[Task]) -> Outcomes:
         grid, store = parts[0].grid, parts[0].store
-        # a failure from an earlier run stays in the store until its job succeeds
-        before = {job for job, status in store.statuses().items() if status == "failed"}
         left = {job.identity: job for part in parts for job in part.jobs}
         ended = False
         while left and not ended:
             ended = all(task.done() for task in submitted)
             for identity, status in store.statuses().items():
-                if identity in left and (status == "done" or identity not in before):
+                if identity in left:
                     yield JobOutcome(left.pop(identity), status == "failed")
             if left and not ended:
                 time.sleep(_SECONDS_BETWEEN_CHECKS if self.cluster == "slurm" else 0.1)
         for task, part in zip(submitted, parts, strict=True):
             error = task.exception()
             for job in part.jobs:
-                if job.identity in left and job.identity in before and error is None:
-                    yield JobOutcome(job, failed=True)  # it was tried again and failed again
-                elif job.identity in left:
+                if job.identity in left:
                     text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
                     yield store_failure(store, grid, job, text, f"{error}\nlogs: {task.paths.stderr}")
 
@@ -126,10 +123,10 @@ class Task:
         """Do the jobs, and return how many there were to do."""
         statuses = self.store.statuses()
         left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
-        executor: Executor = InProcess(noted=False)  # other tasks work for the same store
+        executor: Executor = InProcess()
         if self.limits != UNLIMITED:
             executor = Processes(1, limits=self.limits)
-            executor.pack = import_package("cloudpickle", "slurm").dumps
+            executor.dumps = import_package("cloudpickle", "slurm").dumps
         return sum(1 for _ in executor.run(self.grid, self.store, left))
 
     def checkpoint(self, *_: Any) -> Any:

@@ -438,7 +438,7 @@ def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: 
 def _look_up(metric: Metric, samples: Samples, name: str) -> None:
     """What a metric names of a data set is there, and fits it."""
     try:
-        metric.for_data(samples.extras).for_samples(samples.inputs, slice(0, len(samples)))
+        metric.bind(extras=samples.extras, inputs=samples.inputs, rows=slice(0, len(samples)))
     except ArgumentError as error:
         got = f"{error.got}{suggest_name(str(error.got).strip(chr(39)), samples.extras)}"
         raise reject(error.expected, got, error.argument, note=f"on data {name!r}") from error

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, ModelError, as_number, check
 from standfast.function_calls import run_eagerly
-from standfast.model import Bound, Model
+from standfast.model import Model
 
 #: the rest of a model: from embeddings `(N, T, dim)` and which tokens are present, bool `(N, T)`, to logits
 Rest = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -162,7 +162,10 @@ class EmbeddedText(nn.Module):
 
 
 class TransformersText(EmbeddedText):
-    """A sequence classifier of Hugging Face's transformers as an `EmbeddedText`.
+    """A sequence classifier of Hugging Face's transformers whose inputs are the embeddings of tokens.
+
+    The inputs are its word embeddings; the model adds those of positions and token types. Encoders and decoders are
+    taken. Models of an encoder and a decoder (T5, BART) are refused, since both read the tokens.
 
     Its logits are those of `model(input_ids, attention_mask)`, wherever the padding is. This is compared when it is
     made, on four short texts of the vocabulary, and in `embed` on the user's own.
@@ -172,7 +175,9 @@ class TransformersText(EmbeddedText):
     which only padding is true, and the embeddings in place of what their embedding layer returns.
 
     Args:
-        model, padding, radius: as for `from_text_transformers`.
+        model: for example from `AutoModelForSequenceClassification.from_pretrained`.
+        padding: the padding token's id; by default `model.config.pad_token_id`.
+        radius: as for `EmbeddedText`.
 
     Raises:
         ArgumentError: a model without word embeddings.
@@ -287,24 +292,6 @@ class TransformersText(EmbeddedText):
         return "" if same else f"logits that differ by {float((found - own).abs().max()):.2g}"
 
 
-def from_text_transformers(model: nn.Module, padding: int | None = None, radius: float = 0.0) -> TransformersText:
-    """A sequence classifier of Hugging Face's transformers whose inputs are the embeddings of tokens.
-
-    The inputs are its word embeddings; the model adds those of positions and token types. Encoders and decoders are
-    taken. Models of an encoder and a decoder (T5, BART) are refused, since both read the tokens.
-
-    Args:
-        model: for example from `AutoModelForSequenceClassification.from_pretrained`.
-        padding: the padding token's id; by default `model.config.pad_token_id`.
-        radius: as for `EmbeddedText`.
-
-    Raises:
-        ArgumentError: a model without word embeddings.
-        ModelError: the model gives other logits from embeddings than from token ids.
-    """
-    return TransformersText(model, padding, radius)
-
-
 def _forward_embeddings(model: nn.Module, embedded: Tensor, present: Tensor) -> Tensor:
     """The logits of a model of transformers for embeddings `(N, T, dim)`, of which `present` `(N, T)` are there."""
     logits: Tensor = model(inputs_embeds=embedded, attention_mask=present.long()).logits
@@ -326,17 +313,6 @@ def _forward_ids(model: nn.Module, embedded: Tensor, present: Tensor, word: int,
     finally:
         hook.remove()
     return logits
-
-
-def text_classifier(text: EmbeddedText, bounds: tuple[Bound, Bound] | None = None, **options: Any) -> Model:
-    """A classifier of embeddings `(N, dim, T)`.
-
-    Args:
-        text: the module.
-        bounds: as for `Model`; by default `text.bounds()`.
-        options: of `Model`: `device`, `batch_size`.
-    """
-    return Model(text, text.bounds() if bounds is None else bounds, **options)
 
 
 def token_relevance(maps: Tensor) -> Tensor:

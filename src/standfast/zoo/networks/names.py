@@ -5,7 +5,7 @@ Each takes `num_classes` and `in_channels`; its class has further options, such 
 
 >>> import torch
 >>> architectures.names()
-['bilstm', 'dla', 'lenet5', 'mobilenet_v1', 'mobilenet_v2', 'resnet18', 'resnet20', 'series_cnn', ...]
+['bilstm', 'dla', 'lenet5', 'mobilenet_v2', 'resnet18', 'resnet20', 'series_cnn', ...]
 >>> architectures["resnet20"](num_classes=4, in_channels=1)(torch.zeros(2, 1, 32, 32)).shape
 torch.Size([2, 4])
 """
@@ -20,7 +20,6 @@ from standfast.registry import Registry
 from standfast.zoo.networks.bilstm import BiLSTM
 from standfast.zoo.networks.dla import DLA34
 from standfast.zoo.networks.lenet import LeNet5
-from standfast.zoo.networks.mobilenet_v1 import MobileNetV1
 from standfast.zoo.networks.mobilenet_v2 import MobileNetV2
 from standfast.zoo.networks.resnet import ResNet18
 from standfast.zoo.networks.resnet20 import ResNet20
@@ -34,7 +33,6 @@ architectures: Registry[Callable[..., nn.Module]] = Registry("architecture")
 architectures.add("bilstm", BiLSTM)
 architectures.add("dla", DLA34)
 architectures.add("lenet5", LeNet5)
-architectures.add("mobilenet_v1", MobileNetV1)
 architectures.add("mobilenet_v2", MobileNetV2)
 architectures.add("resnet18", ResNet18)
 architectures.add("resnet20", ResNet20)

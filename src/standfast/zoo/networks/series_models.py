@@ -7,7 +7,7 @@ classes.
 >>> sorted(SERIES_MODELS)
 ['bilstm-waves', 'cnn-waves', 'transformer-waves']
 >>> sorted(name for name in BUNDLED if name.startswith("cnn-waves"))[:3]
-['cnn-waves', 'cnn-waves-calibrated', 'cnn-waves-calibrated10']
+['cnn-waves', 'cnn-waves-calibrated', 'cnn-waves10db']
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ SERIES_MODELS: dict[str, Callable[[], nn.Module]] = {
     ),
 }
 
-#: endings of their names: trained on series without noise; with the calibrated loss of weight 1 (as in the paper) and
-#: of weight 10; on series with noise, in dB
-VARIANTS = ("", "-calibrated", "-calibrated10", "20db", "15db", "10db")
+#: endings of their names: trained on series without noise; with the calibrated loss; on series with noise, in dB
+VARIANTS = ("", "-calibrated", "20db", "15db", "10db")
 
-#: all models that the zoo may have weights of; `standfast.zoo.names()` lists those that have been trained
+#: all models of series that the zoo has weights of
 BUNDLED: dict[str, Callable[[], nn.Module]] = {
     f"{name}{end}": architecture for name, architecture in SERIES_MODELS.items() for end in VARIANTS
 }

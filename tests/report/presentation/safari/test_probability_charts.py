@@ -53,24 +53,6 @@ def make_both_directions(tmp_path: Path) -> MetricResults:
     return builder.results().metric_results("digits", "lenet", label)
 
 
-def test_the_band_of_the_way_to_the_event_is_the_stored_interval(tmp_path: Path) -> None:
-    view = make_both_directions(tmp_path)
-    (chart,) = [
-        figure
-        for figure in ProbabilityPresentation("misinterpretation_probability").figures(view)
-        if isinstance(figure, Chart) and figure.name == "directions-a"
-    ]
-    rows = chart.spec["datasets"]["lines"]
-    bands = {(row["line"], row["x"]): (row["low"], row["y"], row["high"]) for row in rows}
-    assert len(bands) == len(rows) == 4, "a sample without one of the directions is not drawn"
-    stored = view.frame.select("low", "high").rows()
-    for sample, value in enumerate([-5.0, -9.0]):
-        low, high = stored[sample]
-        assert bands["from the prior", sample] == pytest.approx((low, value, high))
-    assert bands["from the event", 0] == (-4.5, -4.5, -4.5)
-    assert bands["from the event", 1] == (-3.0, -3.0, -3.0)
-
-
 def test_events_that_only_a_search_found_are_counted(tmp_path: Path) -> None:
     view, presentation = make_both_directions(tmp_path), ProbabilityPresentation("misinterpretation_probability")
 

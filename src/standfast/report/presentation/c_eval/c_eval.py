@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Line, Picture, Words, draw_lines
-from standfast.report.presentation.drawing import count_axes, describe_maps, draw_distribution, make_row
-from standfast.report.presentation.estimates import make_median_line, stack_arrays
+from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Line, Picture, Words, draw_lines
+from standfast.report.presentation.drawing import describe_maps, draw_distribution, make_row
+from standfast.report.presentation.estimates import find_finite, make_median_line, stack_arrays
 from standfast.report.words import words_of
 from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
 from standfast.results.presentation import read_flags, read_numbers
@@ -27,7 +27,7 @@ NO_CHANGE = "for which no change of the class was found"
 
 @presentations.register("c_eval")
 class CEvalPresentation(Presentation):
-    """c-Eval: distributions, c against sizes, and the changed inputs."""
+    """c-Eval: distributions, and the changed inputs."""
 
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
         """A larger ratio is better; where the class did not change it is a lower bound."""
@@ -65,14 +65,15 @@ class CEvalPresentation(Presentation):
             details.append(Detail("c over its certified lower bound, median", width, decimals=3))
         return details
 
-    def figures(self, results: MetricResults) -> list[Chart | Gallery]:
-        """The distributions, the curves over sizes, and the pictures."""
+    def figures(self, results: MetricResults) -> list[Figure | None]:
+        """The distributions and the pictures."""
         words = words_of(self)
-        found: list[Chart | Gallery] = draw_distribution(results, 1.0, words.say("distribution"))
-        found += draw_sizes(results, words.say("sizes"))
         rows = [self._draw_row(results, *shown) for shown in results.gallery(SHOWN, _PICTURES)]
-        note = words.say("pictures", describe_maps(results, count_axes(rows)))
-        return [*found, Gallery("Least changes outside of the explanation", tuple(rows), note)] if rows else found
+        note = words.say("pictures", describe_maps(results, rows))
+        return [
+            draw_distribution(results, 1.0, note=words.say("distribution")),
+            Gallery("Least changes outside of the explanation", tuple(rows), note),
+        ]
 
     def _draw_row(
         self, results: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]
@@ -93,14 +94,13 @@ class CEvalPresentation(Presentation):
 _PICTURES = ("origins", "origin_maps", "mask", "inputs")
 
 
-def draw_sizes(results: MetricResults, caption: str) -> list[Chart]:
+def draw_sizes(results: MetricResults, caption: str) -> Chart | None:
     """The ratio against the size of the explanation (c-Eval, Fig. 9): the median over samples and the quartiles."""
     lines = [line for name in results.present if (line := _trace(results, name)) is not None]
     title, heading = "c(e) / c(empty) against the size of the explanation", "How much the fixed features matter"
     words = Words(title, caption, "c-eval-plot", heading)
     ratio = Axis("c(e) / c(empty)", "higher", rules=(1.0,))
-    chart = draw_lines(lines, results.explainers, Axis("share of features fixed"), ratio, words)
-    return [] if chart is None else [chart]
+    return draw_lines(lines, results.explainers, Axis("share of features fixed"), ratio, words)
 
 
 def _trace(results: MetricResults, explainer: str) -> Line | None:
@@ -127,13 +127,12 @@ class CEvalPlotPresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The median of the knees of the samples' curves, which not every curve has."""
-        knees = read_numbers(frame, "knee")
-        knees = knees[np.isfinite(knees)]
+        knees = find_finite(frame, "knee")
         return [Detail("knee, median", float(np.median(knees)))] if len(knees) else []
 
-    def figures(self, results: MetricResults) -> list[Chart | Gallery]:
+    def figures(self, results: MetricResults) -> list[Chart | None]:
         """The plot, and the distribution of its means."""
-        return [*draw_sizes(results, words_of(self).say("sizes")), *draw_distribution(results)]
+        return [draw_sizes(results, words_of(self).say("sizes")), draw_distribution(results)]
 
 
 @presentations.register("near_affinity")
@@ -146,7 +145,7 @@ class NearAffinityPresentation(Presentation):
         direction = self.direction_of(options)
         return ValueSpec(title, axis, direction, censored="bound", censored_side="lower", empty=NO_CHANGE)
 
-    def figures(self, results: MetricResults) -> list[Chart | Gallery]:
+    def figures(self, results: MetricResults) -> list[Chart | None]:
         """The estimate over c(empty) against the size, and the distribution of the deviations."""
         lines = []
         for name in results.present:
@@ -160,4 +159,4 @@ class NearAffinityPresentation(Presentation):
         words = Words(title, words_of(self).say("sizes"), "near-affinity", heading)
         ratio = Axis("estimated c(empty) / c(empty)", rules=(1.0,))
         chart = draw_lines(lines, results.explainers, Axis("share of features fixed"), ratio, words)
-        return [*([] if chart is None else [chart]), *draw_distribution(results)]
+        return [chart, draw_distribution(results)]

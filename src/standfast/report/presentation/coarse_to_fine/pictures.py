@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.metrics.coarse_to_fine.corruption_curve import restore_input
 from standfast.report.charts import Gallery, GalleryRow, Picture
 from standfast.report.presentation.drawing import make_row
 from standfast.results import MetricResults, format_number
@@ -18,18 +17,18 @@ from standfast.tensors import Array
 SHARE = 0.15
 #: the colour of the marked positions
 MARKED = "#c4161c"
-_NAMES = ("drop_top", "fractions", "shades", "shade_range", "replaced_at")
+_NAMES = ("drop_top", "fractions", "origins", "replaced_at")
 
 
-def draw_gallery(results: MetricResults, say: Callable[..., str]) -> list[Gallery]:
+def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
     """Draw the samples with the smallest, the middle and the largest value, by the mean over the explainers."""
     rows = []
     for sample in choose_samples(results):
         for explainer in results.present:
             found = results.load_sample(explainer, sample, _NAMES)
-            if found is not None and found[1]["shades"].size:
+            if found is not None:
                 rows.append(_draw_row(results, explainer, sample, *found, say))
-    return [Gallery("What is replaced first", tuple(rows), say("pictures", f"{SHARE:.0%}"))] if rows else []
+    return Gallery("What is replaced first", tuple(rows), say("pictures", f"{SHARE:.0%}"))
 
 
 def choose_samples(results: MetricResults) -> list[int]:
@@ -48,7 +47,7 @@ def _draw_row(
     arrays: Mapping[str, Array],
     say: Callable[..., str],
 ) -> GalleryRow:
-    input_ = restore_input(arrays["shades"], arrays["shade_range"])
+    input_ = arrays["origins"]
     place = int(np.abs(arrays["fractions"] - SHARE).argmin())
     marked = (arrays["replaced_at"] > 0) & (arrays["replaced_at"] <= place + 1)
     drop = format_number(float(arrays["drop_top"][place]))

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Axis, Chart, Gallery, Words, draw_lines
+from standfast.report.charts import Axis, Chart, Words, draw_lines
 from standfast.report.presentation.drawing import draw_distribution
-from standfast.report.presentation.estimates import MOST_SAMPLES, make_mean_line, measure_random_error
+from standfast.report.presentation.estimates import MOST_SAMPLES, count_flag, make_mean_line, measure_random_error
 from standfast.report.words import words_of
 from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
-from standfast.results.presentation import read_flags
 from standfast.tensors import Array
 
 
@@ -28,7 +27,7 @@ class AOPCPresentation(Presentation):
         axis = f"AOPC ({options.get('score', 'probability')})"
         return ValueSpec(title, axis, self.direction_of(options), 3, good="more faithful")
 
-    def figures(self, results: MetricResults) -> list[Chart | Gallery]:
+    def figures(self, results: MetricResults) -> list[Chart | None]:
         """The fall of the score after each replacement, and the distribution over samples."""
         lines = []
         for name in results.present:
@@ -40,12 +39,11 @@ class AOPCPresentation(Presentation):
         caption = words_of(self).say("curves", MOST_SAMPLES)
         words = Words("Perturbation curves", caption, "perturbation-curve", "What happens when regions are replaced?")
         chart = draw_lines(lines, results.explainers, Axis("regions replaced"), fall, words)
-        return [*([] if chart is None else [chart]), *draw_distribution(results)]
+        return [chart, draw_distribution(results)]
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The standard error due to the random draws, and samples for which a grid was used."""
-        found, grids = measure_random_error(frame), int(read_flags(frame, "grid_fallback").sum())
-        return [*found, Detail("no superpixels, so a grid", grids, len(frame))] if grids else found
+        return [*measure_random_error(frame), *count_flag(frame, "grid_fallback", "no superpixels, so a grid")]
 
 
 def _extend(curve: Array, steps: int) -> Array:

@@ -6,7 +6,7 @@ The sets and their overlaps are those of Kamath, Mittal, Deshpande and Balasubra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,7 +15,7 @@ from standfast.metrics.base import larger_is_closer
 from standfast.metrics.lens.attribution_attack import name_chance
 from standfast.report.charts import Figure, GalleryRow, Table, TableCell
 from standfast.report.presentation.drawing import draw_distribution, draw_example
-from standfast.report.presentation.estimates import make_cell
+from standfast.report.presentation.estimates import count_flag, make_cell
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.lens.curves import (
     count_positions,
@@ -23,9 +23,9 @@ from standfast.report.presentation.lens.curves import (
     load_curves,
     overlap_by_chance,
 )
-from standfast.report.presentation.lens.pictures import draw_galleries
+from standfast.report.presentation.lens.pictures import draw_gallery
 from standfast.report.words import words_of
-from standfast.results import Detail, MetricResults, Presentation, RankedGroup, ValueSpec, presentations
+from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
 from standfast.results.presentation import read_flags, read_numbers
 from standfast.similarity.chance import ROOM
 from standfast.similarity.diverse import resolve_k
@@ -62,41 +62,32 @@ class AttributionAttackPresentation(Presentation):
             same=1.0 if larger_is_closer({"similarity": first}) else 0.0,
         )
 
-    def headline(self, results: MetricResults) -> list[RankedGroup] | None:
-        """The mean share of the top positions that the attack moved away; None where it is not stored."""
-        return results.rank(_measure_lost, "lower") or None
-
-    def facts(self, results: MetricResults) -> dict[str, Any]:
-        """The share that random maps lost."""
-        return {"reference": results.measure_random(_measure_lost)}
-
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """What does not count, and how much of the neighbourhood keeps the class."""
-        kept, total = read_flags(frame, "label_kept"), len(frame)
-        still = int((kept & ~read_flags(frame, "found")).sum())
-        lost = int((~kept).sum())
-        found = [Detail("class lost, so not counted", lost, total)] if lost else []
-        found += [Detail("no other input found, counted as unchanged", still, total)] if still else []
-        return [*found, *count_kept_class(frame)]
-
-    example_order: ClassVar[int] = 1
+        kept = read_flags(frame, "label_kept")
+        flags = frame.with_columns(lost=~kept, still=kept & ~read_flags(frame, "found"))
+        return [
+            *count_flag(flags, "lost", "class lost, so not counted"),
+            *count_flag(flags, "still", "no other input found, counted as unchanged"),
+            *count_kept_class(frame),
+        ]
 
     def example(self, results: MetricResults) -> GalleryRow | None:
         """The map that the attack changed most."""
         return draw_example(self, results, name_similarity(results.options))
 
-    def figures(self, results: MetricResults) -> list[Figure]:
+    def figures(self, results: MetricResults) -> list[Figure | None]:
         """The similarity over samples, all means, curves by window and k, and the pictures."""
         say = words_of(self).say
         curves = {name: found for name in results.present if (found := load_curves(results, name)) is not None}
         shape = next(iter(curves.values())).shape if curves else None
-        figures: list[Figure] = [
-            *draw_distribution(results, note=say("distribution")),
+        captions = {name: say(name) for name in ("by_window", "by_k")}
+        return [
+            draw_distribution(results, note=say("distribution")),
             draw_means(results, shape, say("means")),
+            *(draw_curves(results, curves, captions) if curves else ()),
+            draw_gallery(results, say),
         ]
-        if curves:
-            figures += draw_curves(results, curves, {name: say(name) for name in ("by_window", "by_k")})
-        return [*figures, *draw_galleries(results, say)]
 
 
 def name_similarity(options: Mapping[str, Any]) -> str:
@@ -129,11 +120,6 @@ def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
     known = rows.select("sample").with_columns(pl.Series(str(at), column) for at, column in enumerate(values.T))
     means = known.filter(fine).group_by("sample").mean().sort("sample").drop("sample")
     return means.to_numpy()
-
-
-def _measure_lost(rows: pl.DataFrame) -> tuple[float, str] | None:
-    kept = per_sample(rows.filter(pl.Series(read_flags(rows, "label_kept"))), ("kept",))
-    return (1 - float(kept.mean()), f"{100 * (1 - kept.mean()):z.0f}%") if len(kept) else None
 
 
 def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: str) -> Table:

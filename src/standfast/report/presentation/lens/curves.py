@@ -56,7 +56,9 @@ def load_curves(results: MetricResults, explainer: str) -> Curves | None:
     return Curves(arrays["curve_k"][0], np.array([0, *windows]), values, arrays["origin_maps"].shape[1:])
 
 
-def draw_curves(results: MetricResults, curves: Mapping[str, Curves], captions: Mapping[str, str]) -> list[Chart]:
+def draw_curves(
+    results: MetricResults, curves: Mapping[str, Curves], captions: Mapping[str, str]
+) -> list[Chart | None]:
     """Means by window at the metric's own k (Kamath et al. 2024, Fig. 5), and by k at the two least windows (Fig. 10).
 
     Features have no order, so they have no windows.
@@ -87,7 +89,7 @@ def draw_curves(results: MetricResults, curves: Mapping[str, Curves], captions: 
         chance = [overlap_by_chance(first.shape, int(count), w) for count in first.k[order]]
         words = Words(f"Mean {title} by k", captions["by_k"], f"k-{w}", f"{title} by k")
         charts.append(_draw(results, lines, f"k (of {total} {unit}s)", title, chance, words))
-    return [chart for chart in charts if chart is not None]
+    return charts
 
 
 def _draw(
@@ -95,7 +97,7 @@ def _draw(
 ) -> Chart | None:
     """Lines on a scale from 0 to 1 with ticks at their points, and a line of `chance`."""
     if chance:
-        lines = [*lines, Line("chance", lines[0].x, np.array(chance), reference="two sets drawn at random")]
+        lines = [*lines, Line("two sets drawn at random", lines[0].x, np.array(chance))]
     up = Axis(title, "higher", domain=(0.0, 1.0))
     return draw_lines(lines, results.explainers, Axis(across, ticks=lines[0].x.tolist()), up, words)
 

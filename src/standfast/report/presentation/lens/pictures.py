@@ -10,10 +10,15 @@ import torch
 from torch import Tensor
 
 from standfast.report.charts import Gallery, GalleryRow, Picture
-from standfast.report.presentation.drawing import ALIGNED, describe_maps, make_row, read_swaps, show_moved_back
+from standfast.report.presentation.drawing import (
+    ALIGNED,
+    describe_maps,
+    make_row,
+    show_change,
+)
 from standfast.report.presentation.lens.curves import count_positions, name_position
 from standfast.results import MetricResults
-from standfast.similarity import dilate, per_position, top_k, top_k_diverse
+from standfast.similarity import dilate, per_position, top_k
 from standfast.similarity.diverse import resolve_k
 from standfast.tensors import Array
 
@@ -26,18 +31,11 @@ KEPT, LOST, NEW = "#1f6fc4", "#f08a00", "#000000"
 _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 
-def draw_galleries(results: MetricResults, say: Callable[..., str]) -> list[Gallery]:
-    """The top positions of the first samples (Kamath et al. 2024, Fig. 3), and the diverse ones (Fig. 6)."""
-    shown = list(results.gallery(SHOWN, _PICTURES, ALIGNED))
-    if not shown:
-        return []
-    axes = shown[0][3]["origins"].ndim
-    found = []
-    for diverse in (False, True) if axes in (2, 3) else (False,):
-        rows = tuple(_draw_row(results, *sample, diverse, say) for sample in shown)
-        note = say("pictures", describe_maps(results, axes), diverse, ALIGNED[0] in shown[0][3])
-        found.append(Gallery("Diverse positions" if diverse else "Maps before and after the attack", rows, note))
-    return found
+def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
+    """The top positions of the first samples (Kamath et al. 2024, Fig. 3)."""
+    rows = [_draw_row(results, *shown, say) for shown in results.gallery(SHOWN, _PICTURES, ALIGNED)]
+    note = say("pictures", describe_maps(results, rows), any(row.pictures[-1].moved_back for row in rows))
+    return Gallery("Maps before and after the attack", tuple(rows), note)
 
 
 def _draw_row(
@@ -46,35 +44,24 @@ def _draw_row(
     sample: int,
     row: dict[str, Any],
     arrays: dict[str, Array],
-    diverse: bool,
     say: Callable[..., str],
 ) -> GalleryRow:
-    who, new = f"{explainer}, sample {sample}", read_swaps(row)
-    origin, perturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
+    who, origin = f"{explainer}, sample {sample}", np.asarray(arrays["origins"], dtype=float)
     before, after = sum_channels(results, arrays)
     k, unit = resolve_k(results.options.get("k"), count_positions(origin.shape)), name_position(origin.shape)
-    middle: tuple[Picture, ...] = (Picture("input", origin, f"Input, sample {sample}"),)
+    input_, its_map, *changed = show_change(arrays, explainer, sample, row)
+    middle = [input_]
     if origin.ndim in (2, 3):
-        w = 1 if diverse else 0
-        s, t = (top_k_diverse(each, k, w=w) if diverse else top_k(each, k) for each in (before, after))
-        marks = mark_overlap(s, t, w)
-        middle = (
+        s, t = top_k(before, k), top_k(after, k)
+        middle = [
             Picture("top k", origin, f"Top {unit}s before: {who}", marks=mark_around(s), colours=NEAR),
-            Picture("overlap", origin, f"Kept, lost and new: {who}", marks=marks, colours=(LOST, NEW, KEPT)),
+            Picture(
+                "overlap", origin, f"Kept, lost and new: {who}", marks=mark_overlap(s, t), colours=(LOST, NEW, KEPT)
+            ),
             Picture("top k after", origin, f"Top {unit}s after: {who}", marks=mark_around(t), colours=NEAR),
-        )
-    pictures = (
-        Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-        *middle,
-        Picture("changed", perturbed, f"Perturbed input: {who}", swapped=new),
-        Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", True, swapped=new),
-        *show_moved_back(arrays, who),
-    )
-    # a name of its own, since rows of pictures are found by explainer and sample
-    name = f"{explainer}, diverse" if diverse else explainer
-    return make_row(
-        results, name, sample, pictures, say("row", row, results.options, k, unit, diverse), bool(row.get("found"))
-    )
+        ]
+    text = say("row", row, results.options, k, unit)
+    return make_row(results, explainer, sample, (its_map, *middle, *changed), text, bool(row.get("found")))
 
 
 def sum_channels(results: MetricResults, arrays: dict[str, Array]) -> tuple[Tensor, Tensor]:
@@ -94,10 +81,6 @@ def mark_around(chosen: Tensor) -> Array:
     return np.asarray(torch.where(marks > 0, 4 - marks, 0)[0].numpy())
 
 
-def mark_overlap(before: Tensor, after: Tensor, w: int) -> Array:
-    """Marks of two sets `(1, ...)`: 1 for what has none of the other set within `w` before (lost), 2 for that after
-    (new), 3 for the rest of both (kept); 0 elsewhere.
-    """
-    lost, new = before & ~dilate(after, w), after & ~dilate(before, w)
-    kept = (before | after) & ~lost & ~new
-    return np.asarray((lost.int() + 2 * new.int() + 3 * kept.int())[0].numpy())
+def mark_overlap(before: Tensor, after: Tensor) -> Array:
+    """Marks of two sets `(1, ...)`: 1 for the first alone (lost), 2 for the second alone (new), 3 for both (kept)."""
+    return np.asarray((before.int() + 2 * after.int())[0].numpy())

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from standfast.metrics.base import larger_is_closer
 from standfast.report.presentation.safari.terms import find_threshold
-from standfast.results.presentation import Contradiction, MetricResults, read_flags, read_numbers
+from standfast.results.presentation import Contradiction, MetricResults
+
+_KEYS = ["explainer", "repeat", "sample"]
 
 
 def find_contradictions(part: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
@@ -26,91 +27,59 @@ def find_contradictions(part: MetricResults, others: Sequence[MetricResults]) ->
     """
     found: list[Contradiction] = []
     for other in others:
-        same = _same(part.options, other.options, ("neighbourhood", "margin"))
-        if (
-            other.metric == part.metric
-            and (part.options.get("event"), other.options.get("event")) == ("changed_class", "misclassification")
-            and same
-        ):
-            found += _part_above_whole(part, other)
-        if other.metric == "worst_case":
-            options: tuple[str, ...] = ("event", "similarity", "absolute", "explain", "margin")
-            if other.options.get("event") == "misclassification":
-                options = ("event",)
-            if _same(part.options, other.options, options) and _region(part.options) == _region(other.options):
-                found += _search_fell_short(part, other)
+        events = (part.options.get("event"), other.options.get("event"))
+        alike = {name for name in part.options if part.options[name] == other.options.get(name)}
+        if other.metric == part.metric and events == ("changed_class", "misclassification"):
+            found += _compare_with_whole(part, other) if {"neighbourhood", "margin"} <= alike else []
+        if other.metric == "worst_case" and _find_region(part.options) == _find_region(other.options):
+            asked = {"event"} if events[1] == "misclassification" else {"event", "similarity", "absolute", "explain"}
+            found += _compare_with_search(part, other) if asked <= alike else []
     return found
 
 
-def _same(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, ...]) -> bool:
-    return all(a.get(name) == b.get(name) for name in names)
-
-
-def _region(options: Mapping[str, Any]) -> Any:
+def _find_region(options: Mapping[str, Any]) -> Any:
     """The neighbourhood without the distribution in it, which a search does not know."""
     neighbourhood = options.get("neighbourhood")
-    if isinstance(neighbourhood, dict):
-        return {
-            option: [_region({"neighbourhood": part}) for part in value] if option == "parts" else value
-            for option, value in neighbourhood.items()
-            if option not in ("distribution", "sigma")
-        }
-    return neighbourhood
+    if not isinstance(neighbourhood, dict):
+        return neighbourhood
+    region = {option: value for option, value in neighbourhood.items() if option not in ("distribution", "sigma")}
+    if "parts" in region:
+        region["parts"] = [_find_region({"neighbourhood": each}) for each in region["parts"]]
+    return region
 
 
-def _pairs(a: MetricResults, b: MetricResults) -> Iterator[tuple[str, pl.DataFrame, pl.DataFrame]]:
-    """For each explainer its rows in both views: of samples and repeats that both evaluated, in the same order."""
-    keys = ["repeat", "sample"]
-    for name in a.present:
-        first, second = (view.rows_for(name).filter(pl.col("status") == "ok") for view in (a, b))
-        if len(first) and len(second):
-            first, second = first.join(second, on=keys, how="semi"), second.join(first, on=keys, how="semi")
-            yield name, first.sort(keys), second.sort(keys)
+def _join(part: MetricResults, other: MetricResults, **columns: str) -> pl.DataFrame:
+    """The rows of a view with columns of another one, under new names: of what both evaluated."""
+    ours, theirs = (view.frame.filter(pl.col("status") == "ok") for view in (part, other))
+    named = [pl.col(column).cast(pl.Float64).fill_nan(None).alias(name) for name, column in columns.items()]
+    return ours.join(theirs.select(*_KEYS, *named), on=_KEYS, maintain_order="left")
 
 
-def _place(view: MetricResults, other: MetricResults, explainer: str, rows: pl.DataFrame, i: int) -> dict[str, Any]:
-    """Where the numbers of a row contradict each other: the part of the facts that all kinds have."""
-    return {
-        "data": view.data,
-        "model": view.model,
-        "label": view.label,
-        "other": other.label,
-        "explainer": explainer,
-        "sample": rows["sample"][i],
-        "repeat": rows["repeat"][i],
-    }
+def _list(macro: str, part: MetricResults, other: MetricResults, rows: pl.DataFrame) -> list[Contradiction]:
+    where = {"data": part.data, "model": part.model, "label": part.label, "other": other.label}
+    return [Contradiction(macro, {**row, **where}) for row in rows.iter_rows(named=True)]
 
 
-def _part_above_whole(part: MetricResults, whole: MetricResults) -> list[Contradiction]:
-    found = []
-    for name, inner, outer in _pairs(part, whole):
-        low, high = read_numbers(inner, "low"), read_numbers(outer, "high")
-        for i in np.flatnonzero(low > high).tolist():
-            facts = {**_place(part, whole, name, inner, i), "low": low[i], "high": high[i]}
-            found.append(Contradiction("part_above_whole", facts))
-    return found
+def _compare_with_whole(part: MetricResults, whole: MetricResults) -> list[Contradiction]:
+    rows = _join(part, whole, most="high")
+    return _list("part_above_whole", part, whole, rows.filter(pl.col("low") > pl.col("most")))
 
 
-def _search_fell_short(estimate: MetricResults, worst: MetricResults) -> list[Contradiction]:
+def _compare_with_search(estimate: MetricResults, worst: MetricResults) -> list[Contradiction]:
     """Where one of the two found the event, and the other did not."""
     event, limit = estimate.options.get("event"), find_threshold(estimate.options)
     if limit is None and event != "misclassification":
         return []
-    sign = 1.0 if larger_is_closer(estimate.options) else -1.0
-    found: list[Contradiction] = []
-    for name, seen, searched in _pairs(estimate, worst):
-        margin, similarity = read_numbers(searched, "margin"), read_numbers(searched, "similarity")
-        if event == "misclassification":
-            happened = margin >= 0
-        elif event == "changed_explanation":
-            happened = (margin < 0) & (sign * similarity < sign * float(limit or 0.0))
-        else:
-            happened = (margin >= 0) & (sign * similarity > sign * float(limit or 0.0))
-        value, censored = read_numbers(seen, "log_probability"), read_flags(seen, "censored")
-        for i in np.flatnonzero((censored == happened) & np.isfinite(value)).tolist():
-            numbers = {"value": value[i], "similarity": similarity[i], "margin": margin[i]}
-            facts = {**_place(estimate, worst, name, seen, i), **numbers}
-            found.append(
-                Contradiction("search_found", facts, "bound") if censored[i] else Contradiction("search_missed", facts)
-            )
-    return found
+    rows = _join(estimate, worst, found_margin="margin", found_similarity="similarity")
+    rows = rows.filter(pl.col("log_probability").is_finite())
+    changed, sign = pl.col("found_margin") >= 0, 1.0 if larger_is_closer(estimate.options) else -1.0
+    happened = changed
+    if limit is not None and event == "changed_explanation":
+        happened = ~changed & (sign * pl.col("found_similarity") < sign * limit)
+    elif limit is not None and event == "changed_class":
+        happened = changed & (sign * pl.col("found_similarity") > sign * limit)
+    happened, ended = happened.fill_null(False), pl.col("censored").cast(pl.Boolean).fill_null(False)
+    return [
+        *_list("search_found", estimate, worst, rows.filter(happened & ended)),
+        *_list("search_missed", estimate, worst, rows.filter(~happened & ~ended)),
+    ]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from standfast.report.charts import Chart, Gallery
+from standfast.report.charts import Chart
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.words import words_of
@@ -33,9 +33,9 @@ class MaxSensitivityPresentation(Presentation):
         """How much of the neighbourhood keeps the class."""
         return count_kept_class(frame)
 
-    def figures(self, view: MetricResults) -> list[Chart | Gallery]:
+    def figures(self, view: MetricResults) -> list[Chart | None]:
         """The distribution over samples."""
-        return draw_distribution(view, note=words_of(self).say("note"))
+        return [draw_distribution(view, note=words_of(self).say("note"))]
 
 
 @presentations.register("local_lipschitz")

@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from standfast.metrics.base import larger_is_closer
-from standfast.neighbourhoods.naming import label_neighbourhood, read_stored
-from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Line, Picture, Words, draw_lines
+from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Words, draw_lines
 from standfast.report.presentation.drawing import (
     ALIGNED,
-    MOVED_BACK,
-    count_axes,
     describe_maps,
     draw_distribution,
     draw_example,
     make_row,
-    read_swaps,
-    show_moved_back,
+    show_change,
 )
+from standfast.report.presentation.estimates import find_finite, make_median_line
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
 from standfast.report.words import Options, words_of
-from standfast.results.formatting import format_count
 from standfast.results.presentation import (
-    Contradiction,
     Detail,
     MetricResults,
     Presentation,
-    RankedGroup,
     ValueSpec,
+    presentation_of,
     presentations,
     read_flags,
-    read_numbers,
 )
 from standfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
 SHOWN, TRACED = 4, 100
-#: samples in a gallery over several similarities
-COMPARED_SAMPLES = 3
 _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 
@@ -71,31 +62,9 @@ class WorstCasePresentation(Presentation):
         same = 1.0 if larger_is_closer(options) else 0.0
         return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty, same=same)
 
-    def headline(self, results: MetricResults) -> list[RankedGroup] | None:
-        """On how many samples the search reached the event, of those that count."""
-        event = results.options.get("event")
-        if event == "misclassification":
-            return None
-        few = _find_few(results) if event == "changed_class" else []
-
-        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
-            return None if rows["explainer"].is_in(few).any() else _measure_misinterpreted(rows)
-
-        return results.rank(measure, "lower")
-
     def facts(self, results: MetricResults) -> dict[str, Any]:
-        """The event, on how many samples the class was changed, and which explainers met a weaker search."""
-        counts = {name: count_samples(results.evaluated(name), "found") for name in results.candidates}
-        changed, samples = max(counts.values(), default=(0, 0))
-        return {
-            **describe_event(results.options),
-            "reference": results.measure_random(_measure_misinterpreted),
-            "changed": changed,
-            "samples": samples,
-            "uneven": results.options.get("event") == "changed_class" and len(set(counts.values())) > 1,
-            "counts": [(name, f"{count} of {total}") for name, (count, total) in counts.items()],
-            "without_gradients": _searched_without_gradients(results),
-        }
+        """The event, and which explainers met a weaker search."""
+        return {**describe_event(results.options), "without_gradients": _searched_without_gradients(results)}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How often the event was found, and the largest sensitivities if they were tracked."""
@@ -107,25 +76,14 @@ class WorstCasePresentation(Presentation):
             found.append(Detail("no input that keeps the class", total - hit, total))
         if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
             found.append(Detail("misinterpreted", *measured))
-        gaps = _finite(frame, "gap")
-        if _is_auto(options) and len(frame) and "followed_gradients" in frame.columns and not len(gaps):
-            without = int((~read_flags(frame, "followed_gradients")).sum())
-            found += [Detail("searched without gradients", without, len(frame))] if without == len(frame) else []
-        for values, label in (
-            (gaps, "stated gap (an estimate)"),
-            (_finite(frame, "sens_max"), "largest distance"),
-            (_finite(frame, "sens_lips"), "largest slope"),
+        for column, label in (
+            ("gap", "stated gap (an estimate)"),
+            ("sens_max", "largest distance"),
+            ("sens_lips", "largest slope"),
         ):
+            values = find_finite(frame, column)
             found += [Detail(label, float(np.median(values)), decimals=None)] if len(values) else []
         return found
-
-    def contradictions(self, view: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
-        """Where `auto` searched some explainers with gradients and others without."""
-        without = _searched_without_gradients(view)
-        facts = {"data": view.data, "model": view.model, "label": view.label, "explainers": without}
-        return [Contradiction("weaker_search", facts, "unfair")] if without else []
-
-    example_order: ClassVar[int] = 0
 
     def example(self, view: MetricResults) -> GalleryRow | None:
         """The least similar map of an input that kept its class; for the other events nothing."""
@@ -133,66 +91,31 @@ class WorstCasePresentation(Presentation):
             return None
         return draw_example(self, view, name_similarity(view.options))
 
-    def figures(self, view: MetricResults) -> list[Chart | Gallery]:
+    def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution, the search's convergence, and the pictures."""
         sentences, facts = words_of(self), {**self.facts(view), "options": Options(view.options)}
-        found: list[Chart | Gallery] = draw_distribution(view, find_limit(view.options), sentences.say("limit", facts))
-        convergence = _convergence(view, sentences.say("convergence", facts))
-        found += [] if convergence is None else [convergence]
-        gallery = _gallery(view)
-        return [*found, gallery] if gallery.rows else found
-
-    def figures_over_option(self, views: Sequence[MetricResults], option: str) -> list[Chart | Gallery]:
-        """For views that differ in the similarity or the neighbourhood: for each explainer, a row for each of them.
-
-        Over similarities this is Figure 6 of SAFARI.
-        """
-        if (option := option.partition(".")[0]) not in ("similarity", "neighbourhood"):
-            return []
-        explainers = [name for name in views[0].explainers if sum(name in view.present for view in views) > 1]
-        galleries: list[Chart | Gallery] = []
-        for explainer in explainers:
-            rows = []
-            for sample in views[0].samples(COMPARED_SAMPLES):
-                for view in views:
-                    shown = view.load_sample(explainer, sample, _PICTURES, ALIGNED)
-                    if shown is not None:
-                        setting = _name_setting(view, option)
-                        rows.append(dataclasses.replace(_row(view, explainer, sample, *shown), setting=setting))
-            title = f"{explainer}: worst cases by {option}"
-            text = f"Each row is the worst input by another {option}, for the same input and explainer. "
-            text += f"{describe_maps(views[0], count_axes(rows))} {_explain(rows)}".rstrip()
-            galleries += [Gallery(title, tuple(rows), text, folded=bool(galleries))] if rows else []
-        return galleries
-
-
-def _name_setting(view: MetricResults, option: str) -> str:
-    """The similarity or the neighbourhood of a view in a few words."""
-    place = read_stored(view.options.get(option)) if option == "neighbourhood" else None
-    return (
-        view.label
-        if option == "neighbourhood" and place is None
-        else str(view.options.get(option) if place is None else label_neighbourhood(place))
-    )
-
-
-def _is_auto(options: Mapping[str, Any]) -> bool:
-    search = options.get("search")
-    return (search.get("name") if isinstance(search, Mapping) else search) == "auto"
+        rows = [_draw_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
+        moved = any(row.pictures[-1].moved_back for row in rows)
+        return [
+            draw_distribution(view, find_limit(view.options), note=sentences.say("limit", facts)),
+            _draw_convergence(view, sentences.say("convergence", facts)),
+            Gallery(
+                "Worst cases found",
+                tuple(rows),
+                sentences.say("pictures", describe_maps(view, rows), moved),
+            ),
+        ]
 
 
 def _searched_without_gradients(view: MetricResults) -> list[str]:
     """The explainers that the search `auto` met without gradients, where it met others with them; no controls."""
-    if not _is_auto(view.options) or "followed_gradients" not in view.frame.columns:
+    search = view.options.get("search")
+    name = search.get("name") if isinstance(search, Mapping) else search
+    if name != "auto" or "followed_gradients" not in view.frame.columns:
         return []
     followed = {name: bool(read_flags(view.rows_for(name), "followed_gradients").any()) for name in view.candidates}
     without = [name for name, gradients in followed.items() if not gradients]
     return without if len(without) < len(followed) else []
-
-
-def _finite(frame: pl.DataFrame, column: str) -> Array:
-    values = read_numbers(frame, column)
-    return values[np.isfinite(values)]
 
 
 def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
@@ -213,38 +136,25 @@ def _count_misinterpreted(rows: pl.DataFrame) -> tuple[int, int]:
     return count_samples(counted, "misinterpreted")
 
 
-def _measure_misinterpreted(rows: pl.DataFrame) -> tuple[float, str] | None:
-    count, total = _count_misinterpreted(rows)
-    return (count / total, f"{count} of {total}") if total else None
-
-
-def _find_few(results: MetricResults) -> list[str]:
-    """The explainers with less than half as many changed classes as another: "1 of 1" is not ahead of "8 of 9"."""
-    counts = {name: count_samples(results.evaluated(name), "found")[0] for name in results.candidates}
-    return [name for name, count in counts.items() if 2 * count < max(counts.values())]
-
-
 def find_limit(options: Mapping[str, Any]) -> float | None:
     """Where the event begins on the axis of the values."""
     return 0.0 if options.get("event") == "misclassification" else find_threshold(options)
 
 
-def _convergence(view: MetricResults, caption: str) -> Chart | None:
+def _draw_convergence(view: MetricResults, caption: str) -> Chart | None:
     """The best so far against evaluations: median over samples and quartiles (SAFARI, Fig. 2)."""
     lines = []
     for name in view.present:
-        grid, samples = _on_one_grid(view, name)
-        seen = np.isfinite(samples).any(axis=0) if samples.size else np.zeros(0, dtype=bool)
-        if seen.any():
-            low, middle, high = np.nanquantile(samples[:, seen], [0.25, 0.5, 0.75], axis=0)
-            lines.append(Line(name, grid[seen], middle, low, high))
+        grid, samples = _put_on_one_grid(view, name)
+        if samples.size:
+            lines.append(make_median_line(name, grid, samples))
     title = f"Convergence of the search, {view.spec.title}"
     words = Words(title, caption, "convergence", "Was the budget of the search large enough?")
     worst = Axis(f"{view.spec.axis}, worst so far")
     return draw_lines(lines, view.explainers, Axis("model evaluations per sample"), worst, words)
 
 
-def _on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]:
+def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]:
     """All evaluation counts of the samples' traces `(T,)`, and the traces there `(N, T)`, NaN before their first."""
     event = view.options.get("event")
     name = "trace_margin" if event == "misclassification" else "trace_similarity"
@@ -263,50 +173,20 @@ def _on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]:
     return grid, lines
 
 
-def _gallery(view: MetricResults) -> Gallery:
-    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
-    misclassified = view.options.get("event") == "misclassification"
-    title = "Pictures (a weakness of the model, not of the explainers)" if misclassified else "Worst cases found"
-    note = f"Each row is an explainer, for the same input. {describe_maps(view, count_axes(rows))} {_explain(rows)}"
-    return Gallery(title, tuple(rows), f"{note}Pale pictures: the search found nothing.", folded=misclassified)
-
-
-def _explain(rows: Sequence[GalleryRow]) -> str:
-    """How to read the pictures that not all rows have."""
-    kinds = {(picture.change, picture.moved_back) for row in rows for picture in row.pictures}
-    scaled = "The change is drawn as large as possible; the real change is often much fainter. "
-    return scaled * any(change for change, _ in kinds) + MOVED_BACK * any(back for _, back in kinds)
-
-
-def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
-    origin, worst = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
-    difference = worst - origin
-    largest = float(np.abs(difference).max()) if difference.size else 0.0
-    who, new = f"{explainer}, sample {sample}", read_swaps(row)
-    pictures: tuple[Picture, ...] = (
-        Picture("input", origin, f"Input, sample {sample}"),
-        Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-        Picture("worst input", worst, f"Worst input found: {who}", swapped=new),
-        Picture("change", difference, f"Change of the input, scaled: {who}", True, change=True, swapped=new),
-        Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", True, swapped=new),
-    )
-    back = show_moved_back(arrays, who)
-    if back:  # the difference of two inputs whose positions differ says little
-        pictures = (*(picture for picture in pictures if not picture.change), *back)
-    before, after, found = row.get("targets"), row.get("predicted"), bool(row.get("found"))
-    size = describe_parameters(row, view.options, origin.shape)
-    size = f"{format_count(len(new), 'word')} swapped" if "swapped_words" in row else size
-    kept = count_kept_class(pl.DataFrame([row])) if "class_kept" in row else []
-    parts = [
-        Detail("similarity", float(row["similarity"]), decimals=3).text,
-        f"class {before} → {after}",
-        Detail("margin", float(row["margin"])).text,
-        size or Detail("change up to", largest, decimals=3).text,
-        *(detail.text for detail in kept),
-    ]
-    plausible = row.get("plausibility")
-    parts += [Detail("plausibility", plausible).text] if plausible is not None and np.isfinite(plausible) else []
-    parts += ["constant map, so the correlation is 0 by definition"] if np.ptp(arrays["maps"]) == 0 else []
-    parts += [] if found else ["not found: no input met the constraint, this one is nearest to it"]
-    parts += ["misinterpreted"] if found and row.get("misinterpreted") else []
-    return make_row(view, explainer, sample, pictures, "; ".join(parts), found)
+def _draw_row(
+    view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]
+) -> GalleryRow:
+    difference = np.asarray(arrays["inputs"], dtype=float) - np.asarray(arrays["origins"], dtype=float)
+    pictures = show_change(arrays, explainer, sample, row)
+    if not pictures[-1].moved_back:  # the difference of two inputs whose positions differ says little
+        swaps, words = pictures[2].swapped, f"Change of the input, scaled: {explainer}, sample {sample}"
+        change = Picture("change", difference, words, signed=True, change=True, swapped=swaps)
+        pictures = (*pictures[:3], change, *pictures[3:])
+    size = {
+        "words": len(pictures[2].swapped) if "swapped_words" in row else None,
+        "parameters": describe_parameters(row, view.options, difference.shape),
+        "largest": float(np.abs(difference).max(initial=0.0)),
+    }
+    kept = [detail.text for detail in count_kept_class(pl.DataFrame([row]))]
+    text = words_of(presentation_of(view.metric)).say("row", row, size, kept, np.ptp(arrays["maps"]) == 0)
+    return make_row(view, explainer, sample, pictures, text, bool(row.get("found")))

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart, Gallery, GalleryRow, Picture
+from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Picture
 from standfast.report.presentation.drawing import draw_distribution, make_row
+from standfast.report.presentation.estimates import count_flag, find_finite
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
 from standfast.results.presentation import (
     Detail,
     MetricResults,
     Presentation,
-    RankedGroup,
     ValueSpec,
     presentations,
-    read_flags,
     read_numbers,
 )
 from standfast.statistics.pooling import pool_inputs
@@ -51,28 +49,18 @@ class SencPresentation(Presentation):
             good="more consistent",
         )
 
-    def headline(self, results: MetricResults) -> list[RankedGroup] | None:
-        """On how many samples the agreement is beyond chance; None where no sample has a p-value."""
-        return results.rank(partial(_measure_agreeing, results), "higher") or None
-
-    def facts(self, results: MetricResults) -> dict[str, Any]:
-        """The count of random maps."""
-        chance = results.measure_random(partial(_measure_agreeing, results))
-        return {"reference": chance} if chance else {}
-
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Samples beyond the null, agreement of the most sensitive parts, and the published estimator's rho."""
-        p = finite_numbers(frame, "p_value")
+        p = find_finite(frame, "p_value")
         found = [Detail("p < 0.05", int((p < 0.05).sum()), len(p))] if len(p) else []
         found += _pool(frame, options)
         means = {"top1": "top-1 agreement", "top3": "top-3 agreement"}
         if options.get("estimator") != "paper":
             means["rho_paper"] = "mean rho, published estimator"
         for column, label in means.items():
-            values = finite_numbers(frame, column)
+            values = find_finite(frame, column)
             found += [Detail(label, float(values.mean()))] if len(values) else []
-        fallback = int(read_flags(frame, "grid_fallback").sum())
-        return [*found, Detail("grid, as no superpixels were found", fallback, len(frame))] if fallback else found
+        return [*found, *count_flag(frame, "grid_fallback", "grid, as no superpixels were found")]
 
 
 @presentations.register("data_sensitivity_consistency")
@@ -81,13 +69,11 @@ class DataSencPresentation(SencPresentation):
 
     parts: ClassVar[str] = "parts of the input"
 
-    def figures(self, view: MetricResults) -> list[Chart | Gallery]:
+    def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution with the null's band, and the sensitivities over the input."""
         rows = [_row(view, *sample) for sample in view.gallery(SHOWN, _PICTURES)]
-        if not rows:
-            return distribution_figures(self, view)
-        figures = distribution_figures(self, view)
-        return [*figures, Gallery("Sensitive segments", tuple(rows), words_of(self).say("segments"))]
+        note = words_of(self).say("segments")
+        return [draw_with_null(self, view), Gallery("Sensitive segments", tuple(rows), note)]
 
 
 def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
@@ -97,27 +83,21 @@ def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
     if "repeat" in frame.columns and len(frame):
         frame = frame.filter(pl.col("repeat") == frame["repeat"].min())
     draws = options.get("permutations")
-    if not isinstance(draws, int) or draws < 1 or not {"rho", "p_value"} <= set(frame.columns):
+    if not isinstance(draws, int) or draws < 1 or not {"value", "p_value"} <= set(frame.columns):
         return []
-    found = pool_inputs(read_numbers(frame, "rho"), read_numbers(frame, "p_value"), draws)
+    found = pool_inputs(read_numbers(frame, "value"), read_numbers(frame, "p_value"), draws)
     return [Detail(f"p of all {found.count} together", found.p_value, decimals=3)] if found.count > 1 else []
 
 
-def finite_numbers(frame: pl.DataFrame, column: str) -> Array:
-    """The finite numbers of a column; none where the frame has no such column."""
-    values = read_numbers(frame, column)
-    return values[np.isfinite(values)]
-
-
-def distribution_figures(presentation: Presentation, view: MetricResults) -> list[Chart | Gallery]:
-    """The distribution of rho over samples, with the band of the null."""
+def draw_with_null(presentation: Presentation, view: MetricResults) -> Chart | None:
+    """The distribution of rho over samples, with lines at the ends of the null's band."""
     words = words_of(presentation)
     rows = view.spec.select_valid(view.frame)
-    low, high = (finite_numbers(rows, column) for column in ("null_low", "null_high"))
+    low, high = (find_finite(rows, column) for column in ("null_low", "null_high"))
     if not len(low) or not len(high):
         return draw_distribution(view, note=words.say("note"))
     ends = float(low.mean()), float(high.mean())
-    return draw_distribution(view, note=f"{words.say('note')} {words.say('band', *ends)}", band=ends)
+    return draw_distribution(view, *ends, note=f"{words.say('note')} {words.say('band', *ends)}")
 
 
 def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
@@ -129,24 +109,19 @@ def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], 
     }
     pictures = (
         Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
-        *picture_sensitivities(sensitivity, "segments", who),
+        *(
+            Picture(kind, values, f"Sensitivity of the {kind} to segments: {who}", signed=True)
+            for kind, values in sensitivity.items()
+        ),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
     top = [Detail(name, float(row.get(name, np.nan))).text for name in ("top1", "top3", "features")]
     return make_row(view, explainer, sample, pictures, "; ".join([describe_rho(row), *top]))
 
 
-def picture_sensitivities(sensitivity: Mapping[str, Array], parts: str, who: str) -> list[Picture]:
-    """The pictures of how sensitive the prediction and the explanation are."""
-    return [
-        Picture(kind, values, f"Sensitivity of the {kind} to {parts}: {who}", signed=True)
-        for kind, values in sensitivity.items()
-    ]
-
-
 def describe_rho(row: Mapping[str, Any]) -> str:
     """Rho of a sample with its interval, its p-value and the band of its null."""
-    rho, low, high, start, end = (format_number(row.get(n)) for n in ("rho", "low", "high", "null_low", "null_high"))
+    rho, low, high, start, end = (format_number(row.get(n)) for n in ("value", "low", "high", "null_low", "null_high"))
     return f"rho: {rho} [{low}, {high}]; p: {format_number(row.get('p_value'), 3)}; null: {start} to {end}"
 
 
@@ -163,10 +138,3 @@ def lay_out(sensitivity: Array, segments: Array, shape: tuple[int, ...], publish
         values = values - np.nanmean(values)
     laid: Array = values[np.asarray(segments)]
     return laid if len(shape) == 1 else laid[None]
-
-
-def _measure_agreeing(view: MetricResults, rows: pl.DataFrame) -> tuple[float, str] | None:
-    """On which share of an explainer's samples the agreement is beyond chance."""
-    p = read_numbers(view.spec.select_valid(rows), "p_value")
-    p = p[np.isfinite(p)]
-    return (float((p < 0.05).mean()), f"{int((p < 0.05).sum())} of {len(p)}") if len(p) else None

@@ -14,9 +14,9 @@ from standfast import tensors
 from standfast.model import Model, count_padding
 from standfast.similarity import get as get_similarity
 from standfast.testing import small_net
-from standfast.waits import count_waits
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "on_a_card" / "synchronisations.py"))
+count_waits = BENCHMARK["count_waits"]
 RUNS = {f"{kind}-{name}": (kind, name, *runs) for kind, name, *runs in BENCHMARK["list_runs"]((24, 48))}
 
 
@@ -124,7 +124,7 @@ def test_padding_never_exceeds_what_fits() -> None:
 def test_parts_that_are_not_compared_bring_no_nan_into_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card computes both ways of a comparison and keeps one."""
     monkeypatch.setattr(tensors, "is_on_host", lambda place: False)
-    monkeypatch.setattr("standfast.similarity.seen.is_on_host", lambda place: False)
+    monkeypatch.setattr("standfast.similarity.base.is_on_host", lambda place: False)
     generator = torch.Generator().manual_seed(0)
     a, b = torch.rand(2, 2, 1, 4, 4, generator=generator)
     seen = torch.ones(2, 1, 4, 4, dtype=torch.bool)

@@ -25,13 +25,14 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import standfast
 from standfast import tensors
 from standfast.function_calls import find_tensors, split_names
 from standfast.model import Model
 
 __all__ = ["Waits", "count_waits"]
 
-_ROOT = str(Path(__file__).parent)
+_ROOT = str(Path(standfast.__file__).parent)
 #: what a tensor on the pretended card says of its device; plain "cpu" is the host
 _CARD = torch.device("cpu", 0)
 #: functions that read values, that make tensors of Python's values, and that take tensors from both memories
@@ -108,7 +109,7 @@ def _find_place() -> str | None:
         name = frame.f_code.co_filename
         if frame.f_code.co_name == "_call_impl":  # of torch.nn.Module
             return None
-        own = name.startswith(_ROOT) and name != __file__ and not name.startswith(f"{_ROOT}/zoo")
+        own = name.startswith(_ROOT) and not name.startswith(f"{_ROOT}/zoo")
         if own and not isinstance(frame.f_locals.get("self"), TorchFunctionMode):  # which only passes calls on
             return f"{name[len(_ROOT) + 1 :]}:{frame.f_lineno}"
         frame = frame.f_back

@@ -1,0 +1,153 @@
+"""Explainers from the methods of Captum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.explainers.adapters.base import (
+    ForeignExplainer,
+    check_own_module,
+    get_class,
+    shape_like_inputs,
+    silence_warnings,
+)
+from standfast.explainers.base import join_preprocessing
+from standfast.explainers.cam.gradcam import find_layers
+from standfast.model import Model
+
+_SAMPLE_COUNTS = ("n_samples", "nt_samples")
+#: options whose product is the number of rows for one input
+_ROW_COUNTS = ("n_steps", *_SAMPLE_COUNTS, "n_perturb_samples")
+#: methods whose attributions add up to the change of the logit, and the options that do not change this
+_ADDITIVE = ("IntegratedGradients", "DeepLift", "DeepLiftShap", "ShapleyValueSampling", "ShapleyValues", "KernelShap")
+_HARMLESS = {"method", "n_steps", "n_samples", "eps", "internal_batch_size", "perturbations_per_eval", "show_progress"}
+
+
+@dataclass(frozen=True)
+class CaptumExplainer(ForeignExplainer):
+    """An explainer that calls a method of Captum; made by `from_captum`."""
+
+    layer: str | None = None
+    name: ClassVar[str] = "captum"
+    package: ClassVar[str] = "captum"
+    home: ClassVar[str] = "captum.attr"
+    entry: ClassVar[str] = "attribute"
+    built_on = (("forward_func", "model"),)
+    passed = ("layer", "target")
+
+    @staticmethod
+    def is_suggested(kind: Any) -> bool:
+        return hasattr(kind, "attribute")
+
+    @classmethod
+    def list_parameters(cls, method: Any) -> dict[str, Parameter]:
+        """Those of `.attribute`; for a `NoiseTunnel` also those of the method inside."""
+        parameters = super().list_parameters(method)
+        inner = getattr(method, "attribution_method", None)
+        inside = {} if inner is None else cls.list_parameters(inner)
+        return {name: each for name, each in {**inside, **parameters}.items() if each.kind is not each.VAR_KEYWORD}
+
+    @classmethod
+    def count_rows(cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
+        if "perturbations_per_eval" in known:
+            return _read_count("perturbations_per_eval", known, options)
+        both = 2 if "custom_attribution_func" in known else 1  # the DeepLift family forwards its baselines too
+        return both * math.prod(_read_count(name, known, options) for name in _ROW_COUNTS)
+
+    @property
+    def uses_hooks(self) -> bool:
+        method = self.method
+        while hasattr(method, "attribution_method"):  # of a NoiseTunnel
+            method = method.attribution_method
+        # Captum's methods that only run the model take it as `forward_func`
+        return self.layer is not None or bool({"model", "layer"} & set(signature(get_class(method)).parameters))
+
+    @property
+    def needs(self) -> str:  # type: ignore[override]
+        kinds = [kind.__name__ for kind in get_class(self.method).__mro__]
+        return "gradients" if "GradientAttribution" in kinds else ""
+
+    def find_references(self, model: Model, x: Tensor) -> Tensor | None:
+        options, name = {**self.constructor_options, **self.call_options}, get_class(self.method).__name__
+        given, whole = options.pop("baselines", None), options.pop("multiply_by_inputs", True)
+        whole = whole and getattr(self.method, "_multiply_by_inputs", True)
+        plain = isinstance(given, int | float | Tensor | None) and options.keys() <= _HARMLESS
+        if name not in _ADDITIVE or not whole or not plain:
+            return None
+        references = torch.zeros_like(x[:1]) + (0 if given is None else given)
+        return references if len(references) == 1 or name == "DeepLiftShap" else None
+
+    def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
+        method, options = self._build(model, rows), dict(self.call_options)
+        if "target" in self.list_parameters(method):
+            options["target"] = targets
+        with silence_warnings("captum"):
+            out = method.attribute(rows.requires_grad_(True), **options)
+        return shape_like_inputs(out, rows, self.label, layer=hasattr(method, "layer"))
+
+    def _build(self, model: Model, rows: Tensor) -> Any:
+        module = join_preprocessing(model)
+        if isinstance(self.method, type):
+            wanted = [self.layer] if "layer" in signature(self.method).parameters else []
+            layers, _ = find_layers(model, wanted, rows, self.label)
+            check(len(layers) < 2, "layer", f"the name of one layer for {self.label}", f"{len(layers)} side by side")
+            return self.method(module, *layers, **self.constructor_options)
+        own = getattr(self.method, "forward_func", None)
+        check_own_module(self.label, module if own == module.forward else own, model)
+        return self.method
+
+
+def from_captum(
+    method: Any,
+    /,
+    *,
+    rows_per_input: int | None = None,
+    layer: str | None = None,
+    one_at_a_time: bool | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> CaptumExplainer:
+    """An explainer from a class of Captum (such as `captum.attr.Saliency`), or from an object of one.
+
+    Args:
+        method: a class that is built on a model, or on a model and a layer; or the class's name; or an object, such as
+            a `NoiseTunnel` over another method. An object must have been built on the model's own module, and the
+            model must have no preprocessing.
+        rows_per_input: rows forwarded at once for one input; by default from `n_steps`, `n_samples`, `nt_samples` and
+            their defaults.
+        layer: the layer's name, for methods that need one; by default that of `GradCAM`, which costs a forward pass.
+            Their maps are resized to the inputs.
+        one_at_a_time: explain each input alone, with random numbers seeded by its content. By default True for methods
+            that draw samples, since otherwise their explanation would depend on the batch.
+        seed: of the random numbers. The state of the global generators is restored afterwards.
+        options: of the constructor or of `.attribute`, as their signatures say.
+
+    Raises:
+        MissingExtraError: `method` is a name, and Captum cannot be imported.
+        ArgumentError: an option that neither the constructor nor `.attribute` has, or a missing one that has no
+            default; no method of Captum.
+
+    >>> import captum.attr
+    >>> from_captum(captum.attr.IntegratedGradients, n_steps=20, multiply_by_inputs=False).rows_per_input
+    20
+    """
+    method = CaptumExplainer.find_method(method)
+    fits = layer is None or not isinstance(method, type) or "layer" in signature(method).parameters
+    check(fits, "layer", f"None ({get_class(method).__name__} takes no layer)", repr(layer))
+    if one_at_a_time is None:
+        one_at_a_time = not {*_SAMPLE_COUNTS}.isdisjoint(CaptumExplainer.list_parameters(method))
+    return CaptumExplainer.make(method, options, rows_per_input, one_at_a_time, seed, layer=layer)
+
+
+def _read_count(name: str, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
+    """An option that is a number of rows; 1 if it is another thing, or does not exist."""
+    count = options.get(name, known[name].default if name in known else 1)
+    return count if isinstance(count, int) else 1
