@@ -70,9 +70,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def _get(name: str) -> object:
     """A public name at its first use (PEP 562); it is an ordinary attribute from then on."""
     if name == "__version__":
-        from standfast.errors import own_version
+        from standfast.errors import find_version
 
-        value: object = own_version()
+        value: object = find_version()
     elif name in _HOME_OF:
         value = getattr(import_module(f"standfast.{_HOME_OF[name]}"), name)
     elif name.startswith("_"):

@@ -297,9 +297,9 @@ def check(condition: bool, argument: str, expected: str, got: object) -> None:
         raise ArgumentError(argument, expected, got)
 
 
-def own_version() -> str:
-    """The version of standfast; "unknown" where its source is used without being installed."""
+def find_version(package: str = "standfast") -> str:
+    """The version of an installed package; empty for a source that is used without being installed."""
     try:
-        return version("standfast")
+        return version(package)
     except PackageNotFoundError:
-        return "unknown"
+        return ""

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from standfast.cli.kinds import KINDS, describe_names
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError, make_printable, own_version
+from standfast.errors import ArgumentError, StandfastError, UnknownNameError, find_version, make_printable
 
 if TYPE_CHECKING:
     from standfast.results import Results
@@ -53,7 +53,7 @@ def _show_version(wanted: bool) -> None:
         import platform
         from importlib.metadata import version
 
-        _echo(f"standfast {own_version()}\ntorch {version('torch')}\npython {platform.python_version()}")
+        _echo(f"standfast {find_version() or 'unknown'}\ntorch {version('torch')}\npython {platform.python_version()}")
         raise typer.Exit
 
 

@@ -31,7 +31,7 @@ from standfast.errors import (
     UnknownOptionError,
     check,
     check_integer,
-    own_version,
+    find_version,
 )
 from standfast.files import write_atomically
 from standfast.records import set_fields
@@ -392,7 +392,7 @@ def _card(name: str, plan: Plan, trained: Training, training: Dataset, test: Dat
         "test_accuracy": accuracy(module, test.inputs, test.labels),
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
-        "versions": {"torch": torch.__version__, "standfast": own_version()},
+        "versions": {"torch": torch.__version__, "standfast": find_version()},
         "options": options,
     }
 

@@ -335,7 +335,7 @@ class Probe:
         return self.similarity.prepare(self._compared)
 
     def _compare(self, compared: Tensor, origin: Tensor, seen: Tensor | None) -> Tensor:
-        """The same, where it is `seen`."""
+        """Similarities to the origins, of the positions that are `seen`; of all if None."""
         if seen is None:
             return self._compare_whole(compared, origin)
         assert self.similarity is not None

@@ -465,11 +465,11 @@ class Compose(Transformation):
         return ", then ".join(part.describe() for part in self.parts)
 
     def count_parameters(self, shape: Sequence[int]) -> int:
-        """Those of all parts."""
+        """The sum over the parts."""
         return sum(part.count_parameters(shape) for part in self.parts)
 
     def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
-        """Those of all parts."""
+        """The names of all parts, one part after the other."""
         names: dict[int, str] = {}
         first = 0
         for part in self.parts:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pooch
 
-from standfast.errors import own_version, warn_user
+from standfast.errors import find_version, warn_user
 from standfast.study.lease import RunningError
 from standfast.study.plan import Plan
 from standfast.study.run import RunSummary
@@ -99,7 +99,7 @@ def run_kept(plan: Plan, run: Callable[[Store], RunSummary]) -> tuple[Store, Run
 def _version() -> list[object]:
     """The version of the package, and when its code was changed last, as in a checkout; jobs know only the first."""
     files = Path(__file__).parents[1].rglob("*.py")
-    return [own_version(), max(file.stat().st_mtime_ns for file in files)]
+    return [find_version(), max(file.stat().st_mtime_ns for file in files)]
 
 
 def _make_private(root: Path) -> None:

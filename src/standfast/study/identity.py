@@ -26,7 +26,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -36,7 +35,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import own_version
+from standfast.errors import find_version
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.model import Model
@@ -217,10 +216,7 @@ def _version(package: str) -> str:
     """The version of another package, on which results of its classes depend; our own version is recorded elsewhere."""
     if package in ("standfast", "torch", "builtins"):
         return ""
-    try:
-        return version(_PROJECTS.get(package, package))
-    except PackageNotFoundError:
-        return ""
+    return find_version(_PROJECTS.get(package, package))
 
 
 # Models
@@ -252,7 +248,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
         str(model.precision),
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
         read_own_modules() if own else {},
-        [own_version(), torch.__version__],
+        [find_version(), torch.__version__],
     ]
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from standfast.errors import own_version
+from standfast.errors import find_version
 from standfast.tensors import available_cpus
 
 _PACKAGES = ("captum", "numpy", "scipy", "polars", "safetensors", "quantus", "ray", "submitit")
@@ -20,10 +19,10 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
     """Versions, hardware, and the git revision of `folder` (by default, the current folder)."""
     cuda = torch.cuda.is_available()
     return {
-        "standfast": own_version(),
+        "standfast": find_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "packages": {name: found for name in _PACKAGES if (found := find_version(name))},
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu": _processor(),
@@ -40,13 +39,6 @@ def git_revision(folder: Path) -> str | None:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
         return None
 
 
