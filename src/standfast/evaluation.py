@@ -40,7 +40,7 @@ from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import watch
-from standfast.study.run import RunSummary, has_neighbourhood, named_metrics, run_grid
+from standfast.study.run import Origin, RunSummary, has_neighbourhood, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 
@@ -484,16 +484,14 @@ def run_study(
         _check_own(default_folder(study), study)
     grid = study.grid()
     chosen = executor or executor_of(study)
+    about = {"title": study.title, "command": command} if command else {"title": study.title}
     with watch(progress) as report_progress:
         run = run_grid(
             grid,
             Store(address := out or default_folder(study)),
             executor=chosen,
-            about={"title": study.title, "command": command} if command else {"title": study.title},
-            origin=str(Path(study.name).resolve()),
-            study=study.plain(),
+            origin=Origin(about, study.plain(), str(Path(study.name).resolve()), study.base),
             progress=report_progress,
-            folder=study.base,
         )
     found = load_results(address, run)
     if command is None:

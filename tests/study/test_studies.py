@@ -30,7 +30,7 @@ from standfast.results import Results, Verification, load_results, verify_result
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import Progress
-from standfast.study.run import run_grid
+from standfast.study.run import Origin, run_grid
 from standfast.study.store import DamagedFileError, Store, pack, pack_failure
 
 STUDY = """
@@ -395,7 +395,7 @@ def test_an_explainer_that_a_metric_cannot_evaluate_has_no_job(tmp_path: Path) -
 
 
 def test_the_manifest_says_what_where_and_with_which_versions(tmp_path: Path) -> None:
-    run_grid(tiny_grid(2), Store(tmp_path), about={"title": "tiny"})
+    run_grid(tiny_grid(2), Store(tmp_path), origin=Origin({"title": "tiny"}))
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["data"]["x"]["input_shape"] == [1, 2, 2]
     assert manifest["models"]["m"]["parameters"] == 15

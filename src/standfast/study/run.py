@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -45,17 +45,31 @@ class RunSummary:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a grid comes from, for the manifest.
+
+    Attributes:
+        about: the title and other facts.
+        study: the study as plain values.
+        file: the path of the study file.
+        folder: the manifest records its git revision; None for the current folder.
+    """
+
+    about: Mapping[str, Any] = field(default_factory=dict)
+    study: Mapping[str, Any] = field(default_factory=dict)
+    file: str | None = None
+    folder: Path | None = None
+
+
 def run_grid(
     grid: Grid,
     store: Store,
     *,
     plan: Plan | None = None,
     executor: Executor | None = None,
-    about: Mapping[str, Any] | None = None,
-    study: Mapping[str, Any] | None = None,
+    origin: Origin | None = None,
     progress: Callable[[Progress], None] | None = None,
-    folder: Path | None = None,
-    origin: str | None = None,
 ) -> RunSummary:
     """Evaluate a grid, and store each job when it ends.
 
@@ -65,28 +79,25 @@ def run_grid(
     Args:
         grid: what to evaluate.
         store: for the results; it may have some already.
-        plan: of the grid, if it is made already, with what it says about it.
+        plan: of the grid, if it is made already, with the facts about it.
         executor: does the jobs; None for this process.
-        about: the title and other facts, for the manifest.
-        study: the study as plain values, for the manifest.
+        origin: where the grid comes from.
         progress: called before the first job, after each job, and now and then during a job.
-        folder: the manifest records its git revision; by default, the current folder.
-        origin: the path of the study file, for the manifest.
 
     Raises:
         ArgumentError: the store is at the place of a file.
         RunningError: another run works in the same folder.
     """
-    where = store.folder
+    where, origin = store.folder, origin or Origin()
     fits = not isinstance(where, LocalFolder) or not where.path.is_file()
     check(fits, "out", "a folder", f"the file {where.address}")
     # user code may import what lies beside the study file, now and in its jobs
     with contextlib.ExitStack() as stack:
         stack.enter_context(importing_from(grid.paths))
-        plan, executor = plan or make_plan(grid, about, store.earlier_manifest()), executor or InProcess()
+        plan, executor = plan or make_plan(grid, origin.about, store.earlier_manifest()), executor or InProcess()
         stack.enter_context(hold_lease(where))
         store.sweep()
-        about_run = {"study": dict(study or {}), "origin": origin, "environment": environment(folder)}
+        about_run = {"study": dict(origin.study), "origin": origin.file, "environment": environment(origin.folder)}
         store.write_manifest({**plan.manifest, **about_run})
         pending = _find_pending(plan, store)
         earlier = len(plan.jobs) - len(pending)
