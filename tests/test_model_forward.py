@@ -121,8 +121,8 @@ def test_the_function_is_part_of_what_a_model_is(inner: Conditioned, x: Tensor) 
 def test_what_does_not_fit(inner: Conditioned, x: Tensor) -> None:
     with pytest.raises(ArgumentError, match="forward: expected a callable"):
         standfast.Model(inner, (0.0, 1.0), forward="logits")  # type: ignore[arg-type]
-    whole = standfast.Model(inner, (0.0, 1.0), device="cpu", forward=lambda m, x: m(image=x, age=AGE))
-    with pytest.raises(ModelError, match="expected logits of shape .*, got a dict .*forward="):
+    whole = standfast.Model(inner, (0.0, 1.0), device="cpu", forward=lambda m, x: [m(image=x, age=AGE), 0])
+    with pytest.raises(ModelError, match="expected a tensor, got a list of a dict with logits: a tensor of shape"):
         whole.logits(x)
     assert isinstance(whole.module, ForwardWrapper)
 

@@ -30,6 +30,10 @@ from standfast.errors import (
 )
 from standfast.function_calls import find_training_calls, run_eagerly
 from standfast.reference import FEWEST_ROWS, Reference, make_reference
+from standfast.tasks import Task, find_output
+from standfast.tasks import get as get_task
+from standfast.tasks.base import describe_rows, expand_targets
+from standfast.tasks.outputs import Where, check_where
 from standfast.tensors import (
     Array,
     describe_bounds,
@@ -70,10 +74,10 @@ _KEEP_VALUES = re.compile(
     "(Unsafe)?View|ReshapeAlias|AsStrided|Permute|T|Transpose|Expand|Repeat|(Uns|S)queeze|Select|Slice|Index.*|Gather"
     "|Split.*|Unbind|Stack|Cat|CopySlices|Clone|Alias|ToCopy|Neg|Mul|Div|Add|Sub|Rsub|Clamp.*|Mean|Max|Where|Exp"
 )
-#: how to make two classes of one number
-_TWO_CLASSES = (
-    "Explain one output k at a time, by forward=f, where f(module, x) takes z = module(x)[:, k] and returns"
-    " torch.stack([-z, z], 1) / 2 for a logit, or torch.stack([1 - z, z], 1).clamp(1e-12).log() for a probability"
+#: what to say about outputs that are no logits of classes
+_OTHER_TASKS = (
+    "Say what the module answers: Model(..., task='binary') for one logit, 'multi_label' for a logit of each label"
+    " ('binary:output=probability' for probabilities), 'regression:tolerance=...' for numbers"
 )
 # inputs that use less than this share of their bounds may have other units, such as [0, 1] and [0, 255]
 _SMALL_SHARE = 0.01
@@ -124,7 +128,7 @@ class BlackBox(nn.Module):
 
     Args:
         function: from an array `(N, ...)` to scores `(N, classes)` or `(N,)`.
-        output: what the scores are.
+        output: what the scores are; `"value"` for numbers that a task reads as they are.
         dtype: of the array.
 
     Raises:
@@ -136,12 +140,15 @@ class BlackBox(nn.Module):
     """
 
     def __init__(
-        self, function: Callable[[Any], Any], output: Output = "probability", dtype: torch.dtype = torch.float32
+        self,
+        function: Callable[[Any], Any],
+        output: Output | Literal["value"] = "probability",
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         estimator = "; an estimator has one, such as predict_proba" if hasattr(function, "predict") else ""
         check(callable(function), "function", f"a function of arrays{estimator}", type(function).__name__)
-        check(output in ("probability", "logit"), "output", "'probability' or 'logit'", repr(output))
+        check(output in ("probability", "logit", "value"), "output", "'probability' or 'logit'", repr(output))
         check(dtype in (torch.float32, torch.float64), "dtype", "torch.float32 or torch.float64", dtype)
         self.function, self.output, self.dtype = function, output, dtype
 
@@ -172,7 +179,7 @@ class BlackBox(nn.Module):
             )
         rows = x.detach().to("cpu", self.dtype).numpy(force=True)
         scores = self._read(self._call(rows.copy()), rows)
-        if scores.ndim == 1:
+        if scores.ndim == 1 and self.output != "value":
             both = (1 - scores, scores) if self.output == "probability" else (-scores / 2, scores / 2)
             scores = np.stack(both, axis=1)
         if self.output == "probability":
@@ -200,12 +207,14 @@ class BlackBox(nn.Module):
             scores = np.asarray(widen_half(found).detach().cpu() if isinstance(found, Tensor) else found)
         except Exception as error:  # such as a ragged list
             raise ModelError(f"{self._describe_call(rows)}, which returns a {type(found).__name__}") from error
+        if scores.dtype.kind in "iu" and self.output == "value":
+            scores = scores.astype(np.float64)
         if scores.dtype.kind != "f":
             hint = " (classes? give predict_proba, not predict)" if scores.dtype.kind in "iubUO" else ""
             raise ModelError(f"{self._describe_call(rows)}, which returns {scores.dtype}{hint}")
         if scores.shape == (len(rows), 1):
             scores = scores[:, 0]
-        if scores.ndim not in (1, 2) or len(scores) != len(rows):
+        if (scores.ndim not in (1, 2) and self.output != "value") or scores.shape[:1] != (len(rows),):
             raise ModelError(f"{self._describe_call(rows)}, which returns shape {scores.shape}")
         scores = scores.astype(np.float64)
         if self.output == "probability":
@@ -222,12 +231,10 @@ class BlackBox(nn.Module):
 
     def _describe_call(self, rows: Array) -> str:
         """The beginning of an error; the number of rows is padded, and says nothing to the user."""
-        what = "probabilities" if self.output == "probability" else "scores"
+        what = {"probability": "probabilities", "logit": "scores"}.get(self.output, "")
+        what = f"{what} of shape (N, classes) or (N,) as floating-point numbers" if what else "numbers (N, ...)"
         shape = ", ".join(["N", *map(str, rows.shape[1:])])
-        return (
-            f"function: expected {what} of shape (N, classes) or (N,) as floating-point numbers from {self.title} for"
-            f" an array of shape ({shape}), {rows.dtype}"
-        )
+        return f"function: expected {what} from {self.title} for an array of shape ({shape}), {rows.dtype}"
 
 
 class Model:
@@ -254,6 +261,10 @@ class Model:
             them that replace others, unless their options say otherwise: the median of each column, or 32 of the rows
             (`kernel_shap`, `shapley_sampling`, `gradient_shap`, `deep_shap`, `aopc`). Without a reference,
             `standfast.evaluate` and studies take the rows that are explained, if there are at least 8.
+        task: what the module answers: a `standfast.tasks.Task`, or its name with options, such as
+            `"regression:tolerance=2.5"`.
+        output: the answer's part of what the module returns: a key, an index, the name of an attribute, or a function.
+            By default it is found: a tensor; `logits` or `out` of a dictionary or an object; a tuple's only tensor.
 
     Raises:
         ArgumentError: `bounds` is no range, `batch_size` is below 1, `module` is no `torch.nn.Module`, it is a program
@@ -280,7 +291,13 @@ class Model:
         forward: Callable[[nn.Module, Tensor], Tensor] | None = None,
         mixed_precision: Literal["bfloat16"] | None = None,
         reference: Tensor | None = None,
+        task: str | Task = "classification",
+        output: Where = None,
     ) -> None:
+        #: what the module answers
+        self.task = get_task(task)
+        check_where(output)
+        self.output = output
         hint = "; Model.from_callable takes a function of arrays, such as predict_proba"
         check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__ + hint)
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
@@ -346,6 +363,7 @@ class Model:
         device: str | torch.device = "cpu",
         batch_size: int | Literal["auto"] = "auto",
         reference: Tensor | None = None,
+        task: str | Task = "classification",
     ) -> Model:
         """A model from a function of arrays: of scikit-learn, XGBoost, LightGBM, or any other black box.
 
@@ -363,6 +381,8 @@ class Model:
             device: of the tensors; the function gets arrays in any case.
             batch_size: rows of one call at most; `"auto"` is 8192, and half of that when memory runs out, and so on.
             reference: rows `(B, F)` of a table, as for a module.
+            task: as for a module. All but classification take what the function returns as it is: `predict` of a
+                regressor, a probability `(N,)` with `"binary:output=probability"`.
 
         Raises:
             ArgumentError: an argument does not fit.
@@ -376,8 +396,9 @@ class Model:
         tensor([[7.5000e-01, 2.5000e-01],
                 [1.0000e-12, 1.0000e+00]])
         """
-        module = BlackBox(function, output, dtype)
-        return cls(module, bounds, device=device, batch_size=batch_size, reference=reference)
+        task = get_task(task)
+        module = BlackBox(function, output if task.classes else "value", dtype)
+        return cls(module, bounds, device=device, batch_size=batch_size, reference=reference, task=task)
 
     def with_reference(self, inputs: Tensor) -> Model:
         """This model with the inputs as its reference, if they are at least 8 rows of a table and it has none.
@@ -449,7 +470,7 @@ class Model:
 
         def answer(x: Tensor) -> Tensor:
             (logits,) = self.map_rows(lambda rows: (self.forward(rows),), x)
-            return logits.double()
+            return logits.double().flatten(1)
 
         try:
             with (
@@ -573,34 +594,32 @@ class Model:
             self._on_inputs = before
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits `(N, classes)` of one batch `x`, forwarded whole; gradients flow to `x`. Call it in a session.
+        """Logits `(N, classes)` of one batch `x`, or the outputs of another task `(N, ...)`; gradients flow to `x`.
 
-        It does not check the values of `x` and does not split the batch; `logits` does both.
+        Call it in a session. It does not check the values of `x` and does not split the batch; `logits` does both.
         """
         prepared = x if self.preprocess is None else self.preprocess(x)
         if not isinstance(prepared, Tensor):
             raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
-        out = self.module(prepared)
-        if isinstance(out, Tensor) and not out.is_floating_point():
-            raise ModelError(f"module: expected logits as floating-point numbers, got {out.dtype}")
-        if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0] or out.shape[1] < 2:
-            rows, got = len(x), f"a {type(out).__name__}"
-            if isinstance(out, Tensor):  # the rows of a batch are padded, so their number says nothing to the user
-                same = out.ndim > 0 and out.shape[0] == rows
-                got = f"a tensor of shape {_shape_of_rows(out) if same else tuple(out.shape)}"
-                got += "" if same else f" for a batch of N = {rows} (small batches are padded)"
-                if out.numel() == rows:
-                    got += f", {_describe_problem(self.module) or 'one number'}. {_TWO_CLASSES}"
-            raise ModelError(
-                "module: expected logits of shape (N, classes) with at least two classes for inputs of shape"
-                f" {_shape_of_rows(x)}, got {got} (with Model(..., forward=) a function can make logits from it)"
-            )
-        out = widen_half(out)
-        self.classes = out.shape[1]
-        if not self._seen_outputs:
+        out = self._read(self.module(prepared), x)
+        if not self._seen_outputs and self.task.scales and self.task.classes:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
                 self._look_at_outputs(x, out.detach())
         return out
+
+    def _read(self, returned: Any, x: Tensor) -> Tensor:
+        """The outputs of the task `(N, ...)`, from what the module returned for `x`."""
+        out = None
+        try:
+            out = find_output(returned, self.output)
+            found = widen_half(self.task.read(out, len(x)))
+        except ModelError as error:
+            hint = "with Model(..., forward=) a function can make it"
+            if isinstance(out, Tensor) and out.numel() == len(x):
+                hint = f"{_describe_problem(self.module) or 'one number'}. {_OTHER_TASKS}"
+            raise ModelError(f"{error} for inputs of shape {describe_rows(x)}: {hint}") from error
+        self.classes = found.shape[1] if self.task.classes else None
+        return found
 
     def _look_at_outputs(self, x: Tensor, out: Tensor) -> None:
         """Warn of outputs `(N, K)` that are no logits of which a softmax gives probabilities."""
@@ -620,7 +639,7 @@ class Model:
         """Warn if the module's configuration says that outputs `(N, K)` are no classes, and `forward` makes none."""
         made = _is_one_number(out) or _are_probabilities(out[:, :2].exp())
         if not made and (problem := _describe_problem(self.module)):
-            self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {_TWO_CLASSES}")
+            self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {_OTHER_TASKS}")
 
     def _look_at_doubtful(self) -> None:
         """Warn if the outputs for the doubtful inputs come from sigmoids or softmaxes, only moved or scaled afterwards.
@@ -638,12 +657,12 @@ class Model:
                 one = _is_one_number(out)
                 what = "-p and p, where class 1 always wins" if one else "probabilities of several labels"
         if what:
-            self.warn_once(f"module: its outputs look like {what}. {_TWO_CLASSES}")
+            self.warn_once(f"module: its outputs look like {what}. {_OTHER_TASKS}")
         else:
             self._warn_of_problem_type(seen)
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """Logits `(N, classes)` of inputs `(N, ...)` within the bounds, on the model's device.
+        """Logits `(N, classes)`, or the outputs of another task `(N, ...)`, of inputs `(N, ...)` within the bounds.
 
         Raises:
             ArgumentError: the inputs have the wrong type, dtype, shape or range, or are not finite.
@@ -653,13 +672,13 @@ class Model:
         with self.naming(inputs), self.session(), torch.no_grad():
             (out,) = self.map_rows(lambda x: (self.forward(x),), inputs)
         if not torch.isfinite(out).all():
-            rows = int((~torch.isfinite(out)).any(1).sum())
+            rows = int((~torch.isfinite(out)).flatten(1).any(1).sum())
             raise ModelError(f"module: expected finite logits, got NaN or infinity for {rows} of {len(out)} inputs")
         return out
 
     def predict(self, inputs: Tensor) -> Tensor:
-        """The predicted classes, int64 `(N,)`; raises as `logits` does."""
-        return self.logits(inputs).argmax(1)
+        """The predicted classes, int64 `(N,)`; of another task its answers `(N, k)`. Raises as `logits` does."""
+        return self.task.answer(self.logits(inputs))
 
     def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor:
         """`inputs` on the model's device; raises `ArgumentError` for a wrong type, dtype, shape or range."""
@@ -703,34 +722,18 @@ class Model:
             self.warn_once(f"inputs use less than {share}. Do both have the same units?")
 
     def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor:
-        """Classes `(N,)` on the model's device; `None` means the predicted classes.
+        """Classes `(N,)` on the model's device, or the answers of another task; `None` means the predicted ones.
 
         Raises:
             ArgumentError: the targets have the wrong dtype or shape, or name a class that does not exist.
         """
         if targets is None:
             return self.predict(inputs)
-        with self.naming(inputs), self.session(), torch.no_grad():  # only for the number of classes
-            (logits,) = self.map_rows(lambda x: (self.forward(x),), inputs[:1])
-        classes, rows = logits.shape[1], inputs.shape[0]
-        try:
-            targets = torch.as_tensor(targets, device=self.device)
-        except (TypeError, ValueError, RuntimeError):
-            raise ArgumentError("targets", f"whole numbers of shape ({rows},) or one number", repr(targets)) from None
-        check(
-            targets.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(targets.shape) in ((), (rows,)),
-            "targets",
-            f"whole numbers of shape ({rows},) or one number",
-            f"{targets.dtype} of shape {tuple(targets.shape)}",
-        )
-        targets = targets.to(torch.int64).expand(rows)
-        check(
-            bool(((targets >= 0) & (targets < classes)).all()),
-            "targets",
-            f"classes from 0 to {classes - 1}",
-            f"values from {int(targets.min())} to {int(targets.max())}",
-        )
-        return targets
+        expanded = expand_targets(targets, len(inputs)).to(self.device)
+        asked = inputs[:1] if self.task.classes else inputs  # of classes only their number is wanted
+        with self.naming(inputs), self.session(), torch.no_grad():
+            (outputs,) = self.map_rows(lambda x: (self.forward(x),), asked)
+        return self.task.answer(outputs, expanded)
 
     def map_rows(
         self,
@@ -1043,12 +1046,6 @@ def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> tor
 
 def _out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-def _shape_of_rows(rows: Tensor) -> str:
-    """The shape of a batch, without the number of rows: `"(N, 1, 28, 28)"`."""
-    inner = ", ".join(map(str, rows.shape[1:]))
-    return f"(N, {inner})" if inner else "(N,)"
 
 
 def _describe_problem(module: nn.Module) -> str:

@@ -1,0 +1,44 @@
+"""What models answer: classes, labels, numbers, regions, boxes, vectors; see `standfast.tasks.base.Task`."""
+
+from standfast.errors import check
+from standfast.registry import build
+from standfast.tasks.base import Scale, Task, measure_margin, measure_score, tasks
+from standfast.tasks.classification import Classification, ZeroShot, zero_shot
+from standfast.tasks.detection import Detection
+from standfast.tasks.embedding import Embedding
+from standfast.tasks.labels import Binary, MultiLabel
+from standfast.tasks.outputs import find_output
+from standfast.tasks.regression import Regression
+from standfast.tasks.segmentation import Segmentation
+
+__all__ = [
+    "Binary",
+    "Classification",
+    "Detection",
+    "Embedding",
+    "MultiLabel",
+    "Regression",
+    "Scale",
+    "Segmentation",
+    "Task",
+    "ZeroShot",
+    "find_output",
+    "get",
+    "measure_margin",
+    "measure_score",
+    "tasks",
+    "zero_shot",
+]
+
+
+def get(task: str | Task) -> Task:
+    """A task as it is, or by its name with options in a text.
+
+    Raises:
+        ArgumentError: it is something else; UnknownNameError: there is no such task.
+
+    >>> get("regression:tolerance=2.5")
+    Regression(tolerance=2.5)
+    """
+    check(isinstance(task, str | Task), "task", "a task, or its name", type(task).__name__)
+    return build(tasks, task) if isinstance(task, str) else task

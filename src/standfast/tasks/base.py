@@ -1,0 +1,195 @@
+"""`Task`: what a model answers. It makes of the model's output a score, which is explained, and a margin.
+
+All that metrics, explainers and searches need of a prediction are these two numbers of an input:
+
+    score     what is explained, such as the logit of a class
+    margin    below 0 while the answer is the one of the clean input, 0 or above when it is another (SAFARI, Eq. 1)
+
+Both depend on the answer at the clean input, which is a tensor with a row for each sample: a class `(N,)`, or several
+numbers `(N, k)` such as a reference box. Only its task reads what is in a row, so answers are indexed, repeated and cut
+into chunks as inputs are.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, ModelError, check
+from standfast.records import ConfigurationType
+from standfast.registry import Registry
+
+#: the scale of scores and margins, where a task has both
+Scale = Literal["logit", "probability"]
+
+
+@dataclass(frozen=True)
+class Task(metaclass=ConfigurationType):
+    """The base of every task. A task of your own has the four methods `read`, `answer`, `score` and `rivals`.
+
+    In shapes, N is the number of inputs, and `outputs` is the tensor that `read` returns. All methods but `read` get
+    rows of any inputs, in any order, and treat each row alone.
+
+    Attributes:
+        name: under which the task is registered, such as `"regression"`.
+        kept: what it means that the answer is kept, for the report.
+        unit: what a score is called on an axis.
+        classes: whether an answer is one of several classes, of which one is right and a softmax gives probabilities.
+        scales: whether scores are logits that also are probabilities; otherwise both scales are the same.
+    """
+
+    name: ClassVar[str]
+    kept: ClassVar[str]
+    unit: ClassVar[str] = "score"
+    classes: ClassVar[bool] = False
+    scales: ClassVar[bool] = False
+
+    @abstractmethod
+    def read(self, output: Any, count: int) -> Tensor:
+        """The outputs of `count` inputs as one tensor `(N, ...)`, from what the module returned.
+
+        Raises:
+            ModelError: the module returned something else.
+        """
+
+    @abstractmethod
+    def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
+        """The answers at inputs with these outputs `(N, ...)`: `(N,)`, or `(N, k)`, a row for each.
+
+        Args:
+            outputs: of clean inputs, which may be not finite.
+            targets: what to explain of each, as the user said it; None for what the model says itself.
+
+        Raises:
+            ArgumentError: the targets do not fit the outputs.
+        """
+
+    def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:
+        """Whether the clean inputs have the answer that is explained, bool `(N,)`: by default where the margin says so.
+
+        A target class that is not predicted, an empty mask and a box that is not found are none.
+        """
+        return self.margin(outputs, answer) < 0
+
+    @abstractmethod
+    def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        """The score of each input `(N,)`; it can be differentiated."""
+
+    @abstractmethod
+    def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        """How near the answer is to change, in each of R ways, `(N, R)`: it is kept while all are below 0.
+
+        It can be differentiated. Where the true margin has no useful gradient, this is a smooth stand-in for searches,
+        and `margin` is the true one.
+        """
+
+    def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        """`J` of each input `(N,)`: below 0 while the answer is kept. It decides what counts."""
+        return self.rivals(outputs, answer, scale).amax(1)
+
+    def describe(self, answer: Tensor) -> Tensor:
+        """What is explained of each input, as a whole number `(N,)`: a class, a label, an output."""
+        return answer if answer.ndim == 1 else answer[:, 0].round().to(torch.int64)
+
+
+tasks: Registry[type[Task]] = Registry(
+    "task", "standfast.tasks", lambda entry: isinstance(entry, type) and issubclass(entry, Task), named=True
+)
+
+
+def make_mask(finite: Tensor, values: Tensor) -> Tensor:
+    """Values `(N,)` where the outputs are finite, bool `(N,)`; NaN elsewhere."""
+    return torch.where(finite, values, torch.nan)
+
+
+def measure_score(task: Task, outputs: Tensor, answer: Tensor, scale: Scale) -> Tensor:
+    """The score of each input, float64 `(N,)`; NaN where an output is not finite.
+
+    >>> from standfast.tasks import Classification
+    >>> measure_score(Classification(), torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
+    tensor([0.5000], dtype=torch.float64)
+    """
+    outputs = outputs.double()
+    return make_mask(torch.isfinite(outputs.flatten(1)).all(1), task.score(outputs, answer, scale))
+
+
+def measure_margin(task: Task, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+    """The true margin of each input `(N,)`; from probabilities it is float64.
+
+    In float32 a confident model's probability rounds to 1, and the margin to a plateau at -1.
+    """
+    return task.margin(outputs if scale == "logit" else outputs.double(), answer, scale)
+
+
+def expect_tensor(output: Any, count: int, shape: str, fits: bool) -> Tensor:
+    """The output itself, a floating-point tensor with a row for each of `count` inputs.
+
+    Args:
+        output: of the module.
+        count: of inputs.
+        shape: that is expected, in words.
+        fits: whether the output has it.
+
+    Raises:
+        ModelError: it is something else.
+    """
+    if not isinstance(output, Tensor):
+        raise ModelError(f"module: expected {shape}, got a {type(output).__name__}")
+    if not output.is_floating_point():
+        raise ModelError(f"module: expected {shape} as floating-point numbers, got {output.dtype}")
+    same = output.ndim > 0 and output.shape[0] == count
+    if not fits or not same:
+        # the rows of a batch are padded, so their number says nothing to the user
+        batch = f"{tuple(output.shape)} for a batch of N = {count} (small batches are padded)"
+        got = describe_rows(output) if same else batch
+        raise ModelError(f"module: expected {shape}, got a tensor of shape {got}")
+    return output
+
+
+def describe_rows(rows: Tensor) -> str:
+    """The shape of a batch without the number of rows: `"(N, 1, 28, 28)"`."""
+    inner = ", ".join(map(str, rows.shape[1:]))
+    return f"(N, {inner})" if inner else "(N,)"
+
+
+def expand_targets(targets: object, rows: int) -> Tensor:
+    """What the user asks to explain, as a tensor with a row for each input: numbers `(N,)`, or vectors `(N, D)`.
+
+    Raises:
+        ArgumentError: it is neither one number or vector, nor one for each of `rows` inputs.
+    """
+    expected = f"whole numbers of shape ({rows},) or one number"
+    try:
+        found = torch.as_tensor(targets)
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError("targets", expected, repr(targets)) from None
+    got = f"{found.dtype} of shape {tuple(found.shape)}"
+    if found.is_floating_point() and found.ndim in (1, 2):
+        check(found.ndim == 1 or len(found) == rows, "targets", f"a vector for each of {rows} inputs, or one", got)
+        return found.expand(rows, -1)
+    whole = found.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(found.shape) in ((), (rows,))
+    check(whole, "targets", expected, got)
+    return found.to(torch.int64).expand(rows)
+
+
+def check_range(targets: Tensor, count: int, what: str) -> Tensor:
+    """Whole numbers `(N,)` from 0 to `count - 1`.
+
+    Raises:
+        ArgumentError: they are something else; `what` says of what they are numbers.
+    """
+    got = f"{targets.dtype} of shape {tuple(targets.shape)}"
+    check(not targets.is_floating_point() and targets.ndim == 1, "targets", f"whole numbers (N,), which are {what}", got)
+    if bool(((targets < 0) | (targets >= count)).any()):
+        got = f"values from {int(targets.min())} to {int(targets.max())}"
+        raise ArgumentError("targets", f"{what} from 0 to {count - 1}", got)
+    return targets
+
+
+def pick(values: Tensor, columns: Tensor) -> Tensor:
+    """The values `(N,)` in the given columns `(N,)` of `(N, K)`."""
+    return values.gather(1, columns[:, None])[:, 0]

@@ -1,0 +1,99 @@
+"""`Classification`: one of several classes is right; `ZeroShot`: the classes are texts or other vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check, check_number
+from standfast.records import TensorOption
+from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
+
+
+@tasks.register("classification")
+@dataclass(frozen=True)
+class Classification(Task):
+    """The module returns logits `(N, classes)`, of which a softmax gives probabilities.
+
+    The answer is a class y. Its score is `f_y`, and the margin `max_{i != y} f_i - f_y`, of logits or of probabilities.
+
+    >>> task, outputs = Classification(), torch.tensor([[3.0, 1.0, 2.0]])
+    >>> task.answer(outputs), task.margin(outputs, torch.tensor([0]))
+    (tensor([0]), tensor([-1.]))
+    """
+
+    name: ClassVar[str] = "classification"
+    kept: ClassVar[str] = "the same class"
+    unit: ClassVar[str] = "logit"
+    classes: ClassVar[bool] = True
+    scales: ClassVar[bool] = True
+
+    def read(self, output: Any, count: int) -> Tensor:
+        shape = "logits of shape (N, classes) with at least two classes"
+        fits = isinstance(output, Tensor) and output.ndim == 2 and output.shape[1] >= 2
+        return expect_tensor(output, count, shape, fits)
+
+    def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
+        return outputs.argmax(1) if targets is None else check_range(targets, outputs.shape[1], "classes")
+
+    def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        return pick(outputs if scale == "logit" else outputs.softmax(1), answer)
+
+    def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        """`f_i - f_y` for all classes i, and minus infinity for y itself."""
+        values = outputs if scale == "logit" else outputs.softmax(1)
+        return values.scatter(1, answer[:, None], -torch.inf) - pick(values, answer)[:, None]
+
+    def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        values = outputs if scale == "logit" else outputs.softmax(1)
+        others = values.scatter(1, answer[:, None], -torch.inf)
+        return others.amax(1) - pick(values, answer)
+
+
+@tasks.register("zero_shot")
+@dataclass(frozen=True)
+class ZeroShot(Classification):
+    """The module returns embeddings `(N, D)`, which are compared with one vector for each class, such as a text's.
+
+    The logit of a class is `temperature` times the cosine of the two, as in CLIP. All else is as in classification.
+
+    Args:
+        vectors: `(classes, D)`, of at least two classes.
+        temperature: above 0; models like CLIP have learned it, and it is about 100 there.
+
+    Raises:
+        ArgumentError: the vectors have another shape, or one of them is 0.
+
+    >>> task = ZeroShot(torch.eye(2), temperature=10.0)
+    >>> task.read(torch.tensor([[3.0, 4.0]]), 1)
+    tensor([[6., 8.]])
+    """
+
+    name: ClassVar[str] = "zero_shot"
+    vectors: Tensor | TensorOption
+    temperature: float = 100.0
+
+    def __post_init__(self) -> None:
+        found = self.vectors.tensor if isinstance(self.vectors, TensorOption) else self.vectors
+        fits = isinstance(found, Tensor) and found.ndim == 2 and len(found) >= 2 and found.is_floating_point()
+        got = f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        check(fits, "vectors", "a vector for each of at least two classes, (classes, D)", got)
+        check(bool((found.norm(dim=1) > 0).all()), "vectors", "vectors that are not 0", "one that is")
+        check_number(self.temperature, "temperature", above=0)
+        object.__setattr__(self, "vectors", TensorOption(found / found.norm(dim=1, keepdim=True)))
+
+    def read(self, output: Any, count: int) -> Tensor:
+        assert isinstance(self.vectors, TensorOption)
+        width = self.vectors.shape[1]
+        fits = isinstance(output, Tensor) and output.ndim == 2 and output.shape[1] == width
+        found = expect_tensor(output, count, f"embeddings of shape (N, {width})", fits)
+        vectors = self.vectors.tensor.to(found)
+        return self.temperature * torch.nn.functional.normalize(found, dim=1) @ vectors.T
+
+
+def zero_shot(vectors: Tensor, temperature: float = 100.0) -> ZeroShot:
+    """The task of an image-text model: which of some texts fits best; `vectors` `(classes, D)` are their embeddings."""
+    return ZeroShot(vectors, temperature)

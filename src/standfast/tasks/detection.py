@@ -1,0 +1,121 @@
+"""`Detection`: boxes with labels and scores; one box is explained (D-RISE, Petsiuk et al. 2021, Sec. 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from standfast.errors import ArgumentError, ModelError, check, check_integer, check_number
+from standfast.tasks.base import Scale, Task, tasks
+
+_KEYS = ("boxes", "labels", "scores")
+
+
+@tasks.register("detection")
+@dataclass(frozen=True)
+class Detection(Task):
+    """The module returns boxes: a list of dictionaries as those of torchvision, or a tensor `(N, boxes, 5 + C)`.
+
+    A dictionary has `boxes` `(B, 4)` as left, top, right, bottom; `labels` `(B,)`; `scores` `(B,)`. A row of the tensor
+    has the four sides, the objectness, and a score for each of C labels, by which it is multiplied.
+
+    The answer is one box with its label: the one with the largest score, or the one that a target names, numbered by
+    score from 0. Its score is the largest product, over all boxes, of the overlap (IoU) with it and the score of its
+    label. The margin is `least` minus that product, of boxes whose overlap is at least `iou`. An input at which the
+    score of the box is below `least` has no answer.
+
+    Args:
+        iou: the overlap from which on a box is the same, above 0 and below 1.
+        least: the score from which on a box is found, above 0 and below 1.
+        most: so many boxes of each input are kept, those with the largest scores.
+
+    Raises:
+        ArgumentError: a number is out of its range.
+
+    >>> found = {"boxes": torch.tensor([[0.0, 0.0, 2.0, 2.0]]), "labels": torch.tensor([7])}
+    >>> task = Detection()
+    >>> outputs = task.read([{**found, "scores": torch.tensor([0.75])}], 1)
+    >>> answer = task.answer(outputs)
+    >>> answer, task.score(outputs, answer), task.margin(outputs, answer)
+    (tensor([[7., 0., 0., 2., 2.]]), tensor([0.7500]), tensor([-0.2500]))
+    """
+
+    name: ClassVar[str] = "detection"
+    unit: ClassVar[str] = "overlap x score"
+    iou: float = 0.5
+    least: float = 0.5
+    most: int = 100
+
+    def __post_init__(self) -> None:
+        for what in ("iou", "least"):
+            check_number(getattr(self, what), what, above=0, below=1)
+        check_integer(self.most, "most")
+
+    @property
+    def kept(self) -> str:  # type: ignore[override]
+        """What it means that the answer is kept."""
+        return f"the same box and label, IoU at least {self.iou:g}, score at least {self.least:g}"
+
+    def read(self, output: Any, count: int) -> Tensor:
+        """The sides, the label and the score of each box, `(N, most, 6)`, by score; the rest has a score of 0."""
+        if isinstance(output, Tensor):
+            fits = output.ndim == 3 and output.shape[0] == count and output.shape[2] >= 6
+            if not fits or not output.is_floating_point():
+                raise ModelError(f"module: expected boxes (N, boxes, 5 + labels), got {tuple(output.shape)}")
+            scores, labels = (output[:, :, 4:5] * output[:, :, 5:]).max(2)
+            return self._sort(torch.cat([output[:, :, :4], labels[..., None].to(output), scores[..., None]], 2))
+        entries = list(output) if isinstance(output, list | tuple) else []
+        wrong = [type(each).__name__ for each in entries if not isinstance(each, Mapping) or set(_KEYS) - set(each)]
+        if len(entries) != count or wrong:
+            expected = f"a list of {count} dictionaries with {', '.join(_KEYS)}"
+            got = f"a {type(output).__name__} of {len(entries)} ({wrong[0] if wrong else 'another number'})"
+            raise ModelError(f"module: expected {expected}, got {got}")
+        return torch.cat([self._sort(self._join(each)[None]) for each in entries])
+
+    def _join(self, found: Mapping[str, Tensor]) -> Tensor:
+        boxes, scores = found["boxes"].reshape(-1, 4), found["scores"].reshape(-1, 1)
+        return torch.cat([boxes, found["labels"].reshape(-1, 1).to(boxes), scores.to(boxes)], 1)
+
+    def _sort(self, rows: Tensor) -> Tensor:
+        order = rows[:, :, 5].detach().argsort(dim=1, descending=True, stable=True)[:, : self.most]
+        kept = rows.gather(1, order[..., None].expand(-1, -1, 6))
+        return pad(kept, (0, 0, 0, self.most - kept.shape[1]))
+
+    def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
+        """The label and the sides of the box, `(N, 5)`."""
+        which = torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device) if targets is None else targets
+        whole = which.ndim == 1 and not which.is_floating_point()
+        check(whole, "targets", "numbers of boxes, int64 (N,)", f"{which.dtype} of shape {tuple(which.shape)}")
+        if bool(((which < 0) | (which >= self.most)).any()):
+            raise ArgumentError("targets", f"boxes from 0 to {self.most - 1}, by score", int(which.max()))
+        rows = outputs[torch.arange(len(outputs), device=outputs.device), which.long()].detach()
+        return torch.cat([rows[:, 4:5], rows[:, :4]], 1)
+
+    def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        return (self._overlaps(outputs, answer) * self._scores(outputs, answer)).amax(1)
+
+    def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        """`least` less the score, `(N, 1)`: the scores of the boxes that are there, whatever their overlap."""
+        return (self.least - self.score(outputs, answer))[:, None]
+
+    def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        overlaps = self._overlaps(outputs, answer)
+        found = self._scores(outputs, answer) * overlaps * (overlaps >= self.iou)
+        return self.least - found.amax(1)
+
+    def _scores(self, outputs: Tensor, answer: Tensor) -> Tensor:
+        """The score of the label of each row for each box, `(N, boxes)`."""
+        return outputs[:, :, 5] * (outputs[:, :, 4] == answer[:, :1].to(outputs))
+
+    def _overlaps(self, outputs: Tensor, answer: Tensor) -> Tensor:
+        """The intersection over union of each box with that of its row, `(N, boxes)`."""
+        boxes, own = outputs[:, :, :4], answer[:, None, 1:].to(outputs)
+        sides = (torch.minimum(boxes[..., 2:], own[..., 2:]) - torch.maximum(boxes[..., :2], own[..., :2])).clamp(min=0)
+        both = sides.prod(2)
+        areas = [(each[..., 2:] - each[..., :2]).clamp(min=0).prod(2) for each in (boxes, own)]
+        return both / (areas[0] + areas[1] - both).clamp(min=1e-12)

@@ -1,0 +1,72 @@
+"""`Embedding`: a vector, which is compared with a reference vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from standfast.errors import check, check_number
+from standfast.tasks.base import Scale, Task, expect_tensor, tasks
+
+
+@tasks.register("embedding")
+@dataclass(frozen=True)
+class Embedding(Task):
+    """The module returns a vector for each input, `(N, D)`.
+
+    The answer is a reference vector r: a target, such as the vector of a text, or the input's own clean vector. The
+    margin is `least` minus the cosine of the two. The score is the cosine; with its own vector as the reference, an
+    input has the largest cosine there is, and no gradient, so the score is then the part of the output along r.
+
+    Args:
+        least: the cosine from which on a vector is the same, above -1 and below 1.
+
+    Raises:
+        ArgumentError: `least` is not between -1 and 1.
+
+    >>> task, outputs = Embedding(least=0.5), torch.tensor([[3.0, 4.0]])
+    >>> text = task.answer(outputs, torch.tensor([[1.0, 0.0]]))
+    >>> task.score(outputs, text), task.margin(outputs, text), task.score(outputs, task.answer(outputs))
+    (tensor([0.6000]), tensor([-0.1000]), tensor([5.]))
+    """
+
+    name: ClassVar[str] = "embedding"
+    unit: ClassVar[str] = "cosine"
+    least: float
+
+    def __post_init__(self) -> None:
+        check_number(self.least, "least", above=-1, below=1)
+
+    @property
+    def kept(self) -> str:  # type: ignore[override]
+        """What it means that the answer is kept."""
+        return f"a cosine of at least {self.least:g} with the reference"
+
+    def read(self, output: Any, count: int) -> Tensor:
+        fits = isinstance(output, Tensor) and output.ndim == 2
+        return expect_tensor(output, count, "vectors of shape (N, D)", fits)
+
+    def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
+        """1 where the reference is the input's own vector, and the reference of length 1, `(N, 1 + D)`."""
+        vectors = outputs.detach() if targets is None else targets.to(outputs)
+        got = f"shape {tuple(vectors.shape)}"
+        check(vectors.shape == outputs.shape, "targets", f"vectors of shape {tuple(outputs.shape)}", got)
+        own = torch.full((len(outputs), 1), float(targets is None), dtype=outputs.dtype, device=outputs.device)
+        return torch.cat([own, normalize(vectors, dim=1)], 1)
+
+    def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        own = answer[:, :1].to(outputs)
+        vectors = own * outputs + (1 - own) * normalize(outputs, dim=1)
+        return (vectors * answer[:, 1:].to(outputs)).sum(1)
+
+    def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        cosine = (normalize(outputs, dim=1) * answer[:, 1:].to(outputs)).sum(1)
+        return (self.least - cosine)[:, None]
+
+    def describe(self, answer: Tensor) -> Tensor:
+        """0 for all: a vector has no number."""
+        return torch.zeros(len(answer), dtype=torch.int64, device=answer.device)

@@ -1,0 +1,139 @@
+"""`Binary`: yes or no, by one number; `MultiLabel`: a yes or no for each of several labels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check_choice, check_number
+from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
+
+#: the least probability that has a logit of its own
+_FLOOR = 1e-12
+
+
+@dataclass(frozen=True)
+class _Thresholds(Task):
+    """Logits that are compared with the logit of a threshold.
+
+    Args:
+        threshold: the probability from which on a label is on.
+        output: what the module returns: a `"logit"`, or the `"probability"`.
+
+    Raises:
+        ArgumentError: the threshold is not between 0 and 1, or there is no such output.
+    """
+
+    kept: ClassVar[str] = "the same side of the threshold"
+    unit: ClassVar[str] = "logit"
+    scales: ClassVar[bool] = True
+    threshold: float = 0.5
+    output: Literal["logit", "probability"] = "logit"
+
+    def __post_init__(self) -> None:
+        check_number(self.threshold, "threshold", above=0, below=1)
+        check_choice(self.output, "output", ("logit", "probability"))
+
+    @property
+    def limit(self) -> float:
+        """The logit of the threshold."""
+        return math.log(self.threshold / (1 - self.threshold))
+
+    def _as_logits(self, values: Tensor) -> Tensor:
+        return values.clamp(_FLOOR, 1 - _FLOOR).logit() if self.output == "probability" else values
+
+    def _excess(self, outputs: Tensor, scale: Scale) -> Tensor:
+        """By how much each output is above the threshold."""
+        return outputs - self.limit if scale == "logit" else outputs.sigmoid() - self.threshold
+
+
+@tasks.register("binary")
+@dataclass(frozen=True)
+class Binary(_Thresholds):
+    """The module returns one number for each input, `(N,)` or `(N, 1)`: a logit z or a probability.
+
+    The answer is the side of the threshold, 1 from it on and 0 below. The score is the signed logit, z or -z, or the
+    probability of the side; the margin is minus the distance from the threshold, above 0 on the other side.
+
+    >>> task = Binary(threshold=0.5)
+    >>> outputs = task.read(torch.tensor([2.0, -3.0]), 2)
+    >>> sides = task.answer(outputs)
+    >>> sides, task.score(outputs, sides), task.margin(outputs, sides)
+    (tensor([1, 0]), tensor([2., 3.]), tensor([-2., -3.]))
+    """
+
+    name: ClassVar[str] = "binary"
+
+    def read(self, output: Any, count: int) -> Tensor:
+        fits = isinstance(output, Tensor) and output.shape in ((count,), (count, 1))
+        found = expect_tensor(output, count, f"one {self.output} for each input, (N,) or (N, 1),", fits)
+        return self._as_logits(found.reshape(count, 1))
+
+    def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
+        return (outputs[:, 0] >= self.limit).long() if targets is None else check_range(targets, 2, "sides")
+
+    def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        signed = outputs[:, 0] * (2 * answer - 1)
+        return signed if scale == "logit" else signed.sigmoid()
+
+    def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        return -(2 * answer[:, None] - 1) * self._excess(outputs, scale)
+
+
+@tasks.register("multi_label")
+@dataclass(frozen=True)
+class MultiLabel(_Thresholds):
+    """The module returns a number for each of L labels, `(N, L)`, each of which is on or off.
+
+    One label is explained: the one that the targets name, or the one that is on with the largest logit. Its score is
+    its logit or probability. An input at which the label is off has no answer.
+
+    Args:
+        labels: the answer is kept as long as the explained label is on (`"own"`), or as long as no label at all
+            changes (`"all"`).
+
+    Raises:
+        ArgumentError: there is no such choice of labels.
+
+    >>> task, outputs = MultiLabel(labels="all"), torch.tensor([[2.0, -0.5, 1.0]])
+    >>> answer = task.answer(outputs)
+    >>> answer, task.score(outputs, answer), task.margin(outputs, answer)
+    (tensor([[0., 1., 0., 1.]]), tensor([2.]), tensor([-0.5000]))
+    """
+
+    name: ClassVar[str] = "multi_label"
+    labels: Literal["own", "all"] = "own"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.labels, "labels", ("own", "all"))
+
+    @property
+    def kept(self) -> str:  # type: ignore[override]
+        """What it means that the answer is kept."""
+        return "the same label on" if self.labels == "own" else "the same labels on"
+
+    def read(self, output: Any, count: int) -> Tensor:
+        fits = isinstance(output, Tensor) and output.ndim == 2
+        return self._as_logits(expect_tensor(output, count, f"a {self.output} for each label, (N, labels),", fits))
+
+    def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
+        """The label explained, and for each label whether it is on, `(N, 1 + L)`."""
+        label = outputs.argmax(1) if targets is None else check_range(targets, outputs.shape[1], "labels")
+        return torch.cat([label[:, None].to(outputs), (outputs >= self.limit).to(outputs)], 1)
+
+    def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:
+        return pick(answer[:, 1:], self.describe(answer)) == 1
+
+    def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        own = pick(outputs, self.describe(answer))
+        return own if scale == "logit" else own.sigmoid()
+
+    def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        """Minus the distance of each label from the threshold on its own side; of the explained one alone if `own`."""
+        distances = (1 - 2 * answer[:, 1:]).to(outputs) * self._excess(outputs, scale)
+        return distances if self.labels == "all" else distances.gather(1, self.describe(answer)[:, None])

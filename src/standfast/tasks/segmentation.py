@@ -1,0 +1,91 @@
+"""`Segmentation`: a class for each pixel; the region of one class is explained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check_integer, check_number
+from standfast.tasks.base import Scale, Task, check_range, expect_tensor, tasks
+
+
+@tasks.register("segmentation")
+@dataclass(frozen=True)
+class Segmentation(Task):
+    """The module returns logits of classes for each pixel, `(N, C, H, W)`, or `(N, C, T)` and `(N, C, D, H, W)`.
+
+    The answer is a class c with its mask, where c has the largest logit at the clean input. The score is the mean over
+    the mask of the logit of c, or of its probability. The margin is `iou - IoU(mask of c at x', mask of c at x)`; an
+    overlap of masks has no gradient, so searches follow that of the probabilities, and the masks decide what counts.
+
+    Args:
+        iou: the overlap from which on a mask is the same, above 0 and below 1.
+        background: a class that is explained only if a target names it; None if every class counts.
+
+    Raises:
+        ArgumentError: `iou` is not between 0 and 1, or `background` is no class.
+
+    >>> task = Segmentation(background=None)
+    >>> outputs = torch.tensor([[[2.0, 2.0, 0.0], [0.0, 0.0, 1.0]]])  # two classes, three pixels
+    >>> answer = task.answer(outputs)
+    >>> answer, task.score(outputs, answer), task.margin(outputs, answer)
+    (tensor([[0., 1., 1., 0.]]), tensor([2.]), tensor([-0.5000]))
+    """
+
+    name: ClassVar[str] = "segmentation"
+    unit: ClassVar[str] = "mean logit in the mask"
+    scales: ClassVar[bool] = True
+    iou: float = 0.5
+    background: int | None = 0
+
+    def __post_init__(self) -> None:
+        check_number(self.iou, "iou", above=0, below=1)
+        check_integer(self.background, "background", least=0, also=(None,))
+
+    @property
+    def kept(self) -> str:  # type: ignore[override]
+        """What it means that the answer is kept."""
+        return f"the same region, IoU at least {self.iou:g}"
+
+    def read(self, output: Any, count: int) -> Tensor:
+        fits = isinstance(output, Tensor) and output.ndim >= 3 and output.shape[1] >= 2
+        return expect_tensor(output, count, "logits of at least two classes for each pixel, (N, C, H, W),", fits)
+
+    def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
+        """The class, and 1 or 0 for each pixel, `(N, 1 + pixels)`; by default the class of the largest region."""
+        labels, count = outputs.argmax(1).flatten(1), outputs.shape[1]
+        areas = torch.stack([(labels == each).sum(1) for each in range(count)], 1)
+        if self.background is not None and self.background < count:
+            areas[:, self.background] = -1
+        own = areas.argmax(1) if targets is None else check_range(targets, count, "classes")
+        return torch.cat([own[:, None], labels == own[:, None]], 1).to(outputs.dtype)
+
+    def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:
+        return (answer[:, 1:] > 0).any(1)
+
+    def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        values, mask = self._own(outputs if scale == "logit" else outputs.softmax(1), answer), answer[:, 1:].to(outputs)
+        return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+    def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        """`iou` less the overlap of the mask with the probabilities of its class, `(N, 1)`."""
+        return (self.iou - _overlap(self._own(outputs.softmax(1), answer), answer[:, 1:].to(outputs)))[:, None]
+
+    def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        mask = outputs.argmax(1).flatten(1) == self.describe(answer)[:, None]
+        return self.iou - _overlap(mask.to(outputs), answer[:, 1:].to(outputs))
+
+    def _own(self, values: Tensor, answer: Tensor) -> Tensor:
+        """The values of the class of each row, `(N, pixels)`."""
+        flat = values.flatten(2)
+        own = self.describe(answer)[:, None, None].expand(-1, 1, flat.shape[2])
+        return flat.gather(1, own)[:, 0]
+
+
+def _overlap(first: Tensor, second: Tensor) -> Tensor:
+    """The intersection over union of masks `(N, P)` of values from 0 to 1; 0 where both are empty."""
+    both = (first * second).sum(1)
+    return both / (first.sum(1) + second.sum(1) - both).clamp(min=1e-12)
