@@ -148,7 +148,7 @@ class Explainer(metaclass=ConfigurationType):
             raise
         maps, logits = widen_half(maps), widen_half(logits)
         if fixed is None:
-            classes = logits.argmax(1) if targets is None else targets
+            classes = model.task.answer(logits) if targets is None else targets
             self.check_maps(model, x, maps, logits, classes)
             if x.ndim == 2 and self.needs.startswith("gradients"):
                 _warn_of_flat_columns(self.label, model, x[:64], maps[:64], classes[:64])
@@ -226,7 +226,7 @@ def _warn_of_flat_columns(label: str, model: Model, x: Tensor, maps: Tensor, cla
         moved[:, column] = x[:, column].flip(0)
         with contextlib.suppress(Exception):  # the module may refuse such rows
             there, after = compute_input_gradient(model, moved, classes, False)
-            change = (select_logits(after, classes) - select_logits(at, classes)).abs().max()
+            change = (select_scores(model, after, classes) - select_scores(model, at, classes)).abs().max()
             flat = not bool(here[:, column].any() | there[:, column].any())
             unseen += [str(column)] if flat and change > 1e-4 * (1 + at.abs().max()) else []
     if unseen:
@@ -283,10 +283,13 @@ def make_leaf(x: Tensor, create_graph: bool) -> Tensor:
     return x
 
 
-def select_logits(logits: Tensor, targets: Tensor | None) -> Tensor:
-    """The logits `(N,)` of the target classes `(N,)`, or of the predicted classes for `None`."""
-    classes = logits.detach().argmax(1) if targets is None else targets
-    return logits.gather(1, classes[:, None])[:, 0]
+def select_scores(model: Model, logits: Tensor, targets: Tensor | None) -> Tensor:
+    """What is explained `(N,)`: the logits of the target classes `(N,)`, or of the predicted classes for `None`.
+
+    Of another task, the scores of its answers `(N, k)`.
+    """
+    answers = model.task.answer(logits.detach()) if targets is None else targets
+    return model.task.score(logits, answers)
 
 
 def compute_gradient(
@@ -316,7 +319,7 @@ def compute_input_gradient(
     with torch.enable_grad():
         leaf = make_leaf(x, create_graph)
         logits = (forward or model.forward)(leaf.clone())  # an in-place first layer must not write into x
-        gradient = compute_gradient(select_logits(logits, targets), leaf, create_graph)
+        gradient = compute_gradient(select_scores(model, logits, targets), leaf, create_graph)
     return gradient, logits if create_graph else logits.detach()
 
 
@@ -354,8 +357,8 @@ def compute_path_gradients(
                 logits = model.forward(rows.clone())
                 if start < count:
                     at_x.append(logits[: min(used, count - start)])
-                classes = targets if targets is not None else torch.cat(at_x).detach().argmax(1)
-                scores = select_logits(logits[:used], classes[whose])
+                classes = targets if targets is not None else model.task.answer(torch.cat(at_x).detach())
+                scores = select_scores(model, logits[:used], classes[whose])
                 gradients.append(compute_gradient(scores, rows, create_graph)[:used])
     gradient = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
     logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)

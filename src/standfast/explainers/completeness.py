@@ -109,7 +109,7 @@ def warn_of_gap(
     if known is None:
         return
     with torch.no_grad():
-        classes = logits[:rows].argmax(1) if targets is None else targets[:rows]
+        classes = model.task.answer(logits[:rows]) if targets is None else targets[:rows]
         change = logits[:rows].double().gather(1, classes[:, None])[:, 0] - known.double()[classes]
         made = attributions[:rows].detach().double().flatten(1)
         gap = (row_sum(made) - change).abs()

@@ -104,7 +104,7 @@ class RandomisedExplainer(Explainer):
         """The model's own logits, and the classes to explain."""
         with torch.no_grad():
             logits = model.forward(x.detach().clone())
-        return logits, logits.argmax(1) if targets is None else targets
+        return logits, model.task.answer(logits) if targets is None else targets
 
     @contextlib.contextmanager
     def shuffling(self, module: nn.Module) -> Iterator[None]:

@@ -21,7 +21,7 @@ from standfast.metrics.faithfulness.aopc import AOPC, AOPCResult
 from standfast.metrics.faithfulness.localisation import LocalisationResult, RelevanceLocalisation
 from standfast.metrics.faithfulness.log_odds import LogOdds, LogOddsResult
 from standfast.metrics.lens.attribution_attack import AttributionAttack, AttributionAttackResult
-from standfast.metrics.probe import Call, Measurement, Probe, class_margin
+from standfast.metrics.probe import Call, Measurement, Probe
 from standfast.metrics.result import Result
 from standfast.metrics.safari.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
 from standfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult
@@ -72,7 +72,6 @@ __all__ = [
     "SensitivityResult",
     "WorstCase",
     "WorstCaseResult",
-    "class_margin",
     "get",
     "metrics",
     "names",

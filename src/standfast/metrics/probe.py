@@ -23,11 +23,12 @@ from standfast.explainers.attention.attention_calls import PlainAttention
 from standfast.explainers.gradients.surrogates import smooth_relu
 from standfast.function_calls import check_has_gradients
 from standfast.metrics.result import Status
-from standfast.model import Model, Output
+from standfast.model import Model
 from standfast.neighbourhoods import Region
 from standfast.similarity import Similarity, is_degenerate
 from standfast.similarity import get as get_similarity
 from standfast.similarity.rows import extremes, is_constant, working_dtype
+from standfast.tasks import Scale, measure_margin, measure_score
 from standfast.tensors import broadcast_rows, draw_seed, holds_everywhere, send, widen_half
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
@@ -42,7 +43,7 @@ class Call:
     Attributes:
         model, explainer: what is evaluated.
         inputs: `(N, C, H, W)`, `(N, C, T)` or `(N, F)`.
-        targets: classes int64 `(N,)`, or None for the predicted ones.
+        targets: classes int64 `(N,)`, or the answers of another task `(N, k)`; None for the predicted ones.
         generator: of all random numbers; None for the same seed in every call.
     """
 
@@ -70,7 +71,8 @@ class Measurement:
     """What a query found at M perturbed inputs. NaN where the logits or the explanation were not finite.
 
     Attributes:
-        margin: `J(x') = max_{i != y} f_i(x') - f_y(x')`, `>= 0` where the class has changed (SAFARI, Eq. 1). `(M,)`
+        margin: `J(x')`, `>= 0` where the answer has changed; of classes `max_{i != y} f_i(x') - f_y(x')` (SAFARI,
+            Eq. 1). `(M,)`
         similarity: of the explanation to that of the origin, `(M,)`; None where it was not asked for.
         distance: `||g(x') - g(x)||_2`, `(M,)`; None where it was not asked for.
         maps, predicted: signed explanations `(M, ...)` and classes `(M,)`; None where they were not asked for.
@@ -108,9 +110,9 @@ class Probe:
         ModelError: the module does not give the same inputs the same logits again.
 
     Attributes:
-        targets: the classes explained, `(P,)`.
+        targets: the classes explained, `(P,)`, or the answers of another task `(P, k)`.
         maps: signed explanations of the origins, `(P, ...)`.
-        logits: of the origins, `(P, C)`.
+        logits: of the origins, `(P, C)`, or the outputs of another task `(P, ...)`.
         margin: J of the origins, `(P,)`; see `Measurement`.
         reference: what the maps of copies are compared with: `maps`, or their absolute values.
         status: for each origin `"ok"`, or why it is not evaluated.
@@ -136,7 +138,7 @@ class Probe:
         *,
         absolute: bool = False,
         explain: Explain = "origin",
-        margin: Output = "logit",
+        margin: Scale = "logit",
         region: Region | None = None,
         needs_maps: bool = True,
     ) -> None:
@@ -146,13 +148,13 @@ class Probe:
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
         self.model.check_repeatable(inputs)
         maps, logits = self.explainer.attribute_all(self.model, inputs, targets)
-        self.targets = logits.argmax(1) if targets is None else targets
+        self.targets = self.model.task.answer(logits) if targets is None else targets
         self.maps, self.logits = maps, logits
         self._fixed = self.explainer.fixed_part(inputs)
         self.reference = self._prepare(maps)
         #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
         self._compared = self._of_maps(self.reference)
-        self.margin = class_margin(logits, self.targets, margin)
+        self.margin = self.measure_margin(logits, self.targets)
         self._example = inputs[:1]
         self._evaluations = torch.ones(len(inputs), dtype=torch.int64, device=inputs.device)
         self._degenerate = torch.zeros_like(self._evaluations)
@@ -160,7 +162,9 @@ class Probe:
         self._status: list[Status] = ["ok"] * len(inputs)
         finite = _finite(logits)
         self.skip(~(finite & _finite(maps) if needs_maps else finite), "nonfinite")
-        self.skip(self.margin >= 0, "misclassified")
+        task = self.model.task
+        lost = self.margin >= 0 if task.classes else ~task.exists(logits, self.targets)
+        self.skip(lost, "misclassified" if task.classes else "no_answer")
         # a correlation with a constant map says nothing; a distance from one does, if it is not 0
         compared = self.similarity
         if needs_maps and compared is not None and (compared.larger_is_closer or compared.ordinal):
@@ -233,7 +237,7 @@ class Probe:
             "metric": metric.name,
             "options": metric.options(),
             "status": self.status,
-            "targets": self.targets,
+            "targets": self.model.task.describe(self.targets),
             "model_evaluations": self._evaluations,
             "degenerate": self._degenerate,
             "nonfinite": self._nonfinite,
@@ -305,7 +309,7 @@ class Probe:
             if not holds_everywhere(finite):  # some similarities cannot compare NaN
                 compared = torch.where(broadcast_rows(finite, compared), compared, 0.0)
             alike = torch.where(finite, self._compare(compared, origin, seen), torch.nan)
-        margin = class_margin(logits, targets, self.margin_kind)
+        margin = self.measure_margin(logits, targets)
         distance = None
         if want_distance:
             whole = self.reference[origin]
@@ -316,7 +320,7 @@ class Probe:
             alike,
             distance,
             signed if keep_maps else None,
-            logits.argmax(1) if keep_maps else None,
+            self.model.task.describe(self.model.task.answer(logits)) if keep_maps else None,
         )
 
     @property
@@ -346,13 +350,21 @@ class Probe:
         """The similarity, `(M,)`, of prepared maps `(M, ...)` to those of the origins numbered `origin` `(M,)`."""
         return self._compare_whole(self._of_maps(maps), origin)
 
+    def measure_score(self, outputs: Tensor, origin: Tensor, scale: Scale) -> Tensor:
+        """The score, float64 `(M,)`, of the answers of the origins numbered `origin` `(M,)` at outputs `(M, ...)`."""
+        return measure_score(self.model.task, outputs, self.targets[origin], scale)
+
+    def measure_margin(self, outputs: Tensor, answers: Tensor) -> Tensor:
+        """The margin J `(M,)` of outputs `(M, ...)` from their answers `(M, ...)`."""
+        return measure_margin(self.model.task, outputs, answers, self.margin_kind)
+
     def query_class(self, x: Tensor, origin: Tensor | None = None) -> Measurement:
         """Predict perturbed copies without explaining them; arguments and margins are those of `query`."""
         origin = self._origin(x, origin)
 
         def chunk(x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
             logits = self.model.forward(self.perturb(x, origin))
-            return class_margin(logits, self.targets[origin], self.margin_kind), torch.isfinite(logits).all(1)
+            return self.measure_margin(logits, self.targets[origin]), _finite(logits)
 
         with torch.no_grad():
             margin, finite = self.model.map_rows(chunk, x, origin, like=self._example)
@@ -396,7 +408,7 @@ class Probe:
                 if region is not None:  # where it is not seen, the map gets the origin's values, without a gradient
                     maps, seen = region.align_maps(maps, leaf, origin)
                     maps = torch.where(seen, maps, self.maps[origin])
-                margin = class_margin(logits, targets, self.margin_kind)
+                margin = measure_margin(self.model.task, logits, targets, self.margin_kind, guide=True)
                 goal = objective(self._prepare(maps), margin, origin, *columns)
                 check_has_gradients(logits, leaf)
                 if not goal.requires_grad:
@@ -420,19 +432,6 @@ class Probe:
         self.charge(origin)
         self._degenerate.index_add_(0, origin, constant.to(torch.int64))
         self._nonfinite.index_add_(0, origin, nonfinite.to(torch.int64))
-
-
-def class_margin(logits: Tensor, targets: Tensor, kind: Output = "logit") -> Tensor:
-    """`max_{i != y} f_i - f_y` `(N,)`, `>= 0` where class y is not predicted (SAFARI, Eq. 1).
-
-    >>> class_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
-    tensor([-1.])
-    """
-    # in float32 a confident model's probability rounds to 1, and J to a plateau at -1
-    values = logits if kind == "logit" else logits.double().softmax(1)
-    own = values.gather(1, targets[:, None])
-    others = values.scatter(1, targets[:, None], -torch.inf)
-    return others.amax(1) - own[:, 0]
 
 
 def score_kept_class(margin: Tensor) -> Tensor:

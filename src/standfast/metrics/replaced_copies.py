@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from standfast.metrics.probe import Probe
-from standfast.model import Kind, Output, score_classes
+from standfast.model import Kind
 from standfast.segments import spatial_shape
+from standfast.tasks import Scale
 from standfast.tensors import content_keys, count_at_once, mix64
 
 #: from the owners `(m,)` and further columns of m copies: what is replaced, `(m, P)`, 1 or 0 in the inputs' dtype; and
@@ -77,7 +78,7 @@ class ReplacedCopies:
     >>> with model.session():
     ...     probe = Probe(standfast.metrics.Call(model, standfast.explainers.get("saliency"), digits.inputs))
     ...     scores = ReplacedCopies(probe, digits.inputs).scores(
-    ...         lambda logits, owner: score_classes(logits, probe.targets[owner], "probability"),
+    ...         lambda logits, owner: probe.measure_score(logits, owner, "probability"),
     ...         lambda owner: (half.expand(len(owner), -1), torch.tensor(0.0)),
     ...         torch.tensor([0, 1, 1]),
     ...     )
@@ -128,7 +129,7 @@ class ReplacedCopies:
         self.probe.count(owner, torch.zeros_like(values, dtype=torch.bool), values.isnan())
         return values
 
-    def curve(self, ranks: Tensor, counts: Tensor, values: Tensor, score: Output = "probability") -> Tensor:
+    def curve(self, ranks: Tensor, counts: Tensor, values: Tensor, score: Scale = "probability") -> Tensor:
         """Scores of the explained class as more and more positions of every sample are replaced, float64 `(N, K)`.
 
         Args:
@@ -153,7 +154,7 @@ class ReplacedCopies:
             return (ranks[owner] < count[:, None]).to(values.dtype), values[owner]
 
         def read(logits: Tensor, owner: Tensor, count: Tensor) -> Tensor:
-            return score_classes(logits, self.probe.targets[owner], score)
+            return self.probe.measure_score(logits, owner, score)
 
         numbers = torch.arange(len(self.inputs), device=counts.device)
         owner, count = torch.cartesian_prod(numbers, counts).unbind(1)
@@ -184,7 +185,7 @@ class PerturbationCurves:
     wanted: Tensor
     values: Callable[[Tensor, Tensor], Tensor]
     draws: int
-    score: Output
+    score: Scale
 
     def scores(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Groups of the samples `rows` with their scores, float64 `(n, draws, orders, K)`.
@@ -198,14 +199,13 @@ class PerturbationCurves:
 
     def _scores(self, part: Tensor) -> Tensor:
         ranks, counts, wanted = self.ranks(part), self.counts[part], self.wanted[part]
-        targets = self.copies.probe.targets
         shape = (len(part), self.draws, *wanted.shape[1:])
         found = torch.full(shape, torch.nan, dtype=torch.float64, device=part.device)
         places = torch.arange(len(part), device=part.device).repeat_interleave(self.draws)
         numbers = torch.arange(self.draws, device=part.device).repeat(len(part))
 
         def score(logits: Tensor, owner: Tensor, *_: Tensor) -> Tensor:
-            return score_classes(logits, targets[owner], self.score)
+            return self.copies.probe.measure_score(logits, owner, self.score)
 
         # one draw of a sample at a time, as many of them as may be held at once
         size = max(1, count_at_once(_ELEMENTS, part) // self.copies.inputs[0].numel())

@@ -15,7 +15,7 @@ from standfast.records import set_fields
 from standfast.tensors import send
 
 #: what happened to a sample: it was evaluated, or why not
-Status = Literal["ok", "misclassified", "degenerate", "nonfinite"]
+Status = Literal["ok", "misclassified", "no_answer", "degenerate", "nonfinite"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 #: what the frame of every metric begins with
 COMMON_COLUMNS = ("sample", "status", "value", "low", "high")

@@ -40,11 +40,12 @@ from standfast.explainers import RandomisedExplainer
 from standfast.explainers.background import measure_outside
 from standfast.explainers.completeness import find_gap, forget_gap
 from standfast.metrics.base import Cost, Direction, Metric
-from standfast.metrics.probe import Call, Probe, class_margin
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.similarity import get as get_similarity
 from standfast.similarity import is_degenerate
+from standfast.tasks import measure_margin
 from standfast.tensors import Streams
 
 #: the version of what is measured here and of what `standfast.results.sanity` decides; it stands in evidence packs
@@ -166,7 +167,8 @@ class SanityChecks(Metric):
         probe = Probe(call, "pearson")
         gap = find_gap(explainer, model)
         rows, seed = probe.usable(), call.seed
-        classes = probe.targets[rows]
+        answers, task = probe.targets[rows], model.task
+        classes = task.describe(answers)
         blank = torch.full((len(rows),), torch.nan, device=inputs.device, dtype=torch.float64)
         found = dict.fromkeys(
             ("nearby", "elsewhere", "excess", "within", "scrambled", "removal", "learned", "other_class"), blank
@@ -182,41 +184,41 @@ class SanityChecks(Metric):
             maps = probe.reference[rows]
             found["elsewhere"], found["excess"] = _compare_pairs(maps, classes, found["nearby"])
             found["within"] = _compare_pairs(maps, classes, found["nearby"], same=True)[1]
-            made = self._explain_scrambled(probe, x, rows, classes)
+            made = self._explain_scrambled(probe, x, rows)
             # a map that gives up on scrambled weights says nothing about them
             lost = [~each.flatten(1).isfinite().all(1) | is_degenerate(each.nan_to_num()) for each in made]
             scrambled = [each.nan_to_num(0.0, 0.0, 0.0) for each in made]
             alike = [probe.similarity_to(rows, each).double().abs() for each in scrambled]
             found["scrambled"] = _average(alike, lost, blank)
             with contextlib.suppress(Exception):
-                wins, copies = _remove(model, x, [probe.maps[rows], *scrambled], classes, seed)
+                wins, copies = _remove(model, x, [probe.maps[rows], *scrambled], answers, seed)
                 found["removal"] = wins[:ORDERS].nanmean(0)
                 found["learned"] = _average(wins[ORDERS:].unbind(), lost, blank)
                 probe.charge(rows, 1 + copies)
-        if len(rows):
+        if len(rows) and task.classes:
             found["other_class"] = self._compare_classes(probe, inputs[rows], rows, classes)
         everywhere = torch.full_like(probe.margin, torch.nan, dtype=torch.float64)
-        predicted = probe.logits.argmax(1)
+        predicted = task.describe(task.answer(probe.logits))
         correct = everywhere
-        if self.labels is not None and self.labels.shape == predicted.shape:
+        if self.labels is not None and self.labels.shape == predicted.shape and task.classes:
             correct = (predicted == self.labels.to(predicted.device)).double()
         return SanityResult(
             **probe.common_fields(self, value=found.pop("excess"), linear=linear, **found),
             negative=(probe.maps < 0).flatten(1).any(1),
-            classes=torch.full_like(predicted, probe.logits.shape[1]),
+            classes=torch.full_like(predicted, probe.logits.shape[1] if task.classes else 0),
             outside=torch.full_like(everywhere, measure_outside(explainer, inputs)),
             gap=torch.full_like(everywhere, gap),
             correct=correct,
             references=self._compare_references(probe, rows, scrambled),
         )
 
-    def _explain_scrambled(self, probe: Probe, x: Tensor, rows: Tensor, classes: Tensor) -> list[Tensor]:
+    def _explain_scrambled(self, probe: Probe, x: Tensor, rows: Tensor) -> list[Tensor]:
         """The maps of scrambled models `(n, ...)`; none if it cannot be scrambled, or not be explained."""
         model, found = probe.model, []
         shuffles = any(True for _ in model.module.parameters())
         if x[0].numel() < 3:  # two values are always correlated by 1 or -1
             return []
-        own = probe.logits[rows] - probe.logits[rows].mean(1, keepdim=True)
+        own = _centre(model, probe.logits[rows])
         with contextlib.suppress(Exception):  # a module may refuse what another one accepts
             for seed in range(SCRAMBLED):
                 shuffled = RandomisedExplainer(probe.explainer, seed=seed)
@@ -224,10 +226,10 @@ class SanityChecks(Metric):
                 with scrambled.session():
                     with shuffled.shuffling(model.module) if shuffles else contextlib.nullcontext():
                         logits = _predict(scrambled, x)
-                    if torch.allclose(logits - logits.mean(1, keepdim=True), own, 1e-4, 1e-4 * float(own.abs().max())):
+                    if torch.allclose(_centre(model, logits), own, 1e-4, 1e-4 * float(own.abs().max())):
                         continue  # it answers as before, such as one whose only parameter is a factor
                     explainer = shuffled if shuffles else probe.explainer
-                    found.append(explainer.attribute_all(scrambled, x, classes)[0])
+                    found.append(explainer.attribute_all(scrambled, x, probe.targets[rows])[0])
                 probe.charge(rows, 2)
         return found
 
@@ -243,7 +245,7 @@ class SanityChecks(Metric):
     def _compare_references(self, probe: Probe, rows: Tensor, scrambled: Sequence[Tensor]) -> dict[str, Tensor]:
         """For each metric of `references` its value for maps that have nothing in common, or little, `(N,)` each."""
         found: dict[str, Tensor] = {}
-        classes = probe.targets[rows]
+        classes = probe.model.task.describe(probe.targets[rows])
         numbers = torch.arange(len(rows), device=rows.device)
         kinds = {"unrelated": _pair(classes), "same class": _pair(classes, same=True)}
         kinds |= {"identical": (numbers, numbers)} | ({"scrambled": (numbers, numbers)} if scrambled else {})
@@ -367,7 +369,7 @@ def _average(values: Sequence[Tensor], lost: Sequence[Tensor], blank: Tensor) ->
     return torch.stack(kept).nanmean(0) if kept else blank
 
 
-def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], classes: Tensor, seed: int) -> tuple[Tensor, int]:
+def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], answers: Tensor, seed: int) -> tuple[Tensor, int]:
     """How often removing what the first map marks lowers the margin more than removing as much in another order.
 
     Ties are halves, and equal sets of features do not count. Features get the values of other samples; the margin is
@@ -395,7 +397,8 @@ def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], classes: Tensor, se
             equal[place, size] = (gone == marked).all(1)
             gone = gone if x.ndim == 2 else gone.reshape(count, 1, *x.shape[2:])
             logits = _predict(model, torch.where(gone[owners], x[sources], x[owners]))
-            margins[place, size] = class_margin(logits, classes[owners]).double().reshape(donors, count).mean(0)
+            found = measure_margin(model.task, logits, answers[owners], guide=True)
+            margins[place, size] = found.double().reshape(donors, count).mean(0)
     more = (margins[:1] > margins[1:]).double() + 0.5 * (margins[:1] == margins[1:]).double()
     fine = (margins[:1] + margins[1:]).isfinite() & ~equal[1:]
     return torch.where(fine, more, torch.nan).nanmean(1), len(orders) * len(sizes) * donors
@@ -407,9 +410,15 @@ def _order(maps: Tensor, shuffle: Tensor) -> Tensor:
     return shuffle.gather(1, values.argsort(dim=1, descending=True, stable=True))
 
 
+def _centre(model: Model, outputs: Tensor) -> Tensor:
+    """Outputs `(n, K)`; of classes without what all logits have in common, which no softmax sees."""
+    outputs = outputs.flatten(1)
+    return outputs - outputs.mean(1, keepdim=True) if model.task.classes else outputs
+
+
 def _is_linear(model: Model, x: Tensor, towards: Tensor, logits: Tensor, partner: Tensor) -> Tensor:
     """Whether the margins half way to another sample are the means of both, as of a linear model, `(n,)`."""
     between = _predict(model, x + towards / 2)
-    centred, ends = (each.double() - each.double().mean(1, keepdim=True) for each in (between, logits))
+    centred, ends = (_centre(model, each.double()) for each in (between, logits))
     error = (centred - (ends + ends[partner]) / 2).abs().amax(1)
     return error <= _LINEAR * (ends - ends[partner]).abs().amax(1)

@@ -83,13 +83,21 @@ class Task(metaclass=ConfigurationType):
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """How near the answer is to change, in each of R ways, `(N, R)`: it is kept while all are below 0.
 
-        It can be differentiated. Where the true margin has no useful gradient, this is a smooth stand-in for searches,
-        and `margin` is the true one.
+        It can be differentiated. Where an overlap has no useful gradient, this is a smooth stand-in for searches, and
+        `margin`, which decides what counts, is the true one.
         """
 
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """`J` of each input `(N,)`: below 0 while the answer is kept. It decides what counts."""
         return self.rivals(outputs, answer, scale).amax(1)
+
+    def guide(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        """The margin as searches differentiate it, `(N,)`: by default the true one."""
+        return self.margin(outputs, answer, scale)
+
+    def measure_closeness(self, first: Tensor, second: Tensor) -> Tensor:
+        """How near scores, by their probabilities, are to others `(N,)`: 1 where they are the same, and at least 0."""
+        return (1 - (first - second).abs()).clamp(min=0)
 
     def describe(self, answer: Tensor) -> Tensor:
         """What is explained of each input, as a whole number `(N,)`: a class, a label, an output."""
@@ -117,12 +125,13 @@ def measure_score(task: Task, outputs: Tensor, answer: Tensor, scale: Scale) -> 
     return make_mask(torch.isfinite(outputs.flatten(1)).all(1), task.score(outputs, answer, scale))
 
 
-def measure_margin(task: Task, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-    """The true margin of each input `(N,)`; from probabilities it is float64.
+def measure_margin(task: Task, outputs: Tensor, answer: Tensor, scale: Scale = "logit", guide: bool = False) -> Tensor:
+    """The margin of each input `(N,)`, or its stand-in as a `guide` of searches; from probabilities it is float64.
 
     In float32 a confident model's probability rounds to 1, and the margin to a plateau at -1.
     """
-    return task.margin(outputs if scale == "logit" else outputs.double(), answer, scale)
+    find = task.guide if guide else task.margin
+    return find(outputs if scale == "logit" else outputs.double(), answer, scale)
 
 
 def expect_tensor(output: Any, count: int, shape: str, fits: bool) -> Tensor:
@@ -183,7 +192,9 @@ def check_range(targets: Tensor, count: int, what: str) -> Tensor:
         ArgumentError: they are something else; `what` says of what they are numbers.
     """
     got = f"{targets.dtype} of shape {tuple(targets.shape)}"
-    check(not targets.is_floating_point() and targets.ndim == 1, "targets", f"whole numbers (N,), which are {what}", got)
+    check(
+        not targets.is_floating_point() and targets.ndim == 1, "targets", f"whole numbers (N,), which are {what}", got
+    )
     if bool(((targets < 0) | (targets >= count)).any()):
         got = f"values from {int(targets.min())} to {int(targets.max())}"
         raise ArgumentError("targets", f"{what} from 0 to {count - 1}", got)

@@ -103,6 +103,9 @@ class Detection(Task):
         """`least` less the score, `(N, 1)`: the scores of the boxes that are there, whatever their overlap."""
         return (self.least - self.score(outputs, answer))[:, None]
 
+    def guide(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        return self.rivals(outputs, answer, scale).amax(1)
+
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         overlaps = self._overlaps(outputs, answer)
         found = self._scores(outputs, answer) * overlaps * (overlaps >= self.iou)

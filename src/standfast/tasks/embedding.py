@@ -20,7 +20,8 @@ class Embedding(Task):
 
     The answer is a reference vector r: a target, such as the vector of a text, or the input's own clean vector. The
     margin is `least` minus the cosine of the two. The score is the cosine; with its own vector as the reference, an
-    input has the largest cosine there is, and no gradient, so the score is then the part of the output along r.
+    input has the largest cosine there is, and no gradient, so what is explained is then the part of the output along
+    r. (Where scores are compared as probabilities are, it is the cosine in any case.)
 
     Args:
         least: the cosine from which on a vector is the same, above -1 and below 1.
@@ -36,6 +37,7 @@ class Embedding(Task):
 
     name: ClassVar[str] = "embedding"
     unit: ClassVar[str] = "cosine"
+    scales: ClassVar[bool] = True
     least: float
 
     def __post_init__(self) -> None:
@@ -59,7 +61,7 @@ class Embedding(Task):
         return torch.cat([own, normalize(vectors, dim=1)], 1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        own = answer[:, :1].to(outputs)
+        own = answer[:, :1].to(outputs) if scale == "logit" else 0.0
         vectors = own * outputs + (1 - own) * normalize(outputs, dim=1)
         return (vectors * answer[:, 1:].to(outputs)).sum(1)
 

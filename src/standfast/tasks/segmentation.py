@@ -74,6 +74,9 @@ class Segmentation(Task):
         """`iou` less the overlap of the mask with the probabilities of its class, `(N, 1)`."""
         return (self.iou - _overlap(self._own(outputs.softmax(1), answer), answer[:, 1:].to(outputs)))[:, None]
 
+    def guide(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        return self.rivals(outputs, answer, scale).amax(1)
+
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         mask = outputs.argmax(1).flatten(1) == self.describe(answer)[:, None]
         return self.iou - _overlap(mask.to(outputs), answer[:, 1:].to(outputs))

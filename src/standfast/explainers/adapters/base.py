@@ -185,7 +185,7 @@ class ForeignExplainer(Explainer):
             check_layers(self.label, model.module)
         with torch.no_grad(), _ReLULayers() if self.label.endswith(_RELU_RULES) else contextlib.nullcontext():
             logits = model.forward(x.detach().clone())
-        classes = logits.argmax(1) if targets is None else targets
+        classes = model.task.answer(logits) if targets is None else targets
         with keep_gradients(model.module):
             if not self.one_at_a_time:
                 maps, random = self._explain_rows(model, x, classes, self.seed)

@@ -43,7 +43,7 @@ class CallableExplainer(Explainer):
         self._check_graph(create_graph)
         with torch.set_grad_enabled(create_graph):
             logits = model.forward(make_leaf(x, True).clone() if create_graph else x.detach().clone())
-        classes = logits.detach().argmax(1) if targets is None else targets
+        classes = model.task.answer(logits.detach()) if targets is None else targets
         with torch.enable_grad():
             out = self.function(join_preprocessing(model), x if create_graph else x.detach().clone(), classes)
         out = shape_like_inputs(out, x, self.label)

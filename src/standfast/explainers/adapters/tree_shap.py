@@ -73,7 +73,7 @@ class TreeSHAPExplainer(Explainer):
         values = trees.compute(x.detach().cpu().numpy())
         _check_sums(self.label, trees.predict(values), logits, model)
         record_gap(self, model, 0.0)
-        classes = logits.argmax(1) if targets is None else targets
+        classes = model.task.answer(logits) if targets is None else targets
         found = torch.from_numpy(values).to(x.device)
         if found.shape[2] == 1:  # of two classes, shap explains class 1
             maps = torch.where(classes[:, None] == 1, found[..., 0], -found[..., 0])

@@ -14,7 +14,7 @@ from torch import Tensor
 from standfast.errors import ModelError
 from standfast.explainers.attention.attention_calls import AttentionWatch
 from standfast.explainers.attention.tokens import Grid, check_grid, find_token_grid
-from standfast.explainers.base import Explainer, Explanation, make_leaf, select_logits
+from standfast.explainers.base import Explainer, Explanation, make_leaf, select_scores
 from standfast.explainers.cam.gradcam import Interpolation, check_interpolation, resize
 from standfast.explainers.propagation.attention_rules import RelevanceMode
 from standfast.function_calls import check_has_gradients
@@ -56,7 +56,7 @@ class AttentionExplainer(Explainer):
             with mode or contextlib.nullcontext(), AttentionWatch(len(x)) as watch:
                 logits = watch.run_module(self.label, model.forward, inputs.clone())
             weights = self._check_weights(watch.weights, model, len(x))
-            scores = select_logits(logits, targets)
+            scores = select_scores(model, logits, targets)
             wanted = weights if self.uses_gradients else weights[-1:]
             twice = create_graph and self.uses_gradients
             gradients = _differentiate(scores, wanted, twice, retain_graph=create_graph or mode is not None)

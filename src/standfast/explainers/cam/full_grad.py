@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from standfast.errors import ModelError, check_choice
-from standfast.explainers.base import Explanation, GradientExplainer, make_leaf, select_logits
+from standfast.explainers.base import Explanation, GradientExplainer, make_leaf, select_scores
 from standfast.explainers.cam.gradcam import resize
 from standfast.function_calls import FunctionMode, check_has_gradients
 from standfast.gating import CONVOLUTIONS, weight_layers
@@ -127,7 +127,7 @@ def _compute_terms(
         leaf = make_leaf(x, create_graph)
         with _record_runs(model, x, runs), FunctionMode() as mode:
             logits = mode.run_module("fullgrad", model.forward, leaf.clone())
-        scores = select_logits(logits, targets)
+        scores = select_scores(model, logits, targets)
         check_has_gradients(scores, leaf)
         edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
         gradients = torch.autograd.grad(scores.sum(), edges, create_graph=create_graph, allow_unused=True)

@@ -16,7 +16,7 @@ from torch.autograd.graph import Node, get_gradient_edge
 from standfast.errors import ModelError, check, check_choice, warn_user
 from standfast.explainers.attention.attention_calls import AttentionWatch
 from standfast.explainers.attention.tokens import Grid, arrange_tokens, check_grid, find_token_grid
-from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, record_choice, select_logits
+from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, record_choice, select_scores
 from standfast.function_calls import (
     FunctionMode,
     check_has_gradients,
@@ -116,7 +116,7 @@ class GradCAM(Explainer):
         ):
             logits = model.forward(make_leaf(x, True) if create_graph else x.detach().clone())
             output = kept.find(logits)
-            gradient = compute_gradient(select_logits(logits, targets), output, create_graph)
+            gradient = compute_gradient(select_scores(model, logits, targets), output, create_graph)
         with torch.set_grad_enabled(create_graph):
             maps = self.make_maps(kept, gradient, output, x)
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())

@@ -11,9 +11,10 @@ from torch import Tensor
 from standfast.errors import check_choice
 from standfast.explainers.base import choose_chunk_rows
 from standfast.gating import rows_of
-from standfast.model import Model, Output, count_padding, pad_rows, score_classes
+from standfast.model import Model, Output, count_padding, pad_rows
 from standfast.segments import spatial_shape
 from standfast.similarity.rows import row_sum
+from standfast.tasks import measure_score
 
 
 def check_output(output: str) -> None:
@@ -87,8 +88,9 @@ def score_copies(
             logits = model.forward(pad_rows(rows, padding))[: len(whose)]
         if len(plain):
             at_x.append(logits[: len(plain)])
-        classes = targets if targets is not None else (at_x[0] if len(at_x) == 1 else torch.cat(at_x)).argmax(1)
-        found = score_classes(logits, classes[whose], output)
+        known = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
+        classes = model.task.answer(known) if targets is None else targets
+        found = measure_score(model.task, logits, classes[whose], output)
         own.append(found[: len(plain)])
         scores.append(found[len(plain) :])
     return torch.cat(scores), torch.cat(own), torch.cat(at_x)

@@ -22,8 +22,9 @@ from standfast.explainers.base import (
 from standfast.explainers.perturbation.copies import check_output
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from standfast.gating import rows_of
-from standfast.model import Model, Output, count_padding, score_classes
+from standfast.model import Model, Output, count_padding
 from standfast.records import set_fields
+from standfast.tasks import measure_score
 from standfast.tensors import send
 
 Perturbation = Literal["auto", "blur", "fade"]
@@ -145,7 +146,7 @@ class ExtremalPerturbations(Explainer):
             size = choose_chunk_rows(model, x, many)
             starts = range(0, count, size)
             logits = torch.cat([_compute_logits(model, x, start, size) for start in starts])
-            classes = logits.argmax(1) if targets is None else targets
+            classes = model.task.answer(logits) if targets is None else targets
             spatial = tuple(x.shape[1:]) if x.ndim == 2 else tuple(x.shape[2:])
             found = []
             for start in range(0, count * many, size):
@@ -181,7 +182,7 @@ class ExtremalPerturbations(Explainer):
             gradient = ((2 * weight / pixels) * (flat - find_area_target(flat, target_area))).reshape(masks.shape)
             with torch.enable_grad(), rows_of(owners):
                 leaf = smooth.crop_to_image(masks).contiguous().requires_grad_(True)
-                scores = score_classes(model.forward(perturb(leaf)), classes, self.output)
+                scores = measure_score(model.task, model.forward(perturb(leaf)), classes, self.output)
                 smooth.crop_to_image(gradient).sub_(compute_gradient(scores, leaf))
             by_cells = smooth.propagate_gradient(gradient)
             dampening = self.momentum if step else 0.0

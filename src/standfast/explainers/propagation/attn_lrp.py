@@ -10,7 +10,7 @@ from torch import Tensor
 
 from standfast.errors import check_number
 from standfast.explainers.attention.attention_calls import PlainAttention
-from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, select_logits
+from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, select_scores
 from standfast.explainers.propagation.attention_rules import AttentionRule
 from standfast.explainers.propagation.backward_rules import check_same_shape
 from standfast.model import Model
@@ -90,6 +90,6 @@ class AttnLRP(Explainer):
             with rule, PlainAttention() as mode:
                 logits = mode.run_module(self.label, model.module, inputs.clone())
             with rule.follow_rules():
-                relevance = compute_gradient(select_logits(logits, targets), inputs, create_graph)
+                relevance = compute_gradient(select_scores(model, logits, targets), inputs, create_graph)
             maps = inputs * relevance
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())

@@ -27,7 +27,7 @@ from standfast.explainers.base import (
     compute_gradient,
     compute_input_gradient,
     make_leaf,
-    select_logits,
+    select_scores,
 )
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.gradients.surrogates import GradientRule, guide_gradient, replace_relu_gradient
@@ -175,7 +175,7 @@ class DeepLift(Explainer):
             with rule.replay(attached=True):
                 logits = forward(leaf.clone())
             with rule.follow_rules():
-                slopes = compute_gradient(select_logits(logits, targets), leaf, create_graph=True)
+                slopes = compute_gradient(select_scores(model, logits, targets), leaf, create_graph=True)
             return slopes * (leaf - baseline) if self.times_input else slopes, logits
 
 
@@ -205,7 +205,7 @@ class RelevanceExplainer(Explainer):
             inputs = leaf.clone()  # an in-place first layer must not write into the leaf
             with self.make_rule(inputs, low.expand_as(inputs), high.expand_as(inputs)) as rule:
                 logits = rule.run_module(self.label, model.module, inputs)
-            scores = select_logits(logits, targets)
+            scores = select_scores(model, logits, targets)
             return compute_gradient(scores * scores.detach(), leaf), logits.detach()
 
 

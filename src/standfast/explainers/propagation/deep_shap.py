@@ -11,7 +11,7 @@ from torch import Tensor
 
 from standfast.errors import check_number
 from standfast.explainers.background import References, check_background, count_references, resolve_background
-from standfast.explainers.base import Explainer, Explanation, make_leaf, select_logits
+from standfast.explainers.base import Explainer, Explanation, make_leaf, select_scores
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.propagation.difference_rules import PairedRule
 from standfast.function_calls import check_has_gradients
@@ -129,7 +129,7 @@ class _Pairs:
             with rule.replay():
                 logits = rule.run_module("deep_shap", model.forward, self.leaf.clone())
             classes = None if targets is None else pad_rows(targets.repeat(self.copies), padding)
-            self.score = select_logits(logits, classes).sum()
+            self.score = select_scores(model, logits, classes).sum()
         check_has_gradients(self.score, self.leaf)
         self.logits = logits.detach()[: len(x)]
 

@@ -58,8 +58,9 @@ from standfast.metrics.positions import Order, Unit, adapt_explainer, warn_of_co
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from standfast.metrics.result import Result
-from standfast.model import Model, score_classes
+from standfast.model import Model
 from standfast.records import set_fields
+from standfast.tasks import measure_score
 
 Replacement = Literal["gaussian", "constant", "sample"]
 
@@ -269,7 +270,7 @@ class CorruptionCurve(Metric):
         corrupted = CorruptedScores(
             probe, inputs, self.unit, self.fractions, orders, make_draw_keys(keys, self._draws), fields
         )
-        start = score_classes(probe.logits, probe.targets, "probability")
+        start = measure_score(probe.model.task, probe.logits, probe.targets, "probability")
         share = corrupted.counts.double() / corrupted.positions
         levels = (len(inputs), len(self.fractions))
         drop = {o: torch.full(levels, torch.nan, dtype=torch.float64, device=inputs.device) for o in get_args(Order)}

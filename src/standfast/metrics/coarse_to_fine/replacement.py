@@ -22,7 +22,7 @@ from standfast.explainers.base import Baseline, make_baseline, resolve_baseline
 from standfast.metrics.positions import Order, Unit, compute_relevance, count_positions
 from standfast.metrics.probe import Probe
 from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies
-from standfast.model import Model, score_classes
+from standfast.model import Model
 from standfast.segments import spatial_shape
 from standfast.similarity.rows import order_rows
 from standfast.tensors import count_at_once, describe_bounds, hashed_uniform, send
@@ -285,7 +285,7 @@ class CorruptedScores:
         """Fill in the scores of the copies that are equal to others."""
         distinct, levels = self._distinct[part], torch.arange(scores.shape[-1], device=part.device)
         source = torch.where(distinct, levels, -1).cummax(2).values[:, None].expand_as(scores)
-        start = score_classes(self.probe.logits[part], self.probe.targets[part], "probability")
+        start = self.probe.measure_score(self.probe.logits[part], part, "probability")
         complete = torch.where(source < 0, start[:, None, None, None], scores.gather(3, source.clamp(min=0)))
         everything = (self.counts[part] == self.positive[part, None])[:, None]
         complete[:, :, 1:] = torch.where(everything[:, None], complete[:, :, :1], complete[:, :, 1:])

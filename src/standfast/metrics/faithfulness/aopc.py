@@ -43,9 +43,9 @@ from standfast.metrics.replaced_copies import (
     make_sample_keys,
 )
 from standfast.metrics.result import Result
-from standfast.model import Output, score_classes
 from standfast.records import set_fields
 from standfast.segments import Method, Segments, check_segments, segment, spatial_shape
+from standfast.tasks import Scale, measure_score
 from standfast.tensors import hashed_uniform
 
 #: cells along the shorter side of an image, where no width is given; 9x9 pixels of 224x224, as published
@@ -130,7 +130,7 @@ class AOPC(Metric):
     replacement: Literal["uniform", "constant"] = "uniform"
     baseline: Baseline | None = None
     absolute: bool = False
-    score: Output = "probability"
+    score: Scale = "probability"
     segments: Method | int | Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -142,7 +142,7 @@ class AOPC(Metric):
         check(self.replacement in kinds, "replacement", "'uniform' or 'constant'", repr(self.replacement))
         check_baseline(self.baseline)
         check(isinstance(self.absolute, bool), "absolute", "True or False", repr(self.absolute))
-        check(self.score in get_args(Output), "score", "'probability' or 'logit'", repr(self.score))
+        check(self.score in get_args(Scale), "score", "'probability' or 'logit'", repr(self.score))
         if self.segments is not None:
             check(self.region is None, "region", "None where segments are given", repr(self.region))
             try:
@@ -208,7 +208,7 @@ class AOPC(Metric):
             draws=self._draws,
             score=self.score,
         )
-        start = score_classes(probe.logits, probe.targets, self.score)
+        start = measure_score(probe.model.task, probe.logits, probe.targets, self.score)
         aopc, error = torch.full((2, len(inputs)), torch.nan, dtype=torch.float64, device=inputs.device)
         curve = torch.full((len(inputs), levels.shape[1] + 1), torch.nan, dtype=torch.float64, device=inputs.device)
         for rows, scores in curves.scores(probe.usable()):

@@ -16,8 +16,8 @@ from standfast.algorithms.masks.random_masks import Consistency
 from standfast.explainers.baselines import RandomExplainer
 from standfast.gating import gate, masked_weights
 from standfast.metrics.probe import Probe
-from standfast.model import score_classes
 from standfast.similarity.rank import RankedReference
+from standfast.tasks import measure_score
 from standfast.tensors import widen_half
 
 _REPEATING = 24  # with at most this many groups, masks are searched for those that occur more than once
@@ -34,7 +34,7 @@ class MaskedComparison:
         #: the random explainer gives a fresh map for each mask, even where inputs are the same
         self.noise = probe.explainer if isinstance(probe.explainer, RandomExplainer) else None
         self._ranked = RankedReference(probe.reference)
-        self._probability = score_classes(probe.logits, probe.targets, "probability")
+        self._score = measure_score(probe.model.task, probe.logits, probe.targets, "probability")
 
     def explain(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
         """Maps and logits of one chunk that fits into memory; `call` `(M,)` numbers the masks, from 1."""
@@ -49,11 +49,11 @@ class MaskedComparison:
         """
         probe = self.probe
         similarity, constant = self._ranked.compare(maps.abs() if probe.absolute else maps, rows)
-        finite = torch.isfinite(logits).all(1) & torch.isfinite(similarity)
+        finite = torch.isfinite(logits.flatten(1)).all(1) & torch.isfinite(similarity)
         probe.count(rows, constant & finite, ~finite)
-        probability = score_classes(logits, probe.targets[rows], "probability")
-        change = (self._probability[rows] - probability).abs()
-        return torch.where(finite, torch.stack((1 - change, similarity.double())), torch.nan)
+        score = probe.measure_score(logits, rows, "probability")
+        close = probe.model.task.measure_closeness(self._score[rows], score)
+        return torch.where(finite, torch.stack((close, similarity.double())), torch.nan)
 
 
 class MaskedLayers:
