@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from standfast.tasks import Task
+
 
 class Subject(Protocol):
     """The attributes and methods of a `standfast.Model` that these algorithms call.
@@ -17,6 +19,7 @@ class Subject(Protocol):
     """
 
     module: nn.Module
+    task: Task
     bounds: tuple[Tensor, Tensor]
     dtype: torch.dtype
     precision: torch.dtype

@@ -31,6 +31,8 @@ class FreeSpace:
 
     def __init__(self, model: Subject, inputs: Tensor, targets: Tensor, free: Tensor, norm: Norm) -> None:
         self.model, self.targets, self.norm = model, targets, norm
+        #: the class that a point must leave; of another task than classification, the first of `_as_classes`
+        self.classes = targets if model.task.classes else torch.zeros(len(inputs), dtype=torch.int64).to(inputs.device)
         self.shape = inputs.shape[1:]
         self.x, self.free = inputs.flatten(1), free.flatten(1)
         lower, upper = (bound.expand(inputs.shape).flatten(1) for bound in model.bounds)
@@ -46,6 +48,17 @@ class FreeSpace:
         """Some of the inputs, with counts of their own."""
         return FreeSpace(self.model, self.unflatten(self.x[rows]), self.targets[rows], self.free[rows], self.norm)
 
+    def _as_classes(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits `(M, K)` from outputs `(M, ...)`, and the class of each `(M,)`, which another one must exceed.
+
+        Of another task than classification, the class has the logit 0, and the others are its rivals.
+        """
+        if self.model.task.classes:
+            return outputs, targets
+        rivals = self.model.task.rivals(outputs, targets)
+        own = torch.zeros_like(rivals[:, :1])
+        return torch.cat([own, rivals], 1), own[:, 0].long()
+
     def order_rivals(self, streams: Streams) -> tuple[Tensor, Tensor]:
         """All classes but the target, in the order in which their linearised boundaries are worth a gradient.
 
@@ -60,8 +73,9 @@ class FreeSpace:
             classes, and where the module cannot be differentiated twice.
         """
 
-        def chunk(x: Tensor, classes: Tensor) -> tuple[Tensor]:
-            return (self.model.forward(x).scatter(1, classes[:, None], -torch.inf),)
+        def chunk(x: Tensor, targets: Tensor) -> tuple[Tensor]:
+            logits, classes = self._as_classes(self.model.forward(x), targets)
+            return (logits.scatter(1, classes[:, None], -torch.inf),)
 
         with torch.no_grad():
             (others,) = self.model.map_rows(chunk, self.unflatten(self.x), self.targets)
@@ -79,19 +93,19 @@ class FreeSpace:
             norm = norm * self.free.sum(1, keepdim=True).to(norm.dtype).sqrt()
         # a class whose slope is zero is reached nowhere, and NaN means that nothing is known
         least = torch.where(norm > 0, -margin / norm.clamp(min=1e-30), torch.inf).nan_to_num(nan=0.0, posinf=torch.inf)
-        least = least.scatter(1, self.targets[:, None], torch.inf)
+        least = least.scatter(1, self.classes[:, None], torch.inf)
         found = least.sort(dim=1, stable=True)
         order = found.indices[:, :-1]
-        own = order == self.targets[:, None]  # beside other infinite distances it need not be the last one
+        own = order == self.classes[:, None]  # beside other infinite distances it need not be the last one
         return torch.where(own, found.indices[:, -1:], order), found.values[:, :-1]
 
     def _estimate_slopes(self, streams: Streams) -> tuple[Tensor, Tensor]:
         """The margins of all classes `(N, K)`, and the squared norms of their gradients, estimated."""
 
-        def chunk(x: Tensor, classes: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+        def chunk(x: Tensor, targets: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
             with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # fused attention has no second derivative
                 leaf = x.detach().requires_grad_(True)
-                logits = self.model.forward(leaf.clone())
+                logits, classes = self._as_classes(self.model.forward(leaf.clone()), targets)
                 weight = torch.zeros_like(logits, requires_grad=True)
                 (pulled,) = torch.autograd.grad(logits, leaf, weight, create_graph=True)
                 total = torch.zeros_like(logits)
@@ -114,10 +128,10 @@ class FreeSpace:
         return margin, total / DIRECTIONS
 
     def margin(self, points: Tensor, rows: Tensor) -> Tensor:
-        """`max_{j != y} f_j - f_y` `(M,)`: above 0 the prediction has changed. NaN counts as no change."""
+        """`max_{j != y} f_j - f_y` `(M,)`: above 0 the answer has changed. NaN counts as no change."""
 
-        def chunk(x: Tensor, classes: Tensor) -> tuple[Tensor]:
-            return (_margins(self.model.forward(x), classes),)
+        def chunk(x: Tensor, targets: Tensor) -> tuple[Tensor]:
+            return (self.model.task.margin(self.model.forward(x), targets),)
 
         with torch.no_grad():
             (margin,) = self.model.map_rows(chunk, self.unflatten(points), self.targets[rows])
@@ -137,15 +151,17 @@ class FreeSpace:
     ) -> tuple[Tensor, Tensor]:
         """The margin, and the gradient of the sum of `function(logits, targets, *rivals)`."""
 
-        def chunk(x: Tensor, *classes: Tensor) -> tuple[Tensor, Tensor]:
+        def chunk(x: Tensor, targets: Tensor, *rival: Tensor) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():
                 leaf = x.detach().requires_grad_(True)
-                logits = self.model.forward(
-                    leaf.clone()
-                )  # a module whose first layer works in place must not change the leaf
-                check_has_gradients(logits, leaf)
-                (gradient,) = torch.autograd.grad(function(logits, *classes).sum(), leaf)
-            return _margins(logits.detach(), *classes), gradient
+                # a module whose first layer works in place must not change the leaf
+                outputs = self.model.forward(leaf.clone())
+                check_has_gradients(outputs, leaf)
+                logits, classes = self._as_classes(outputs, targets)
+                (gradient,) = torch.autograd.grad(function(logits, classes, *rival).sum(), leaf)
+            outputs = outputs.detach()  # a rival's own margin, or the true one
+            found = _margins(logits.detach(), classes, *rival) if rival else self.model.task.margin(outputs, targets)
+            return found, gradient
 
         columns = [self.unflatten(points), self.targets[rows], *rivals]
         margin, gradient = self.model.map_rows(chunk, *columns, kind="backward")
