@@ -30,7 +30,7 @@ from standfast.errors import (
 )
 from standfast.function_calls import find_training_calls, run_eagerly
 from standfast.reference import FEWEST_ROWS, Reference, make_reference
-from standfast.tasks import Task, find_output
+from standfast.tasks import Classification, Task, find_output
 from standfast.tasks import get as get_task
 from standfast.tasks.base import describe_rows, expand_targets
 from standfast.tasks.outputs import Where, check_where
@@ -427,6 +427,22 @@ class Model:
         columns = self.reference.median.shape[0]
         check(columns == x.shape[1], "reference", f"rows with {x.shape[1]} columns, as the inputs have", columns)
         return self.reference
+
+    def of_score(self, answer: Tensor) -> Model:
+        """A model whose class 0 has the score of one answer `(1, ...)` of this model's task as its logit.
+
+        For what knows classes alone, such as other packages. Class 1 has the negative logit.
+        """
+
+        def run(module: nn.Module, x: Tensor) -> Tensor:
+            outputs = self.task.read(find_output(module(x), self.output), len(x))
+            score = self.task.score(outputs, answer.expand(len(x), *answer.shape[1:]))
+            return torch.stack([score, -score], 1)
+
+        found = copy.copy(self)
+        found.task, found.output = Classification(), None
+        found.module = ForwardWrapper(self.module, run)
+        return found
 
     @property
     def differentiable(self) -> bool:

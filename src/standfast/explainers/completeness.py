@@ -65,7 +65,7 @@ class CompletenessWarning(UserWarning):
 
 
 def predict_mean(model: Model, logits: Tensor, references: Tensor) -> Tensor:
-    """The mean logits `(K,)` at `references` `(B, ...)`, like `logits` `(N, K)`; NaN if the module fails on them.
+    """The mean outputs `(...)` at `references` `(B, ...)`, like `logits` `(N, ...)`; NaN if the module fails on them.
 
     For use inside `model.session()`. The explanation may not have needed them, so it is no error if they fail.
     """
@@ -102,7 +102,7 @@ def warn_of_gap(
     """
     checked, own = _CHECKED.setdefault(model.module, {}), repr(explainer)
     rows = min(len(attributions), _CHECKED_ROWS - checked.get(own, 0))
-    if rows <= 0:
+    if rows <= 0 or not model.task.linear:
         return
     checked[own] = checked.get(own, 0) + rows
     known = at_baseline if isinstance(at_baseline, Tensor) else at_baseline()
@@ -110,7 +110,8 @@ def warn_of_gap(
         return
     with torch.no_grad():
         classes = model.task.answer(logits[:rows]) if targets is None else targets[:rows]
-        change = logits[:rows].double().gather(1, classes[:, None])[:, 0] - known.double()[classes]
+        before = known.double().expand(rows, *known.shape)
+        change = model.task.score(logits[:rows].double(), classes) - model.task.score(before, classes)
         made = attributions[:rows].detach().double().flatten(1)
         gap = (row_sum(made) - change).abs()
         part = gap / change.abs().clamp(min=_SLACK)  # finite where nothing changes

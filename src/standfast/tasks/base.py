@@ -39,6 +39,7 @@ class Task(metaclass=ConfigurationType):
         kept: what it means that the answer is kept, for the report.
         unit: what a score is called on an axis.
         classes: whether an answer is one of several classes, of which one is right and a softmax gives probabilities.
+        linear: whether a score is linear in the outputs, so that attributions can add up to its change.
         scales: whether scores are logits that also are probabilities; otherwise both scales are the same.
     """
 
@@ -46,6 +47,7 @@ class Task(metaclass=ConfigurationType):
     kept: ClassVar[str]
     unit: ClassVar[str] = "score"
     classes: ClassVar[bool] = False
+    linear: ClassVar[bool] = True
     scales: ClassVar[bool] = False
 
     @abstractmethod

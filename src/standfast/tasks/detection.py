@@ -46,6 +46,7 @@ class Detection(Task):
     """
 
     name: ClassVar[str] = "detection"
+    linear: ClassVar[bool] = False
     unit: ClassVar[str] = "overlap x score"
     iou: float = 0.5
     least: float = 0.5

@@ -36,6 +36,7 @@ class Embedding(Task):
     """
 
     name: ClassVar[str] = "embedding"
+    linear: ClassVar[bool] = False
     unit: ClassVar[str] = "cosine"
     scales: ClassVar[bool] = True
     least: float

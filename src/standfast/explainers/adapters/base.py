@@ -187,6 +187,12 @@ class ForeignExplainer(Explainer):
             logits = model.forward(x.detach().clone())
         classes = model.task.answer(logits) if targets is None else targets
         with keep_gradients(model.module):
+            if not model.task.classes:  # a package knows classes alone, so each input gets a model of its score
+                zero = torch.zeros(1, dtype=torch.int64, device=x.device)
+                views = [model.of_score(classes[row : row + 1]) for row in range(len(x))]
+                seeds = content_keys(x, self.seed).tolist()
+                parts = zip(views, torch.split(x, 1), seeds, strict=True)
+                return torch.cat([self._explain_rows(view, one, zero, seed)[0] for view, one, seed in parts]), logits
             if not self.one_at_a_time:
                 maps, random = self._explain_rows(model, x, classes, self.seed)
                 if not random or self.one_at_a_time is False:

@@ -45,7 +45,8 @@ class CallableExplainer(Explainer):
             logits = model.forward(make_leaf(x, True).clone() if create_graph else x.detach().clone())
         classes = model.task.answer(logits.detach()) if targets is None else targets
         with torch.enable_grad():
-            out = self.function(join_preprocessing(model), x if create_graph else x.detach().clone(), classes)
+            named = model.task.describe(classes)  # a function of the user's knows what its module answers
+            out = self.function(join_preprocessing(model), x if create_graph else x.detach().clone(), named)
         out = shape_like_inputs(out, x, self.label)
         return (out, logits) if create_graph else (out.detach(), logits)
 

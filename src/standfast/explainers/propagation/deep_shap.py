@@ -128,7 +128,9 @@ class _Pairs:
         with torch.enable_grad():
             with rule.replay():
                 logits = rule.run_module("deep_shap", model.forward, self.leaf.clone())
-            classes = None if targets is None else pad_rows(targets.repeat(self.copies), padding)
+            classes = (
+                None if targets is None else pad_rows(targets.repeat(self.copies, *[1] * (targets.ndim - 1)), padding)
+            )
             self.score = select_scores(model, logits, classes).sum()
         check_has_gradients(self.score, self.leaf)
         self.logits = logits.detach()[: len(x)]

@@ -138,9 +138,10 @@ class CEval(DistortionMetric):
         c, found, second, c_empty = least.c[:, 0], least.found[:, 0], least.second[:, 0], empty.c[:, 0]
         points, mask = call.inputs.clone(), torch.zeros_like(search.scores, dtype=torch.bool)
         points[rows], mask[rows] = least.points[:, 0], fixed
-        predicted, flipped = torch.full_like(probe.targets, -1), rows[found]
+        describe = call.model.task.describe
+        predicted, flipped = torch.full_like(describe(probe.targets), -1), rows[found]
         if len(flipped):
-            predicted[flipped] = call.model.predict(points[flipped])
+            predicted[flipped] = describe(call.model.predict(points[flipped]))
         certified = torch.full((len(rows),), torch.nan, dtype=torch.float64, device=points.device)
         if self.certify and len(rows):
             free = mark_free(fixed, search.inputs)

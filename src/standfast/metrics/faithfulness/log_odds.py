@@ -132,6 +132,8 @@ class LogOdds(Metric):
 
     def evaluate(self, call: Call) -> LogOddsResult:
         """Erase pixels of every sample for each of its pairs, and compare the log-odds before and after."""
+        task = call.model.task
+        check(task.classes, "model", "a classification, as log-odds compare two classes", f"the task {task.name}")
         inputs, probe = call.inputs, Probe(call)
         baseline = resolve_baseline(call.model, inputs, self.baseline)
         towards = self._find_second_classes(probe)
