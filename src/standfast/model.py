@@ -341,6 +341,8 @@ class Model:
         self._doubtful: tuple[Tensor, Tensor] | None = None
         #: the number of classes, once the module has been run
         self.classes: int | None = None
+        #: whether the module returns more than the answer, once it has been run
+        self.returns_parts = False
         self._warned: set[str] = set()
         self._repeatable: nn.Module | None = None  # the module that has given the same logits again
         #: what of options was found to fit the bounds, so that it is not checked again for each chunk
@@ -617,15 +619,15 @@ class Model:
         prepared = x if self.preprocess is None else self.preprocess(x)
         if not isinstance(prepared, Tensor):
             raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
-        out = self._read(self.module(prepared), x)
+        out = self.run(prepared)
         if not self._seen_outputs and self.task.scales and self.task.classes:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
                 self._look_at_outputs(x, out.detach())
         return out
 
-    def _read(self, returned: Any, x: Tensor) -> Tensor:
-        """The outputs of the task `(N, ...)`, from what the module returned for `x`."""
-        out = None
+    def run(self, x: Tensor) -> Tensor:
+        """As `forward`, for inputs `x` `(N, ...)` that are preprocessed."""
+        out, returned = None, self.module(x)
         try:
             out = find_output(returned, self.output)
             found = widen_half(self.task.read(out, len(x)))
@@ -634,6 +636,7 @@ class Model:
             if isinstance(out, Tensor) and out.numel() == len(x):
                 hint = f"{_describe_problem(self.module) or 'one number'}. {_OTHER_TASKS}"
             raise ModelError(f"{error} for inputs of shape {describe_rows(x)}: {hint}") from error
+        self.returns_parts = out is not returned
         self.classes = found.shape[1] if self.task.classes else None
         return found
 

@@ -18,6 +18,7 @@ from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
 from standfast.records import ConfigurationType
+from standfast.tasks import find_output
 from standfast.tensors import describe_bounds, send, widen_half
 
 #: attributions, shaped like the inputs, and the logits `(N, K)` at them
@@ -238,23 +239,23 @@ def _warn_of_flat_columns(label: str, model: Model, x: Tensor, maps: Tensor, cla
 
 
 class PreprocessedModule(nn.Module):
-    """The model's preprocessing and the user's module in one, for methods that need a single module."""
+    """The model's preprocessing, the user's module and the answer's part of what it returns, as a single module."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.module = model.module
-        self.preprocess = model.preprocess
+        self.preprocess, self.output = model.preprocess, model.output
         self.training = getattr(model.module, "training", False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of inputs within the model's bounds."""
-        out: Tensor = self.module(x if self.preprocess is None else self.preprocess(x))
+        out: Tensor = find_output(self.module(x if self.preprocess is None else self.preprocess(x)), self.output)
         return out
 
 
 def join_preprocessing(model: Model) -> nn.Module:
-    """One module from inputs to logits: the user's own if there is no preprocessing."""
-    return model.module if model.preprocess is None else PreprocessedModule(model)
+    """One module from inputs to logits: the user's own if there is no preprocessing, and it returns a tensor."""
+    return model.module if model.preprocess is None and not model.returns_parts else PreprocessedModule(model)
 
 
 _CHOICES: ContextVar[dict[str, str]] = ContextVar("choices of explainers")

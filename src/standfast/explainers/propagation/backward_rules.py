@@ -204,7 +204,7 @@ class RelevanceExplainer(Explainer):
             leaf = make_leaf(inputs, create_graph=False)
             inputs = leaf.clone()  # an in-place first layer must not write into the leaf
             with self.make_rule(inputs, low.expand_as(inputs), high.expand_as(inputs)) as rule:
-                logits = rule.run_module(self.label, model.module, inputs)
+                logits = rule.run_module(self.label, model.run, inputs)
             scores = select_scores(model, logits, targets)
             return compute_gradient(scores * scores.detach(), leaf), logits.detach()
 
