@@ -42,6 +42,7 @@ from standfast.study.plan import make_plan
 from standfast.study.progress import watch
 from standfast.study.run import Origin, RunSummary, has_neighbourhood, named_metrics, run_grid
 from standfast.study.store import Store
+from standfast.tasks.base import expand_targets
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 
 if TYPE_CHECKING:
@@ -235,7 +236,9 @@ class _Question:
         x = model.check_inputs(self.inputs if data is None else data.inputs)  # type: ignore[arg-type]
         with model.naming(x):  # a module that cannot predict fails here, in words, and not in every job
             model.logits(x[:1])
-        targets = None if self.targets is None else model.check_targets(self.targets, x).cpu()
+        if self.targets is not None:
+            model.check_targets(self.targets, x)
+        targets = None if self.targets is None else expand_targets(self.targets, len(x)).cpu()
         lower, upper = model.bounds
         neighbourhood = self._choose_neighbourhood(model, metrics, notes)
         samples = Samples(x.cpu(), targets, (lower.cpu(), upper.cpu()))

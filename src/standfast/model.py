@@ -430,6 +430,14 @@ class Model:
         check(columns == x.shape[1], "reference", f"rows with {x.shape[1]} columns, as the inputs have", columns)
         return self.reference
 
+    def to(self, device: str | torch.device) -> Model:
+        """The same model on a device, as the constructor takes it; the module itself is moved."""
+        lower, upper = self.bounds
+        options: dict[str, Any] = {"mixed_precision": self.mixed_precision, "task": self.task, "output": self.output}
+        moved = Model(self.module, (lower, upper), self.preprocess, device, self.batch_size, **options)
+        moved.reference = self.reference
+        return moved
+
     def of_score(self, answer: Tensor) -> Model:
         """A model whose class 0 has the score of one answer `(1, ...)` of this model's task as its logit.
 

@@ -26,7 +26,7 @@ class Samples:
 
     Attributes:
         inputs: `(N, ...)`, floating point, on the CPU.
-        targets: classes to explain, int64 `(N,)`; None for the model's own predictions.
+        targets: what to explain, int64 `(N,)`, such as classes, or vectors `(N, D)`; None for the model's predictions.
         bounds: the valid values of an input, `(lower, upper)`: numbers, or tensors that broadcast against a sample.
         about: plain values for the manifest and the report, such as the origin of the data and the names of classes.
         extras: further tensors `(N, ...)` by name, on the CPU, for metrics that ask for them.
@@ -45,9 +45,10 @@ class Samples:
         shape = tuple(self.inputs.shape)
         check(self.inputs.ndim >= 2 and self.inputs.numel() > 0, "inputs", "a non-empty batch (N, ...)", shape)
         if self.targets is not None:
-            fits = self.targets.shape == shape[:1] and self.targets.dtype == torch.int64
+            whole = self.targets.shape == shape[:1] and self.targets.dtype == torch.int64
+            vectors = self.targets.shape[:1] == shape[:1] and self.targets.ndim == 2
             got = f"{self.targets.dtype} of shape {tuple(self.targets.shape)}"
-            check(fits, "targets", f"int64 classes, one for each of the {shape[0]} inputs", got)
+            check(whole or vectors, "targets", f"int64 classes, one for each of the {shape[0]} inputs", got)
         for name, values in self.extras.items():
             fits = isinstance(values, Tensor) and values.shape[:1] == shape[:1]
             got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
@@ -84,11 +85,7 @@ class LoadedModel(ModelSource):
         ready = self.ready
         if ":" not in device or torch.device(device) == ready.device:
             return ready
-        lower, upper = ready.bounds
-        mixed = ready.mixed_precision
-        copied = Model(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size, mixed_precision=mixed)
-        copied.reference = ready.reference
-        return copied
+        return ready.to(device)
 
 
 def is_text(name: str) -> bool:

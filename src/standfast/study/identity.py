@@ -40,6 +40,7 @@ from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.model import Model
 from standfast.study.store import digest, tensor_digest
+from standfast.tasks import Classification
 from standfast.tensors import seed_generators
 
 #: fields of every metric that do not change its result
@@ -240,14 +241,18 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
         model: to describe.
         about: of its source: the options and file digests of its entry.
     """
-    parts = [*model.module.modules(), model.preprocess, model.black_box]
+    parts = [*model.module.modules(), model.preprocess, model.black_box, model.task, model.output]
     own = any(_is_own_part(part) for part in parts if part is not None)
+    plain = model.task == Classification() and model.output is None
     return [
         digest_state(model.module),
         [tensor_digest(bound) for bound in model.bounds],
         str(model.precision),
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
         read_own_modules() if own else {},
+        []
+        if model.task == Classification() and model.output is None
+        else Description([model.task, model.output]).content,
         [find_version(), torch.__version__],
     ]
 
@@ -321,7 +326,7 @@ def ask_model(model: Model, inputs: Tensor) -> Answers:
             with contextlib.suppress(Exception), torch.enable_grad():
                 x = some[:_GRADIENTS].detach().clone().requires_grad_(True)
                 out = model.forward(x.clone())
-                (gradient,) = torch.autograd.grad(out.amax(1).sum(), x)
+                (gradient,) = torch.autograd.grad(out.flatten(1).amax(1).sum(), x)
                 found["gradients"] = _combine(gradient)
     return Answers(found)
 

@@ -36,6 +36,7 @@ from standfast.study.file.problems import (
     show,
     with_article,
 )
+from standfast.tasks import tasks
 
 T = TypeVar("T")
 
@@ -98,6 +99,7 @@ MODELS = Names("models", zoo.models, tuple(zoo.hubs()), _FORMS)
 EXPLAINERS = Names("explainers", explainers, forms=("function",), in_text=True)
 METRICS = Names("metrics", metrics, forms=("function",), in_text=True)
 SEARCHES = Names("searches", searches, in_text=True)
+TASKS = Names("tasks", tasks, in_text=True)
 NEIGHBOURHOODS = Names("neighbourhoods", neighbourhoods, scalar=find_first_option)
 
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, model_validator
 from torch import Tensor
 
 from standfast import data
+from standfast.data.user_files import Content, read_data
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Background
 from standfast.neighbourhoods import Neighbourhood
@@ -20,9 +21,15 @@ from standfast.records import set_fields
 from standfast.study.file.entries import Count
 from standfast.study.file.names import DATA
 from standfast.study.file.problems import Entry, errors_at, reject, show
-from standfast.study.file.sources import read_data_at
 
 T = TypeVar("T")
+
+
+def read_data_at(path: Path, *how: Any) -> Content:
+    """The data in a file or a folder, by `data.user_files.read_data`; pipes and devices are refused."""
+    fits = path.is_file() or path.is_dir() or not path.exists()
+    check(fits, "path", "a file or a folder", f"{str(path)!r}: a pipe or a device, of which reading may never end")
+    return read_data(path, *how)
 
 
 def _check_data(name: str) -> str:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from standfast import similarity
 from standfast.study.file.entries import EXECUTORS
-from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, Names
+from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, TASKS, Names
 from standfast.study.file.options import describe_options, options_model
 from standfast.study.file.references import BackgroundEntry
 from standfast.study.file.sources import DataEntry, ModelEntry
@@ -37,6 +37,7 @@ def json_schema() -> Schema:
         _define_kinds(definitions, names, [_model(definitions, function)])
         _define_section(definitions, names, names.registry.kind)
     _define_kinds(definitions, SEARCHES)
+    _define_kinds(definitions, TASKS)
     _define_kinds(definitions, NEIGHBOURHOODS)
     one = _refer("neighbourhood")
     definitions["neighbourhoods"] = {"anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}

@@ -12,6 +12,7 @@ import copy
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,15 +21,18 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    PlainSerializer,
+    PlainValidator,
     PrivateAttr,
     ValidatorFunctionWrapHandler,
+    WithJsonSchema,
     WrapValidator,
 )
 from torch import Tensor, nn
 
 from standfast import data, zoo
 from standfast.data import Dataset
-from standfast.data.user_files import Content, as_inputs, as_labels, read_data
+from standfast.data.user_files import Content, as_inputs, as_labels
 from standfast.errors import ArgumentError, StandfastError, check
 from standfast.model import Model
 from standfast.study.file.document import read_content
@@ -43,7 +47,8 @@ from standfast.study.file.entries import (
     as_tuple,
 )
 from standfast.study.file.imports import call_function, find_line, importing_from, resolve
-from standfast.study.file.names import DATA, NamedEntry
+from standfast.study.file.names import DATA, TASKS, NamedEntry
+from standfast.study.file.options import read_configured, to_plain
 from standfast.study.file.problems import (
     Entry,
     StudyFieldError,
@@ -54,8 +59,10 @@ from standfast.study.file.problems import (
     show,
     with_article,
 )
+from standfast.study.file.references import read_data_at
 from standfast.study.grid import ModelSource, Samples
 from standfast.study.identity import is_estimator
+from standfast.tasks import Classification, Task
 from standfast.tensors import describe_bounds
 from standfast.zoo.networks.names import architectures
 from standfast.zoo.programs import as_module, check_program, fill, load_program, read_weights
@@ -226,13 +233,6 @@ class DataFunction(DataEntry):
         return self._as_samples(Content(as_inputs(inputs, "function"), labels, about), about)
 
 
-def read_data_at(path: Path, *how: Any) -> Content:
-    """The data in a file or a folder, by `data.user_files.read_data`; pipes and devices are refused."""
-    fits = path.is_file() or path.is_dir() or not path.exists()
-    check(fits, "path", "a file or a folder", f"{str(path)!r}: a pipe or a device, of which reading may never end")
-    return read_data(path, *how)
-
-
 def _take_first(found: Samples, count: int | None) -> Samples:
     if count is None:
         return found
@@ -253,6 +253,15 @@ def _check_range(samples: Samples) -> None:
 
 
 # Models
+
+TaskField = Annotated[
+    Task,
+    PlainValidator(partial(read_configured, names=TASKS)),
+    PlainSerializer(to_plain),
+    WithJsonSchema({"$reference": "task"}),
+]
+#: keys of a module, which a `Model` has of its own
+_OF_MODULES = {"preprocess", "forward", "batch_size", "mixed_precision", "task", "output"}
 
 
 class Scaling(Entry):
@@ -291,6 +300,8 @@ class ModelEntry(Entry):
         data: the data that it meets; all by default.
         batch_size: rows to forward at once.
         mixed_precision: run the module under autocast in this type; faster on accelerators.
+        task: what the module answers, such as {regression: {tolerance: 2.5}}.
+        output: the answer's part of what the module returns: a key, an attribute or an index.
         trust: open a file that can run code that is in it (.pt2, a pickle), and import modules from outside of the
             study's folder.
     """
@@ -300,6 +311,8 @@ class ModelEntry(Entry):
     data: DataNames | None = None
     batch_size: CountOrAuto = "auto"
     mixed_precision: Literal["bfloat16"] | None = None
+    task: TaskField = Classification()
+    output: Name | int | None = None
     trust: bool = False
 
     #: the key that only entries of this form have; none for those with a name
@@ -474,14 +487,11 @@ class StudyModel(ModelSource):
             module = entry.build(self.base, device, self.content)
         if not isinstance(module, Model):
             mixed = entry.mixed_precision
-            return Model(module, samples.bounds, prepare, device, entry.batch_size, forward, mixed)
-        for key in {"preprocess", "forward", "batch_size", "mixed_precision"} & entry.model_fields_set:
+            size, task = entry.batch_size, entry.task
+            return Model(module, samples.bounds, prepare, device, size, forward, mixed, task=task, output=entry.output)
+        for key in _OF_MODULES & entry.model_fields_set:
             raise reject("no such key beside a function that returns a standfast.Model", key, key)
-        own = module  # with its bounds; the device is the study's
-        bounds, mixed = (own.bounds[0], own.bounds[1]), own.mixed_precision
-        moved = Model(own.module, bounds, own.preprocess, device, own.batch_size, mixed_precision=mixed)
-        moved.reference = own.reference
-        return moved
+        return module.to(device)  # with its bounds; the device is the study's
 
 
 def try_out(source: ModelSource, samples: Samples, note: str = "") -> None:
@@ -498,7 +508,8 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> None:
     paths = getattr(source, "paths", ())
     try:
         with importing_from(paths):
-            logits = source.model(samples, "cpu").logits(samples.inputs[:1])
+            model = source.model(samples, "cpu")
+            logits = model.logits(samples.inputs[:1])
     except StudyFieldError:
         raise
     except Exception as error:  # the user's module may raise anything
@@ -507,7 +518,7 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> None:
         raise reject(
             f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}", got, note=note
         ) from error
-    if samples.targets is not None and int(samples.targets.max()) >= logits.shape[1]:
+    if samples.targets is not None and model.task.classes and int(samples.targets.max()) >= logits.shape[1]:
         got = f"{int(samples.targets.max())} among them"
         raise reject(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got, note=note)
 
