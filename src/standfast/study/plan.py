@@ -173,13 +173,16 @@ def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> 
 
 
 def inputs_for(model: Model, samples: Samples) -> tuple[Tensor, Tensor | None]:
-    """The inputs and targets in the model's type.
+    """The inputs and targets in the model's type and on its device.
 
     Raises:
         ArgumentError: they do not fit the model.
     """
     inputs = model.check_inputs(samples.inputs.to(model.dtype))
-    return inputs, None if samples.targets is None else model.check_targets(samples.targets, inputs)
+    if samples.targets is None:
+        return inputs, None
+    model.check_targets(samples.targets, inputs)  # a task makes answers of them, wherever they are used
+    return inputs, samples.targets.to(inputs.device)
 
 
 def job_seed(seed: int, repeat: int) -> int:

@@ -26,7 +26,7 @@ class Detection(Task):
 
     The answer is one box with its label: the one with the largest score, or the one that a target names, numbered by
     score from 0. Its score is the largest product, over all boxes, of the overlap (IoU) with it and the score of its
-    label. The margin is `least` minus that product, of boxes whose overlap is at least `iou`. An input at which the
+    label; its gradient is that of the scores, with the boxes where they are. The margin is `least` minus that product, of boxes whose overlap is at least `iou`. An input at which the
     score of the box is below `least` has no answer.
 
     Args:
@@ -101,7 +101,7 @@ class Detection(Task):
         return (self._overlaps(outputs, answer) * self._scores(outputs, answer)).amax(1)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        """`least` less the score, `(N, 1)`: the scores of the boxes that are there, whatever their overlap."""
+        """`least` less the score, `(N, 1)`: of the boxes that are there, also of those that overlap less than `iou`."""
         return (self.least - self.score(outputs, answer))[:, None]
 
     def guide(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
@@ -117,8 +117,11 @@ class Detection(Task):
         return outputs[:, :, 5] * (outputs[:, :, 4] == answer[:, :1].to(outputs))
 
     def _overlaps(self, outputs: Tensor, answer: Tensor) -> Tensor:
-        """The intersection over union of each box with that of its row, `(N, boxes)`."""
-        boxes, own = outputs[:, :, :4], answer[:, None, 1:].to(outputs)
+        """The intersection over union of each box with that of its row, `(N, boxes)`, without a gradient.
+
+        The overlap is largest at the clean input, with a kink there: its gradient would be that of rounding errors.
+        """
+        boxes, own = outputs[:, :, :4].detach(), answer[:, None, 1:].to(outputs)
         sides = (torch.minimum(boxes[..., 2:], own[..., 2:]) - torch.maximum(boxes[..., :2], own[..., :2])).clamp(min=0)
         both = sides.prod(2)
         areas = [(each[..., 2:] - each[..., :2]).clamp(min=0).prod(2) for each in (boxes, own)]
