@@ -234,9 +234,10 @@ class _Question:
         check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
         ready = _name_explainers(self.explainers, "explainers")
         x = model.check_inputs(self.inputs if data is None else data.inputs)  # type: ignore[arg-type]
+        extras = {} if data is None else data.extras
         with model.naming(x):  # a module that cannot predict fails here, in words, and not in every job
-            model.logits(x[:1])
-        if self.targets is not None:
+            model.for_sample(extras, 0).logits(x[:1])
+        if self.targets is not None and not model.extras:
             model.check_targets(self.targets, x)
         targets = None if self.targets is None else expand_targets(self.targets, len(x)).cpu()
         lower, upper = model.bounds

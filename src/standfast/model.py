@@ -9,7 +9,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from standfast.errors import (
     ModelError,
     NoGradientsError,
     SecondDerivativeError,
+    UnknownNameError,
     check,
     check_integer,
     warn_user,
@@ -99,15 +100,15 @@ class ForwardWrapper(nn.Module):
     (tensor([[2., 2.]]), ['', '(wrapped)', '0'])
     """
 
-    def __init__(self, module: nn.Module, function: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    def __init__(self, module: nn.Module, function: Callable[..., Tensor]) -> None:
         super().__init__()
         self.module = module
         self.function = function
         self.training = getattr(module, "training", False)  # frozen TorchScript has no modes
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, **extras: Tensor) -> Tensor:
         """The result of the function for `x` `(N, ...)`."""
-        return self.function(self.module, x)
+        return self.function(self.module, x, **extras)
 
     def named_modules(
         self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True
@@ -265,6 +266,9 @@ class Model:
             `"regression:tolerance=2.5"`.
         output: the answer's part of what the module returns: a key, an index, the name of an attribute, or a function.
             By default it is found: a tensor; `logits` or `out` of a dictionary or an object; a tuple's only tensor.
+        extras: names of further inputs, which go with their sample and are neither changed nor explained. `evaluate`
+            and studies take them from the extras of the data, and the module gets them as keyword arguments. Each
+            sample is then evaluated alone.
 
     Raises:
         ArgumentError: `bounds` is no range, `batch_size` is below 1, `module` is no `torch.nn.Module`, it is a program
@@ -293,11 +297,13 @@ class Model:
         reference: Tensor | None = None,
         task: str | Task = "classification",
         output: Where = None,
+        extras: Sequence[str] = (),
     ) -> None:
         #: what the module answers
         self.task = get_task(task)
         check_where(output)
         self.output = output
+        self.extras = (extras,) if isinstance(extras, str) else tuple(extras)
         hint = "; Model.from_callable takes a function of arrays, such as predict_proba"
         check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__ + hint)
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
@@ -434,9 +440,34 @@ class Model:
         """The same model on a device, as the constructor takes it; the module itself is moved."""
         lower, upper = self.bounds
         options: dict[str, Any] = {"mixed_precision": self.mixed_precision, "task": self.task, "output": self.output}
+        options["extras"] = self.extras
         moved = Model(self.module, (lower, upper), self.preprocess, device, self.batch_size, **options)
         moved.reference = self.reference
         return moved
+
+    def for_sample(self, extras: Mapping[str, Tensor], row: int) -> Model:
+        """The model with the further inputs of one sample, which go with all its copies; itself if it has none.
+
+        Args:
+            extras: of all samples, `(N, ...)` each, by name.
+            row: the number of the sample.
+
+        Raises:
+            ArgumentError: one of the names in `Model.extras` is not there.
+        """
+        if not self.extras:
+            return self
+        for name in self.extras:
+            if name not in extras:
+                raise UnknownNameError("extras", name, extras)
+        own = {name: extras[name][row : row + 1] for name in self.extras}
+
+        def run(module: nn.Module, x: Tensor) -> Any:
+            return module(x, **{name: one.to(x.device).expand(len(x), *one.shape[1:]) for name, one in own.items()})
+
+        found = copy.copy(self)
+        found.module, found.extras = ForwardWrapper(self.module, run), ()
+        return found
 
     def of_score(self, answer: Tensor) -> Model:
         """A model whose class 0 has the score of one answer `(1, ...)` of this model's task as its logit.
@@ -635,6 +666,9 @@ class Model:
 
     def run(self, x: Tensor) -> Tensor:
         """As `forward`, for inputs `x` `(N, ...)` that are preprocessed."""
+        if self.extras:
+            names = ", ".join(self.extras)
+            raise ModelError(f"module: expected {names} beside its input, got none; evaluate takes them from the data")
         out, returned = None, self.module(x)
         try:
             out = find_output(returned, self.output)

@@ -271,7 +271,7 @@ def try_setting(model: Source, data: Source, folder: Path) -> Setting:
     except StudyError:  # there are no labels, or they do not fit the model; or the error is raised again
         grid = _load(model, data, folder, check=True)
     samples = grid.data[data.label]
-    tried = grid.models[model.label].model(samples, "cpu")
+    tried = samples.split(grid.models[model.label].model(samples, "cpu"), slice(0, 1))[0][0]
     return Setting(model, data, samples, tried, tried.logits(samples.inputs[:1]).shape[1], observed)
 
 

@@ -19,6 +19,7 @@ import torch
 
 from standfast.errors import StandfastError, check
 from standfast.metrics import Metric
+from standfast.model import Model
 from standfast.study.grid import Grid
 from standfast.study.plan import Job, Plan, inputs_for, job_seed
 
@@ -177,12 +178,12 @@ class _Trials:
         # that need what it does not have show it
         for kind in ("forward", "backward"):
             with contextlib.suppress(Exception), torch.inference_mode(False), self.model.session():
-                self.model.row_budget(self.inputs[:1], 1, kind, 1 << 20)
+                self.samples.split(self.model, slice(0, 1))[0][0].row_budget(self.inputs[:1], 1, kind, 1 << 20)
 
     def fill_in(self, line: Line, jobs: Sequence[Job], limit: float) -> Line:
         """The line with what its jobs cost, by trials with the samples of the first."""
         job, error = jobs[0], ""
-        rows = slice(job.start, job.stop)
+        rows = self._choose(job)[1]
         metric = self.grid.measured[job.label].bind(extras=self.samples.extras, inputs=self.inputs, rows=rows)
         count = len(self.inputs[rows])
         try:
@@ -194,6 +195,10 @@ class _Trials:
         scale = sum(job.stop - job.start for job in jobs) / count
         evaluations, seconds = round(scale * found.evaluations), scale * found.seconds
         return replace(line, evaluations=evaluations, seconds=seconds, memory=found.memory, error=error)
+
+    def _choose(self, job: Job) -> tuple[Model, slice]:
+        """The model with those samples of a job that are tried."""
+        return self.samples.split(self.model, slice(job.start, job.stop))[0]
 
     def _predict(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """What the metric will take for a job, by a trial of itself and, if that has no end, of its pilot."""
@@ -207,7 +212,7 @@ class _Trials:
         most = getattr(metric, "budget", None)
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
-        count = len(self.inputs[job.start : job.stop])
+        count = len(self.inputs[self._choose(job)[1]])
         expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
         small = whole
         if few < expected and whole.scaled_to(few) < _HOPELESS * limit:
@@ -228,7 +233,7 @@ class _Trials:
         return self._run(metric, job, limit) if first.ended and first.seconds < _FIRST else first
 
     def _run(self, metric: Metric, job: Job, limit: float) -> _Trial:
-        rows = slice(job.start, job.stop)
+        model, rows = self._choose(job)
         inputs, targets = self.inputs[rows], None if self.targets is None else self.targets[rows]
         count, start, half = 0, (0.0, 0), (0.0, 0)
         began = time.perf_counter()
@@ -246,7 +251,7 @@ class _Trials:
 
         result = None
         generator = torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat))
-        model = copy.copy(self.model)  # metrics remember things of a model, which no trial must find ready
+        model = copy.copy(model)  # metrics remember things of a model, which no trial must find ready
         watched = model.watch(on_inputs)
         with measure_peak(self.model.device) as peak, contextlib.suppress(_TimeIsUp), watched:
             result = metric(model, self.grid.explainers[job.explainer], inputs, targets, generator=generator)

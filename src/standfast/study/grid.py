@@ -19,6 +19,8 @@ from standfast.model import Bound, Model
 from standfast.records import set_fields
 from standfast.study.identity import Answers
 
+_ALL = slice(None)
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
@@ -57,6 +59,13 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def split(self, model: Model, rows: slice = _ALL) -> list[tuple[Model, slice]]:
+        """The model with rows that it runs together: all of `rows`, or one at a time if it has further inputs."""
+        if not model.extras:
+            return [(model, rows)]
+        numbers = range(*rows.indices(len(self)))
+        return [(model.for_sample(self.extras, row), slice(row, row + 1)) for row in numbers]
 
 
 class ModelSource(ABC):

@@ -23,7 +23,7 @@ import site
 import sys
 import sysconfig
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache, partial
 from multiprocessing.connection import Connection
@@ -48,7 +48,7 @@ _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.co
 #: projects whose name is not that of the package
 _PROJECTS = {"pytorch_grad_cam": "grad-cam", "sklearn": "scikit-learn"}
 #: how many inputs, noisy copies and gradients a model is asked for, and how many maps an explainer of the user's
-_ANSWERED, _NOISY, _GRADIENTS, _MAPS = 256, 64, 4, 2
+MOST_ANSWERS, _NOISY, _GRADIENTS, _MAPS = 256, 64, 4, 2
 #: numbers of answers are the same if they differ by less than this share of their root mean square
 TOLERANCE = 1e-3
 #: the same for models that compute with 16 bits
@@ -243,16 +243,14 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
     """
     parts = [*model.module.modules(), model.preprocess, model.black_box, model.task, model.output]
     own = any(_is_own_part(part) for part in parts if part is not None)
-    plain = model.task == Classification() and model.output is None
+    plain = model.task == Classification() and model.output is None and not model.extras
     return [
         digest_state(model.module),
         [tensor_digest(bound) for bound in model.bounds],
         str(model.precision),
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
         read_own_modules() if own else {},
-        []
-        if model.task == Classification() and model.output is None
-        else Description([model.task, model.output]).content,
+        Description([] if plain else [model.task, model.output, model.extras]).content,
         [find_version(), torch.__version__],
     ]
 
@@ -285,6 +283,11 @@ class Answers:
         """From what `plain` returns."""
         return cls({what: tuple(map(float, text.split())) for what, text in content.items()})
 
+    @classmethod
+    def join(cls, parts: Sequence[Answers]) -> Answers:
+        """The answers to all inputs, from those to parts of them."""
+        return cls({what: sum((part.numbers.get(what, ()) for part in parts), ()) for what in parts[0].numbers})
+
     def __len__(self) -> int:
         return sum(map(len, self.numbers.values()))
 
@@ -310,7 +313,7 @@ class Answers:
 def ask_model(model: Model, inputs: Tensor) -> Answers:
     """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails."""
     found: dict[str, tuple[float, ...]] = {}
-    some = inputs[:_ANSWERED].to(model.device)
+    some = inputs[:MOST_ANSWERS].to(model.device)
     noisy = _add_noise(model, some[:_NOISY])
 
     def answer(x: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from standfast.model import Model, module_name
 from standfast.segments import check_one_for_all
 from standfast.study.grid import Grid, Samples
 from standfast.study.identity import (
+    MOST_ANSWERS,
     Answers,
     Description,
     ask_explainer,
@@ -102,8 +103,10 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
         described = describe_model(model, source.about)
         own_code = own_code or bool(described[4])
         # after the description, because forward may change attributes
-        model.check_repeatable(inputs, in_batches=True)
-        asked = ask_model(model, inputs)
+        parts = samples.split(model, slice(0, MOST_ANSWERS))
+        first, some = parts[0]
+        first.check_repeatable(inputs[some], in_batches=True)
+        asked = Answers.join([ask_model(each, inputs[rows]) for each, rows in parts])
         planned[data, model_name] = asked
         answers = known.remember(asked, data, model_name, digest(described[:-1]))
         reference = model.with_reference(inputs).reference
@@ -119,23 +122,22 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
         }
         own = {name: [found.digest] for name, found in explainers.items()}
         for name in (name for name, found in explainers.items() if found.own):
-            maps = ask_explainer(grid.explainers[name], model, inputs, targets)
+            maps = ask_explainer(grid.explainers[name], first, inputs[some], None if targets is None else targets[some])
             own[name].append(known.remember(maps, data, model_name, own[name][0]))
         here = {label: metric.bind(extras=samples.extras) for label, metric in measured.items()}
-        parts: list[tuple[int, _Chunk, dict[str, Metric]]] = []
+        work: list[tuple[int, _Chunk, dict[str, Metric]]] = []
         if grid.sanity is not None:
-            first = _chunks(samples, grid.sanity.samples)[0]
-            parts.append((0, first, {grid.sanity.name: grid.sanity}))
-        parts += [(repeat, chunk, dict(grid.metrics)) for repeat in range(grid.repeats) for chunk in chunks[data]]
-        for repeat, (start, stop, content), chosen in parts:
+            work.append((0, _chunks(samples, grid.sanity.samples)[0], {grid.sanity.name: grid.sanity}))
+        work += [(repeat, chunk, dict(grid.metrics)) for repeat in range(grid.repeats) for chunk in chunks[data]]
+        for repeat, (start, stop, content), chosen in work:
             for label, metric in chosen.items():
                 sliced = here[label].bind(inputs=inputs, rows=slice(start, stop))
                 configured = metrics[label] if sliced is metric else Description(sliced).digest
                 for name in grid.explainers_of(metric):
                     place = [combination, content, data, model_name, start, repeat, grid.seed]
                     identity = digest([*place, label, configured, name, own[name]])
-                    work = (stop - start) * expected_work(metric, grid.explainers[name], model.classes)
-                    jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, work))
+                    passes = (stop - start) * expected_work(metric, grid.explainers[name], model.classes)
+                    jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, passes))
     grid = replace(grid, planned=planned, code=read_own_modules() if own_code else {})
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, known.answers))
 
@@ -181,7 +183,8 @@ def inputs_for(model: Model, samples: Samples) -> tuple[Tensor, Tensor | None]:
     inputs = model.check_inputs(samples.inputs.to(model.dtype))
     if samples.targets is None:
         return inputs, None
-    model.check_targets(samples.targets, inputs)  # a task makes answers of them, wherever they are used
+    first, some = samples.split(model)[0]  # a task makes answers of targets, wherever they are used
+    first.check_targets(samples.targets[some], inputs[some])
     return inputs, samples.targets.to(inputs.device)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -18,7 +18,7 @@ from standfast.metrics import Result
 from standfast.model import Model
 from standfast.study.grid import Grid
 from standfast.study.guard import Guard
-from standfast.study.identity import ask_model, read_own_modules
+from standfast.study.identity import Answers, ask_model, read_own_modules
 from standfast.study.plan import Job, inputs_for, job_seed
 from standfast.study.store import COORDINATES, JobFiles, pack, pack_failure
 from standfast.tensors import seed_generators
@@ -104,12 +104,18 @@ class Worker:
         try:
             ready = self._prepare(job)
             record["device"] = str(ready.model.device)
-            result = self._evaluate(job, ready, tell)
             where = [pl.lit(record[name]).alias(name) for name in COORDINATES]
-            frame = result.frame().select(*where, pl.col("sample") + job.start, pl.exclude("sample"))
+            found: list[Result] = []
+            frames: list[pl.DataFrame] = []
+            for model, rows in self.grid.data[job.data].split(ready.model, slice(job.start, job.stop)):
+                result = self._evaluate(job, replace(ready, model=model), rows, tell)
+                found.append(result)
+                frames.append(result.frame().select(*where, pl.col("sample") + rows.start, pl.exclude("sample")))
+            tensors = [result.tensors() for result in found]
+            joined = {name: torch.cat([each[name] for each in tensors]) for name in tensors[0]}
             record["seconds"] = time.perf_counter() - began
-            record["choices"] = "; ".join(f"{option} {chosen}" for option, chosen in result.choices.items()) or None
-            return pack(record, frame, result.tensors())
+            record["choices"] = "; ".join(f"{option} {chosen}" for option, chosen in found[0].choices.items()) or None
+            return pack(record, pl.concat(frames, how="vertical_relaxed"), joined)
         except (Exception, SystemExit) as error:  # a model or explainer may call sys.exit
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, *describe_failure(error))
@@ -117,14 +123,13 @@ class Worker:
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
                 self._ready = None  # it is built again, and has to prove once more that it is the planned model
 
-    def _evaluate(self, job: Job, ready: _Ready, tell: Callable[[float], None] | None) -> Result:
-        """The result of the metric for the samples of the job."""
-        rows = slice(job.start, job.stop)
+    def _evaluate(self, job: Job, ready: _Ready, rows: slice, tell: Callable[[float], None] | None) -> Result:
+        """The result of the metric for some samples of the job."""
         metric = self.grid.measured[job.label].bind(extras=self.grid.data[job.data].extras)
         share = _tell_share(lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start), tell)
         seed = job_seed(self.grid.seed, job.repeat)
         # an explainer of the user's may draw from the generators of the process: the same at each run, and put back
-        with ready.model.watch(share), seed_generators((seed + job.start) % 2**63, ready.model.device):
+        with ready.model.watch(share), seed_generators((seed + rows.start) % 2**63, ready.model.device):
             return metric.bind(inputs=ready.inputs, rows=rows)(
                 ready.model,
                 self.grid.explainers[job.explainer],
@@ -145,7 +150,7 @@ class Worker:
             model = self.grid.models[job.model].model(samples, self.grid.device)
             inputs, targets = inputs_for(model, samples)
             self._prove(job, model, inputs)
-            guard = Guard(model, inputs[:1])
+            guard = Guard(samples.split(model, slice(0, 1))[0][0], inputs[:1])
             self._ready = _Ready(job.data, job.model, model.with_reference(inputs), inputs, targets, guard)
         return self._ready
 
@@ -160,7 +165,9 @@ class Worker:
         planned = self.grid.planned.get((job.data, job.model))
         if planned is None or not planned.numbers:
             return
-        different = planned.find_difference(ask_model(model, inputs[:_PROVED]), model.precision)
+        parts = self.grid.data[job.data].split(model, slice(0, _PROVED))
+        asked = Answers.join([ask_model(each, inputs[rows]) for each, rows in parts])
+        different = planned.find_difference(asked, model.precision)
         if different:
             raise ModelError(
                 f"model {job.model!r}: its answers ({different}) are not those of the model that the jobs were planned"

@@ -26,8 +26,8 @@ class Detection(Task):
 
     The answer is one box with its label: the one with the largest score, or the one that a target names, numbered by
     score from 0. Its score is the largest product, over all boxes, of the overlap (IoU) with it and the score of its
-    label; its gradient is that of the scores, with the boxes where they are. The margin is `least` minus that product, of boxes whose overlap is at least `iou`. An input at which the
-    score of the box is below `least` has no answer.
+    label; the gradient is that of the scores, with the boxes where they are. The margin is `least` minus that product,
+    of boxes whose overlap is at least `iou`. An input at which the score of the box is below `least` has no answer.
 
     Args:
         iou: the overlap from which on a box is the same, above 0 and below 1.

@@ -261,7 +261,7 @@ TaskField = Annotated[
     WithJsonSchema({"$reference": "task"}),
 ]
 #: keys of a module, which a `Model` has of its own
-_OF_MODULES = {"preprocess", "forward", "batch_size", "mixed_precision", "task", "output"}
+_OF_MODULES = {"preprocess", "forward", "batch_size", "mixed_precision", "task", "output", "extras"}
 
 
 class Scaling(Entry):
@@ -302,6 +302,7 @@ class ModelEntry(Entry):
         mixed_precision: run the module under autocast in this type; faster on accelerators.
         task: what the module answers, such as {regression: {tolerance: 2.5}}.
         output: the answer's part of what the module returns: a key, an attribute or an index.
+        extras: further inputs of the module, among the extras of the data, which go with their sample.
         trust: open a file that can run code that is in it (.pt2, a pickle), and import modules from outside of the
             study's folder.
     """
@@ -313,6 +314,7 @@ class ModelEntry(Entry):
     mixed_precision: Literal["bfloat16"] | None = None
     task: TaskField = Classification()
     output: Name | int | None = None
+    extras: Annotated[tuple[Name, ...], BeforeValidator(as_tuple)] = ()
     trust: bool = False
 
     #: the key that only entries of this form have; none for those with a name
@@ -488,7 +490,8 @@ class StudyModel(ModelSource):
         if not isinstance(module, Model):
             mixed = entry.mixed_precision
             size, task = entry.batch_size, entry.task
-            return Model(module, samples.bounds, prepare, device, size, forward, mixed, task=task, output=entry.output)
+            more: dict[str, Any] = {"task": task, "output": entry.output, "extras": entry.extras}
+            return Model(module, samples.bounds, prepare, device, size, forward, mixed, **more)
         for key in _OF_MODULES & entry.model_fields_set:
             raise reject("no such key beside a function that returns a standfast.Model", key, key)
         return module.to(device)  # with its bounds; the device is the study's
@@ -508,7 +511,7 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> None:
     paths = getattr(source, "paths", ())
     try:
         with importing_from(paths):
-            model = source.model(samples, "cpu")
+            model = samples.split(source.model(samples, "cpu"), slice(0, 1))[0][0]
             logits = model.logits(samples.inputs[:1])
     except StudyFieldError:
         raise
