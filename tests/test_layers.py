@@ -20,6 +20,7 @@ LAYERS = (
     ("tensors", "segments", "function_calls"),
     ("neighbourhoods",),
     ("similarity",),
+    ("tasks",),
     ("reference", "model"),
     ("gating",),
     ("explainers",),

@@ -88,7 +88,7 @@ def test_files_of_the_page_register_themselves(page: Page) -> None:
     (page.modules / "page.py").write_text(page.script)
     page.run("page.py", paths=[page.modules])
     names = """
-import blur, deletion, blur_presentation, contrast, fading, overlap, stripes
+import blur, deletion, blur_presentation, contrast, fading, grades, overlap, stripes
 import torch
 import standfast
 from standfast.results import presentation_of
@@ -101,6 +101,18 @@ assert standfast.neighbourhoods.neighbourhoods["fading"] is fading.Fading
 a, b = torch.rand(2, 3, 4)
 assert torch.equal(standfast.similarity.get("overlap:power=2")(a, b), overlap.Overlap()(a, b) ** 2)
 assert type(presentation_of("blur_consistency")) is blur_presentation.BlurPresentation
+from standfast.testing import check_task
+torch.manual_seed(0)
+logits = torch.randn(5, 4).sort(dim=1, descending=True).values
+task = standfast.tasks.get("grades:apart=1")
+check_task(task, logits, logits + 0.2)
+model = standfast.Model(torch.nn.Linear(6, 4), (0.0, 1.0), task=task, device="cpu")
+ball = standfast.LinfBall(0.5)
+found = standfast.metrics.WorstCase(ball, event="misclassification", budget=60)(model, "saliency", torch.rand(5, 6))
+for row, outputs in enumerate(model.logits(found.inputs).tolist()):
+    grade = int(found.targets[row])
+    kept = all(one > 0 for one in outputs[: max(grade - 1, 0)]) and all(one < 0 for one in outputs[grade + 1 :])
+    assert (float(found.margin[row]) < 0) == kept
 """
     page.run("-c", names, paths=[page.modules])
 

@@ -1,4 +1,4 @@
-"""standfast: how far can the explanations of a trained classifier be trusted?
+"""standfast: how far can the explanations of a trained model be trusted?
 
 Nothing is imported until it is asked for: `import standfast` takes milliseconds, and `standfast.data` brings the data
 sets without the metrics. `dir(standfast)` shows all names from the start.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
-    from standfast import algorithms, data, explainers, metrics, neighbourhoods, similarity, zoo
+    from standfast import algorithms, data, explainers, metrics, neighbourhoods, similarity, tasks, zoo
     from standfast.checks import check
     from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
     from standfast.evaluation import estimate, evaluate, run_study
@@ -49,6 +49,7 @@ __all__ = [
     "run_study",
     "show",
     "similarity",
+    "tasks",
     "zoo",
 ]
 

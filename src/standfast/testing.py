@@ -31,6 +31,7 @@ from standfast.metrics.result import COMMON_COLUMNS, STATUSES
 from standfast.model import ROW_ALIGNMENT, Model
 from standfast.neighbourhoods import L2Ball, LinfBall
 from standfast.similarity import Similarity
+from standfast.tasks.base import SCALES, Task
 
 __all__ = [
     "METRIC_CHECKS",
@@ -38,6 +39,7 @@ __all__ = [
     "check_explainer",
     "check_metric",
     "check_similarity",
+    "check_task",
     "small_net",
     "small_transformer",
 ]
@@ -326,6 +328,44 @@ def check_similarity(similarity: Similarity, shapes: Iterable[str] = tuple(SHAPE
         with_nan = similarity(broken, b)
         _require(bool(torch.isnan(with_nan[0])), "a map with NaN has the value NaN")
         _require(_is_same(with_nan[1:], values[1:]), "NaN in one map does not change the values of others")
+
+
+def check_task(task: Task, output: Any, changed: Any) -> None:
+    """Check that a task treats each row alone, and that a clean input has the answer that it gives.
+
+    Args:
+        task: what is checked.
+        output: what a module returns for five clean inputs.
+        changed: what it returns for the same inputs, changed a little.
+
+    Raises:
+        AssertionError: it does not keep the contract of `standfast.tasks.Task`.
+
+    >>> import torch
+    >>> from standfast.tasks import Binary
+    >>> check_task(Binary(), torch.linspace(-2, 2, 5), torch.linspace(-1, 2, 5))
+    """
+    count, order = 5, torch.tensor([4, 0, 0, 2])
+    clean, after = task.read(output, count), task.read(changed, count)
+    for outputs in (clean, after):
+        _require(outputs.is_floating_point() and len(outputs) == count, "outputs have a row for each input")
+    answer = task.answer(clean)
+    exists, named = task.exists(clean, answer), task.describe(answer)
+    _require(answer.ndim in (1, 2) and len(answer) == count, "answers are (N,) or (N, k)")
+    _require(bool((task.margin(clean, answer)[exists] < 0).all()), "the margin of a clean answer is below 0")
+    _require(named.shape == (count,) and not named.is_floating_point(), "what is explained is a whole number")
+    _require(torch.equal(task.answer(clean[order]), answer[order]), "the answer of a row does not depend on others")
+    for scale in SCALES:
+        functions: dict[str, Callable[..., Tensor]] = {"score": task.score, "margin": task.margin, "guide": task.guide}
+        for name, function in functions.items():
+            found = function(after, answer, scale)
+            _require(found.shape == (count,) and bool(found.isfinite().all()), f"{name} is a number for each input")
+            rows = function(after[order], answer[order], scale)
+            _require(torch.equal(rows, found[order]), f"the {name} of a row does not depend on others")
+        ways = task.rivals(after, answer, scale)
+        _require(ways.ndim == 2 and len(ways) == count, "rivals are (N, R)")
+        leaf = after.detach().clone().requires_grad_(True)
+        _require(task.score(leaf, answer, scale).requires_grad, "a score can be differentiated")
 
 
 def small_net(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn.Module:

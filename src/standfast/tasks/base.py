@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from standfast.registry import Registry
 
 #: the scale of scores and margins, where a task has both
 Scale = Literal["logit", "probability"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
 
 
 @dataclass(frozen=True)
