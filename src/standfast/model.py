@@ -1122,22 +1122,6 @@ def _are_probabilities(outputs: Tensor) -> bool:
     return summed and not bool(((outputs == 0) | (outputs == 1)).all())
 
 
-def score_classes(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
-    """The logits or probabilities of the classes `(M,)`, float64 `(M,)`; NaN where a logit of the row is not finite.
-
-    Args:
-        logits: `(M, K)`.
-        classes: int64 `(M,)`, from 0 to K - 1.
-        output: which of the two.
-
-    >>> score_classes(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
-    tensor([0.5000], dtype=torch.float64)
-    """
-    logits = logits.double()
-    values = (logits if output == "logit" else logits.softmax(1)).gather(1, classes[:, None])[:, 0]
-    return torch.where(torch.isfinite(logits).all(1), values, torch.nan)
-
-
 def count_padding(count: int, most: int, device: torch.device | None = None) -> int:
     """How many rows to add to a batch of `count` rows before it is forwarded, if at most `most` rows fit.
 

@@ -17,7 +17,6 @@ from standfast.metrics.replaced_copies import (
     make_sample_keys,
     replace_positions,
 )
-from standfast.model import score_classes
 
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
 
@@ -96,7 +95,7 @@ def test_copies_that_are_not_finite_are_counted() -> None:
     with model.session():
         probe = Probe(Call(model, standfast.explainers.get("saliency"), x))
         found = ReplacedCopies(probe, x).scores(
-            lambda logits, owner, which: score_classes(logits, probe.targets[owner], "logit"),
+            lambda logits, owner, which: probe.measure_score(logits, owner, "logit"),
             lambda owner, which: (which, torch.tensor(0.0)),
             torch.tensor([0, 1, 1]),
             torch.eye(3)[[0, 1, 0]],

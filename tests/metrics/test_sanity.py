@@ -14,9 +14,9 @@ from torch import Tensor, nn
 import standfast
 from standfast.explainers import Explainer, get
 from standfast.metrics import sanity
-from standfast.metrics.probe import class_margin
 from standfast.metrics.sanity import SanityChecks, SanityResult
 from standfast.results.sanity import decide_checks
+from standfast.tasks import Classification
 from standfast.training.classifier import initialize, train_classifier
 
 
@@ -103,7 +103,7 @@ def test_removal_counts_the_removals_that_lower_the_margin_less(lenet: standfast
             copy[gone] = x[(row + shift) % 5].flatten()[gone]
             with torch.no_grad():
                 logits = lenet.module(copy.reshape(1, 1, 28, 28))
-            margins.append(float(class_margin(logits, classes[row : row + 1])))
+            margins.append(float(Classification().margin(logits, classes[row : row + 1])))
         return float(np.mean(margins))
 
     for row in range(5):

@@ -25,9 +25,10 @@ from standfast.metrics import (
     MisinterpretationProbability,
     WorstCase,
 )
-from standfast.metrics.probe import Call, Probe, class_margin
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.safari import misinterpretation_probability
 from standfast.metrics.safari.events import EventName
+from standfast.tasks import Classification, measure_margin
 
 BALL = standfast.LinfBall(0.2)
 
@@ -46,15 +47,19 @@ def test_margin_is_equation_1() -> None:
     targets = torch.randint(5, (50,))
     for row, (values, y) in enumerate(zip(logits.tolist(), targets.tolist(), strict=True)):
         others = [v for i, v in enumerate(values) if i != y]
-        assert class_margin(logits, targets)[row].item() == pytest.approx(max(others) - values[y], abs=1e-6)
+        assert measure_margin(Classification(), logits, targets)[row].item() == pytest.approx(
+            max(others) - values[y], abs=1e-6
+        )
         odds = np.exp(values) / np.exp(values).sum()
         expected = max(np.delete(odds, y)) - odds[y]
-        assert class_margin(logits, targets, "probability")[row].item() == pytest.approx(expected, abs=1e-6)
+        assert measure_margin(Classification(), logits, targets, "probability")[row].item() == pytest.approx(
+            expected, abs=1e-6
+        )
 
 
 def test_probability_margin_of_a_confident_model_still_orders() -> None:
     logits = torch.tensor([[30.0, 0.0, 0.0], [25.0, 0.0, 0.0]])
-    margin = class_margin(logits, torch.tensor([0, 0]), "probability")
+    margin = measure_margin(Classification(), logits, torch.tensor([0, 0]), "probability")
     assert -1 < margin[0] < margin[1]
 
 
@@ -197,7 +202,7 @@ def test_what_a_search_returns_is_scored_anew(lenet: standfast.Model, digits: st
         worst = WorstCase(standfast.LinfBall(0.3), event, budget=150)(lenet, explainer, x)  # type: ignore[arg-type]
         assert ((worst.inputs - x).abs() <= 0.3 + 1e-6).all()
         assert ((worst.inputs >= 0) & (worst.inputs <= 1)).all()
-        margin = class_margin(lenet.logits(worst.inputs), lenet.predict(x))
+        margin = measure_margin(Classification(), lenet.logits(worst.inputs), lenet.predict(x))
         assert torch.allclose(worst.margin, margin, atol=1e-4)
         maps = explainer(lenet, x).abs(), explainer(lenet, worst.inputs).abs()
         assert torch.allclose(worst.similarity, standfast.similarity.Pearson()(*maps), atol=1e-4)
