@@ -12,7 +12,17 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.errors import ArgumentError
-from standfast.tasks import Binary, Classification, Detection, Embedding, MultiLabel, Regression, Segmentation, Task
+from standfast.tasks import (
+    Binary,
+    Classification,
+    Detection,
+    Embedding,
+    MultiLabel,
+    Regression,
+    Segmentation,
+    Task,
+    ZeroShot,
+)
 
 FEATURES = 6
 
@@ -196,6 +206,43 @@ def test_regions_and_boxes_are_kept_by_their_true_overlap(module: type[nn.Module
     maps = standfast.explainers.get("captum:Saliency")(model, images)
     own = standfast.explainers.get("saliency")(model, images)
     torch.testing.assert_close(maps, own, rtol=1e-4, atol=1e-6)
+
+
+def perceptron(outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, outputs))
+
+
+#: a module and a task for each column of the table in docs/how-to/tasks.md
+COLUMNS: dict[str, tuple[Any, Task]] = {
+    "binary": (lambda: perceptron(1), Binary()),
+    "several labels": (lambda: perceptron(3), MultiLabel(labels="all")),
+    "regression": (lambda: perceptron(2), Regression(0.2)),
+    "embedding": (lambda: perceptron(5), Embedding(0.95)),
+    "zero-shot": (lambda: perceptron(5), ZeroShot(torch.eye(5)[:3], temperature=5.0)),
+    "segmentation": (Segmenter, Segmentation(background=None)),
+    "detection": (Detector, Detection(least=0.4, most=3)),
+}
+
+
+@pytest.mark.parametrize("name", standfast.metrics.names())
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_cell_of_the_table(column: str, name: str) -> None:
+    make, task = COLUMNS[column]
+    torch.manual_seed(0)
+    model = standfast.Model(make(), bounds=(0.0, 1.0), device="cpu", task=task)
+    images = torch.rand(3, 1, 8, 8)
+    metric = standfast.metrics.base.metrics[name].example()
+    if name == "log_odds" and not task.classes:
+        with pytest.raises(ArgumentError, match="log-odds compare two classes"):
+            metric(model, "input_x_gradient", images)
+        return
+    result = metric(model, "input_x_gradient", images)
+    assert set(result.status) <= {"ok", "no_answer", "misclassified", "degenerate"}
+    assert "ok" in result.status
+    evaluated = torch.tensor([status == "ok" for status in result.status])
+    assert result.value[evaluated].isfinite().all()
+    alone = metric(model, "input_x_gradient", images[1:2])
+    assert torch.equal(alone.value, result.value[1:2]) or not evaluated[1]
 
 
 def test_a_function_of_arrays_of_any_task(inputs: Tensor) -> None:
