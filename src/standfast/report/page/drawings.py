@@ -1,6 +1,6 @@
 """Rows of pictures as the template `pictures.html` draws them.
 
-Images are data URIs. The pictures of a table, a series or a text become one drawing of HTML, because their names, time
+Images are data URIs; of a volume three slices are drawn. The pictures of a table, a series or a text become one drawing of HTML, because their names, time
 or words are the same: bars with names, lanes over time, coloured words. Red is evidence for the class and blue evidence
 against it.
 """
@@ -8,7 +8,7 @@ against it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
     """The drawings of a row of pictures; inputs are on the scale of `bounds`."""
     drawn = []
     together: dict[str, list[_Ready]] = {}
-    for place, picture in enumerate(row.pictures):
+    for place, picture in enumerate(map(lay_slices, row.pictures)):
         axes = np.ndim(picture.array)
         if axes == 3:
             white = picture.signed or picture.change or picture.marks is not None
@@ -101,6 +101,24 @@ def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
         content = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind](ready, row)
         drawn.append(Drawing(kind, "", ". ".join(each.picture.alt for each in ready), True, content))
     return drawn
+
+
+def lay_slices(picture: Picture) -> Picture:
+    """The picture of a volume `(C, D, H, W)` as an image: three of its slices beside each other; others as they are.
+
+    >>> lay_slices(Picture("input", np.zeros((1, 9, 4, 5)), "a volume")).title
+    'input, slices 3, 5, 7 of 9'
+    """
+    if np.ndim(picture.array) != 4:
+        return picture
+    depth = picture.array.shape[1]
+    shown = sorted({round(share * (depth - 1)) for share in (0.25, 0.5, 0.75)})
+    words = f", slice{'s' * (len(shown) > 1)} {', '.join(str(place + 1) for place in shown)} of {depth}"
+    marks = picture.marks
+    if marks is not None and np.ndim(marks) == 3:
+        marks = np.concatenate([marks[place] for place in shown], axis=-1)
+    laid = np.concatenate([picture.array[:, place] for place in shown], axis=-1)
+    return replace(picture, title=picture.title + words, alt=picture.alt + words, array=laid, marks=marks)
 
 
 def rank_entries(pictures: Sequence[Array], count: int) -> Array:

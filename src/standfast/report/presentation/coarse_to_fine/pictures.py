@@ -52,7 +52,8 @@ def _draw_row(
     marked = (arrays["replaced_at"] > 0) & (arrays["replaced_at"] <= place + 1)
     drop = format_number(float(arrays["drop_top"][place]))
     who = f"{explainer}, sample {sample}"
-    marks = np.asarray(marked.any(axis=0)) if input_.ndim == 3 == marked.ndim else np.broadcast_to(marked, input_.shape)
+    spatial = input_.ndim >= 3 and input_.ndim == marked.ndim
+    marks = np.asarray(marked.any(axis=0)) if spatial else np.broadcast_to(marked, input_.shape)
     picture = Picture(f"drop {drop}", input_, f"The most relevant positions: {who}", marks=marks, colours=(MARKED,))
     text = say("row", row, drop, int(marked.sum()), marked.size)
     return make_row(results, explainer, sample, (Picture("input", input_, f"Input, sample {sample}"), picture), text)
