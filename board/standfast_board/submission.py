@@ -45,7 +45,7 @@ LARGEST = 100_000_000
 #: how many lists and objects there may be in a file; in memory each is many times larger than its two brackets
 MOST_PARTS = 2_000_000
 _KEY = "standfast_submission"
-_STATUSES = ("ok", "misclassified", "degenerate", "nonfinite")
+_STATUSES = ("ok", "misclassified", "no_answer", "degenerate", "nonfinite")
 #: what a column of numbers can be; other columns are not submitted
 _TYPES = {
     str(kind): kind

@@ -166,8 +166,9 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
 def decide_columns(columns: Mapping[str, Array]) -> Sanity:
     """`decide_checks` for the columns of the frame as arrays `(N,)`, with NaN where there is no value."""
     fine = columns["status"] == "ok"
+    lost = (columns["status"] == "misclassified") | (columns["status"] == "no_answer")
     checks = [_judge_accuracy(_find_accuracy(columns))]
-    checks += [_decide_share("finite", int(fine.sum()), int((columns["status"] != "misclassified").sum()))]
+    checks += [_decide_share("finite", int(fine.sum()), int((~lost).sum()))]
     linear = bool(fine.any()) and bool(columns["linear"][fine].all())
     for question in tuple(MARGINS)[1:]:
         column, margin, larger = MARGINS[question]

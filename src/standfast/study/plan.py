@@ -116,6 +116,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
         models[model_name] = {
             "module": module_name(model.module),
             "parameters": sum(p.numel() for p in model.module.parameters()),
+            "task": repr(model.task),
+            "kept": model.task.kept,
             "digest": digest([described, answers]),
             "network": digest([described[:-1], answers]),  # without versions: the same after an upgrade
             **source.about,

@@ -16,6 +16,7 @@ COUNTED = {
     "rows": "Rows",
     "evaluated": "Evaluated",
     "misclassified": "Skipped: misclassified",
+    "no_answer": "Skipped: no answer",
     "degenerate": "Skipped: degenerate",
     "nonfinite": "Skipped: nonfinite",
     "counted": "In medians",
@@ -43,6 +44,8 @@ def list_facts(results: Results) -> list[tuple[str, str]]:
     computed += [str(environment[key]) for key in ("gpu", "cpu", "machine") if environment.get(key)][:1]
     facts = {key.capitalize(): value for key, value in about.items() if key not in ("title", "command")}
     facts |= {"Data sets": ", ".join(results.data), "Models": ", ".join(results.models)}
+    kept = dict.fromkeys(str(each["kept"]) for each in (manifest.get("models") or {}).values() if each.get("kept"))
+    facts |= {"An answer is kept if it is": "; ".join(kept)}
     facts |= {"Explainers": ", ".join(results.explainers), "Inputs": "; ".join(list_changes(results))}
     facts |= {"Accuracy": " ".join(say("accuracy", each) for each in results.summary.accuracies.values())}
     facts |= {"Repeats": manifest.get("repeats"), "Random seed": manifest.get("seed")}

@@ -1,4 +1,4 @@
-"""How much of a neighbourhood keeps the class, for every metric over neighbourhoods."""
+"""How much of a neighbourhood keeps the answer, for every metric over neighbourhoods."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from standfast.results.presentation import Detail, read_numbers
 
 
 def count_kept_class(frame: pl.DataFrame) -> list[Detail]:
-    """The mean share of the neighbourhood that keeps the class; nothing where no sample has a share.
+    """The mean share of the neighbourhood that keeps the answer; nothing where no sample has a share.
 
     >>> shares = {"class_kept": [0.9, 0.8], "class_kept_low": [0.8, 0.7], "class_kept_high": [0.95, 0.85]}
     >>> [detail.text for detail in count_kept_class(pl.DataFrame(shares))]
-    ['class kept: 85% [75%, 90%]']
+    ['answer kept: 85% [75%, 90%]']
     """
     columns = ("class_kept", "class_kept_low", "class_kept_high")
     values = np.stack([read_numbers(frame, column) for column in columns])
@@ -22,4 +22,4 @@ def count_kept_class(frame: pl.DataFrame) -> list[Detail]:
         return []
     with np.errstate(divide="ignore"):
         share, low, high = np.log(values.mean(1)).tolist()
-    return [Detail("class kept", share, low=low, high=high, decimals="probability")]
+    return [Detail("answer kept", share, low=low, high=high, decimals="probability")]

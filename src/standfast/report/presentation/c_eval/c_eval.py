@@ -22,7 +22,7 @@ SHOWN = 4
 #: the colour of the fixed features
 FIXED = "#e67300"
 #: which samples have no value
-NO_CHANGE = "for which no change of the class was found"
+NO_CHANGE = "for which no change of the answer was found"
 
 
 @presentations.register("c_eval")
@@ -30,10 +30,10 @@ class CEvalPresentation(Presentation):
     """c-Eval: distributions, and the changed inputs."""
 
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """A larger ratio is better; where the class did not change it is a lower bound."""
+        """A larger ratio is better; where the answer did not change it is a lower bound."""
         size = f"{float(options.get('fraction', 0.1)):.0%}"
         return ValueSpec(
-            f"c-Eval: least change that changes the class with the top {size} fixed, over that with no feature fixed",
+            f"c-Eval: least change that changes the answer with the top {size} fixed, over that with no feature fixed",
             "c(e) / c(empty)",
             self.direction_of(options),
             2,

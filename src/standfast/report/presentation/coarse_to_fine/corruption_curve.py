@@ -34,7 +34,7 @@ class CorruptionCurvePresentation(Presentation):
 
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
         """With the most relevant positions first higher is better; if only the least relevant come first, lower."""
-        title = f"Area under the drop of the class's probability, {_name_first(options)} relevant positions corrupted"
+        title = f"Area under the drop of the answer's probability, {_name_first(options)} relevant positions corrupted"
         caution = f"More positive positions make the area larger. {_CHANCE}"
         return ValueSpec(title, "area under the drop", self.direction_of(options), 3, caution=caution)
 
@@ -50,7 +50,7 @@ class CorruptionCurvePresentation(Presentation):
         ends = dict.fromkeys(f"{end:.1%}" for end in (min(medians, default=0.0), max(medians, default=0.0)))
         spec = dataclasses.replace(
             views[0].spec,
-            title="Common drop of the class's probability: averaged up to the share of positions that all explainers "
+            title="Common drop of the answer's probability: averaged up to the share of positions that all explainers "
             f"replace, {_name_first(views[0].options)} relevant positions corrupted first",
             axis="common drop",
             column=COMMON,

@@ -58,12 +58,12 @@ class AttributionAttackPresentation(Presentation):
             only=("label_kept",),
             caution="A stronger attack may reach a worse value.",
             good="more robust",
-            empty="for which no input of the same class was found",
+            empty="for which no input with the same answer was found",
             same=1.0 if larger_is_closer({"similarity": first}) else 0.0,
         )
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
-        """What does not count, and how much of the neighbourhood keeps the class."""
+        """What does not count, and how much of the neighbourhood keeps the answer."""
         kept = read_flags(frame, "label_kept")
         flags = frame.with_columns(lost=~kept, still=kept & ~read_flags(frame, "found"))
         return [

@@ -30,9 +30,9 @@ from standfast.tensors import Array
 #: samples with a curve
 SHOWN = 3
 _WHAT = {
-    "changed_explanation": "the explanation changes and the class is kept",
-    "changed_class": "the class changes and the explanation stays",
-    "misclassification": "the class changes",
+    "changed_explanation": "the explanation changes and the answer is kept",
+    "changed_class": "the answer changes and the explanation stays",
+    "misclassification": "the answer changes",
 }
 AXIS = Axis("probability", probability=True)
 _CURVES = ("level_stage", "level_threshold", "level_log_probability", "level_low", "level_high")
@@ -115,7 +115,7 @@ def _read_levels(view: MetricResults, name: str, sample: int) -> Line | None:
 
 
 def find_levels_of_similarity(stage: Array, t: Array, censored: bool) -> Array:
-    """Which levels are those of the similarity, stage 1; others are of the class, or padding.
+    """Which levels are those of the similarity, stage 1; others are of the answer, or padding.
 
     A level at exactly 0 ends a stage; it is stored under the number of the next one, where the run continues.
     """

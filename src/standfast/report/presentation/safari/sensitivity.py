@@ -26,11 +26,11 @@ class MaxSensitivityPresentation(Presentation):
         direction = self.direction_of(options) if options.get("normalise") else None
         caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
         axis = f"largest {self.what}" + (", normalised" if options.get("normalise") else "")
-        empty = "of which no copy keeps the class" if options.get("same_class") else ValueSpec.empty
+        empty = "of which no copy keeps the answer" if options.get("same_class") else ValueSpec.empty
         return ValueSpec(self.title, axis, direction, caution=caution, good="more robust", empty=empty)
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
-        """How much of the neighbourhood keeps the class."""
+        """How much of the neighbourhood keeps the answer."""
         return count_kept_class(frame)
 
     def figures(self, view: MetricResults) -> list[Chart | None]:

@@ -48,17 +48,17 @@ class WorstCasePresentation(Presentation):
         event, direction = options.get("event"), self.direction_of(options)
         if event == "misclassification":
             return ValueSpec(
-                "Largest margin found, towards another class", "margin towards another class", direction, 2
+                "Largest margin found, towards another answer", "margin towards another answer", direction, 2
             )
         axis = f"similarity ({options.get('similarity', '?')})"
         if event == "changed_class":
-            title = "Most similar explanation found after the class has changed"
+            title = "Most similar explanation found after the answer has changed"
             caution = "Only samples whose class could be changed count."
-            empty = "for which no change of the class was found"
+            empty = "for which no change of the answer was found"
             return ValueSpec(
                 title, axis, direction, 3, only=("found",), caution=caution, good="more robust", empty=empty
             )
-        title, empty = "Least similar explanation found while the class is kept", "for which no input keeps the class"
+        title, empty = "Least similar explanation found while the answer is kept", "for which no input keeps the answer"
         same = 1.0 if larger_is_closer(options) else 0.0
         return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty, same=same)
 
@@ -73,7 +73,7 @@ class WorstCasePresentation(Presentation):
         if event != "changed_explanation":
             found.append(Detail("class changed", hit, total))
         elif "found" in frame.columns and hit < total:  # the clean input may be outside of the neighbourhood
-            found.append(Detail("no input that keeps the class", total - hit, total))
+            found.append(Detail("no input that keeps the answer", total - hit, total))
         if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
             found.append(Detail("misinterpreted", *measured))
         for column, label in (
@@ -86,7 +86,7 @@ class WorstCasePresentation(Presentation):
         return found
 
     def example(self, view: MetricResults) -> GalleryRow | None:
-        """The least similar map of an input that kept its class; for the other events nothing."""
+        """The least similar map of an input that kept its answer; for the other events nothing."""
         if view.options.get("event") != "changed_explanation":
             return None
         return draw_example(self, view, name_similarity(view.options))
@@ -131,7 +131,7 @@ def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
 
 
 def _count_misinterpreted(rows: pl.DataFrame) -> tuple[int, int]:
-    """On how many samples the event was reached, of those where the search found an input with the asked class."""
+    """On how many samples the event was reached, of those where the search found an input with the asked answer."""
     counted = rows.filter(read_flags(rows, "found")) if "found" in rows.columns else rows
     return count_samples(counted, "misinterpreted")
 
