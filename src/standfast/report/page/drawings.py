@@ -1,8 +1,8 @@
 """Rows of pictures as the template `pictures.html` draws them.
 
-Images are data URIs; of a volume three slices are drawn. The pictures of a table, a series or a text become one drawing of HTML, because their names, time
-or words are the same: bars with names, lanes over time, coloured words. Red is evidence for the class and blue evidence
-against it.
+Images are data URIs; of a volume three slices are drawn. The pictures of a table, a series or a text become one drawing
+of HTML, because their names, time or words are the same: bars with names, lanes over time, coloured words. Red is
+evidence for the answer and blue evidence against it.
 """
 
 from __future__ import annotations
