@@ -60,7 +60,7 @@ def write_network(folder: Path, name: str, tiny: bool) -> dict[str, Any]:
     config = json.loads((own / "config.json").read_text())
     config["architectures"] = [f"{kind.removesuffix('Config')}ForImageClassification"]
     (own / "config.json").write_text(json.dumps(config))
-    return {"name": f"transformers:{own}", "pretrained": False}
+    return {f"transformers:{own}": {"pretrained": False}}
 
 
 def read_study(folder: Path, network: str, images: int, tiny: bool, file: Path = STUDY) -> dict[str, Any]:

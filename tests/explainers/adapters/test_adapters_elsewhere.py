@@ -511,7 +511,7 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
     assert found.failures == []
     assert set(found.samples["explainer"]) == set(content["explainers"])
     listed = study_from(
-        content | {"explainers": ["captum:Saliency", {"captum:Saliency": {"captum:Saliency": {"abs": False}}}, "lrp"]},
+        content | {"explainers": ["captum:Saliency", {"captum:Saliency": {"abs": False}}, "lrp"]},
         tmp_path,
     )
     assert list(listed.explainers) == ["captum:Saliency", "captum:Saliency: abs=False", "lrp"]
