@@ -75,16 +75,6 @@ def labels() -> torch.Tensor:
     return torch.tensor([3, 1, 4, 1, 5, 9, 2], dtype=torch.uint8)
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_idx_is_read_as_written(
-    tmp_path: Path, images: torch.Tensor, labels: torch.Tensor, pack: Callable[[bytes], bytes]
-) -> None:
-    image_path = write(tmp_path / "images", pack(idx_bytes(images)))
-    label_path = write(tmp_path / "labels", pack(idx_bytes(labels)))
-    assert torch.equal(read_idx(image_path, dimensions=3), images)
-    assert torch.equal(read_idx(label_path, dimensions=1), labels)
-
-
 def test_idx_sizes_are_big_endian_and_rows_come_first(tmp_path: Path) -> None:
     content = b"\0\0\x08\x03" + b"\0\0\0\x01" + b"\0\0\0\x02" + b"\0\0\0\x03" + bytes([1, 2, 3, 4, 5, 6])
     assert read_idx(write(tmp_path / "file", content), dimensions=3).tolist() == [[[1, 2, 3], [4, 5, 6]]]
