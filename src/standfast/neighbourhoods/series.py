@@ -29,7 +29,7 @@ from torch import Tensor
 
 from standfast.errors import check, check_integer, is_number
 from standfast.neighbourhoods.base import choice, neighbourhoods
-from standfast.neighbourhoods.transformations import Axis, Range, Transformation, Warp, parameter
+from standfast.neighbourhoods.transformations import Axis, Range, Transformation, Warp, as_range, parameter
 from standfast.records import set_fields
 
 Fill = Literal["border", "zeros", "reflection"]
@@ -110,7 +110,7 @@ class TimeShift(FilledTimeChange):
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
         """Also that the shift is shorter than the series."""
         super().check_fit(inputs, bounds)
-        length, (low, high) = inputs.shape[2], self.get_range("samples")
+        length, (low, high) = inputs.shape[2], as_range(self.samples)
         check(max(-low, high) < length, "samples", f"shifts below {length}, the length of the series", self.samples)
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
