@@ -101,7 +101,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "time_warp": [Example({"percent": 60}, SERIES)],
     "window_crop": [Example({"percent": 40}, SERIES)],
     "amplitude": [Example({"percent": 20}, SERIES)],
-    "drift": [Example({"size": 0.3}, SERIES), Example({"size": [0.1, 0.2], "unit": "value"}, SERIES[:1])],
+    "drift": [Example({"size": 0.3}, SERIES)],
     "jitter": [Example({"size": 0.2}, SERIES)],
     "table": [Example({"changes": "5%"}, ((6,),))],
     "dropped_samples": [Example({"percent": 60}, SERIES), Example({"percent": 60, "fill": "zeros"}, SERIES[:1])],
