@@ -28,7 +28,7 @@ from standfast.training.adversarial import robust_accuracy
 from standfast.training.classifier import accuracy
 from standfast.training.loop import Training
 from standfast.training.schemes import Adversarial, GradientHessian
-from standfast.zoo.networks.names import architectures
+from standfast.zoo import architectures
 
 
 class Tiny(nn.Module):
@@ -332,7 +332,7 @@ def test_models_and_data_are_checked(tmp_path: Path) -> None:
         Plan("tiny:num_classes=3", "stripes")
     with pytest.raises(ArgumentError, match=r"model: expected options that tiny can have, got tiny:width='a': "):
         train.fit(plan(model="tiny:width=a"), tmp_path)
-    with pytest.raises(ArgumentError, match=r"data: expected one of cifar10, .*mnist32, movie_sentences, stripes"):
+    with pytest.raises(ArgumentError, match=r"data: expected one of cifar10, .*mnist32, stripes"):
         Plan("tiny", "digits")
     with pytest.raises(ModelError, match=r"lenet5 does not take inputs of shape \(1, 6, 6\)"):
         train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)

@@ -24,7 +24,7 @@ from standfast.training.calibration import Calibrated, find_best_probability
 from standfast.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
 from standfast.training.objective import Batch
 from standfast.training.schemes import Natural, schemes, spell_scheme
-from standfast.zoo.networks.names import architectures
+from standfast.zoo import architectures
 from standfast.zoo.networks.series_cnn import SeriesCNN
 
 
@@ -69,12 +69,6 @@ def test_radam_equals_its_formula() -> None:
                 parameter.sub_(lr * mean)
     for a, b in zip(module.parameters(), ours.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-5)
-
-
-def test_an_unknown_optimizer_is_refused() -> None:
-    module, inputs, labels = problem()
-    with pytest.raises(ArgumentError, match="optimizer: expected adamw or radam, got 'sgd'"):
-        train_classifier(module, inputs, labels, epochs=1, generator=generator(), optimizer="sgd")
 
 
 # noise blocks

@@ -395,7 +395,7 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            help="Architecture, with options such as its width and depth, as series_cnn:width=32,layers=2;"
+            help="Architecture, with options such as its width, as series_cnn:width=32,stride=2;"
             " `standfast list architectures` shows them.",
             autocompletion=_complete("architectures"),
         ),

@@ -175,7 +175,7 @@ KINDS: Mapping[str, Kind] = {
     "architectures": Kind(
         "architecture",
         "networks that standfast train can train",
-        "standfast.zoo.networks.names:architectures",
+        "standfast.zoo:architectures",
         "standfast train --model {name} --data mnist",
         "models: [{{architecture: {name}, weights: model.safetensors}}]",
     ),

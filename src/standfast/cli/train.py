@@ -42,7 +42,7 @@ from standfast.training.classifier import accuracy, initialize, random_flip, ran
 from standfast.training.loop import OPTIMIZERS, Augmentation, Epoch, Training
 from standfast.training.objective import Scheme
 from standfast.training.schemes import Adversarial, Natural, schemes, spell_scheme
-from standfast.zoo.networks.names import architectures
+from standfast.zoo import architectures
 
 augmentations: Registry[Augmentation | None] = Registry("augmentation")
 augmentations.add("none", None)
@@ -63,7 +63,7 @@ class Plan:
 
     Args:
         model: an architecture of `standfast.zoo.architectures`, with the data's numbers of classes and channels; with
-            options such as its width and depth, `"series_cnn:width=32,layers=2"` or `"bilstm:units=(32,32)"`.
+            options such as its width, `"series_cnn:width=32,stride=2"` or `"bilstm:units=(32,32)"`.
         data: a data set, such as "mnist" or "ucr:GunPoint". `<data>:train` is for training, `<data>:test` for the test
             accuracy. "mnist:train" means the same as "mnist".
         scheme: a scheme of `standfast.training.schemes`, or its text, such as `"pgd:radius=0.3,steps=7"`.
