@@ -74,7 +74,7 @@ def _compare_metrics(results: Results) -> Iterator[Comparison]:
         heading = f"{results.metrics[group.members[0].name].spec.axis}, by {group.option}"
         text = f"These configured metrics differ in {group.option}, and in nothing else."
         figures = _draw(results, group.option, group.members, rows, heading)
-        yield Comparison(f"{group.kind}: {group.option}", results.name_pair(data, model), text, figures)
+        yield Comparison(f"{group.kind}: {group.option}", results.summary.name_pair(data, model), text, figures)
 
 
 def _compare_explainers(results: Results) -> Iterator[Comparison]:
@@ -87,7 +87,9 @@ def _compare_explainers(results: Results) -> Iterator[Comparison]:
             rows = _find_rows(results, keys)
             figures += _draw(results, group.option, group.members, rows, f"{label}, by {group.option}")
         text = f"These explainers differ in {group.option}, and in nothing else."
-        yield Comparison(f"explainer {group.kind}: {group.option}", results.name_pair(data, model), text, figures)
+        yield Comparison(
+            f"explainer {group.kind}: {group.option}", results.summary.name_pair(data, model), text, figures
+        )
 
 
 def _compare_models(results: Results) -> Iterator[Comparison]:
