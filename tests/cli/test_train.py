@@ -184,20 +184,6 @@ def test_an_interrupted_training_ends_with_the_same_bits(
         assert sorted(file.suffix for file in out.iterdir()) == [".json", ".safetensors"]
 
 
-def test_an_epoch_that_is_kept_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        Interrupt(patch, 8)
-        with pytest.raises(KeyboardInterrupt):
-            train.fit(plan(), tmp_path)
-    trained: list[int] = []
-    original = Training._run_epoch
-    monkeypatch.setattr(Training, "_run_epoch", lambda self, step: trained.append(self.epoch) or original(self, step))
-    train.fit(plan(), tmp_path)
-    assert trained == [2]
-    assert train.fit(plan(), tmp_path).was_there
-    assert trained == [2]
-
-
 def test_a_crash_while_the_result_is_written_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise OSError("disk full")

@@ -46,6 +46,10 @@ STUDY: dict[str, Any] = {
 }
 
 
+#: without the sanity checks, for tests that are not about them
+BARE = {**STUDY, "sanity": False}
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
@@ -105,7 +109,7 @@ def test_the_model_card_says_where_few_samples_give_less_than_95_percent(pack: P
         (result,) = YAML(typ="safe").load(metadata)["model-index"][0]["results"]
         return [metric["args"]["coverage"] for metric in result["metrics"]], body
 
-    standfast.run_study({**STUDY, "samples": 4}, tmp_path, progress=False)
+    standfast.run_study({**BARE, "samples": 4}, tmp_path, progress=False)
     coverages, body = read(write_model_card(load_results(tmp_path)))
     assert coverages == [0.875, 0.875]  # 1 - 2 / 2^4
     assert body.count("] (88%), n = 4") == 2
@@ -144,7 +148,7 @@ def test_the_crosswalk_claims_only_what_the_metrics_show(
     metrics: list[str], said: list[str], unsaid: list[str], tmp_path: Path
 ) -> None:
     listed = YAML(typ="safe").load("\n".join(f"- {metric}" for metric in metrics))
-    study = {**STUDY, "samples": 4, "neighbourhood": {"linf": 0.01}, "metrics": listed, "requirements": []}
+    study = {**BARE, "samples": 4, "neighbourhood": {"linf": 0.01}, "metrics": listed, "requirements": []}
     standfast.run_study(study, tmp_path, progress=False)
     rows = [line.split(" | ") for line in write_crosswalk(load_results(tmp_path)).splitlines()[6:] if "|" in line]
     shows = "\n".join(row[4] for row in rows[: len(read_clauses())])
@@ -287,7 +291,7 @@ def test_a_table_of_decisions_that_was_changed_in_a_pack_is_found(pack: Path, tm
 def test_decisions_of_earlier_looks_are_decided_again_on_their_samples(tmp_path: Path) -> None:
     """With a last job of a look that has grown since, and limits that are decided, and not, at the first look."""
     limits = [{"metric": METRIC, "at_most": limit} for limit in (100.0, 1.45)]
-    study = {**STUDY, "requirements": limits, "samples_per_job": 8}
+    study = {**BARE, "requirements": limits, "samples_per_job": 8}
     check({**study, "samples": 20}, tmp_path / "results", progress=False)
     last = check({**study, "samples": 40}, tmp_path / "results", progress=False)
     assert {each.estimate.count for each in last.decisions if each.estimate} == {20, 40}
@@ -299,11 +303,11 @@ def test_a_decision_against_a_baseline_that_is_not_here_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = CliRunner().invoke
-    standfast.run_study({**STUDY, "requirements": []}, tmp_path / "first", progress=False)
+    standfast.run_study({**BARE, "requirements": []}, tmp_path / "first", progress=False)
     freeze_baseline(tmp_path / "first", tmp_path / "baseline")
     wanted = [*STUDY["requirements"], {"no_worse_than": "baseline", "by": 0.5}]
     monkeypatch.chdir(tmp_path)
-    check({**STUDY, "requirements": wanted}, tmp_path / "second", progress=False)
+    check({**BARE, "requirements": wanted}, tmp_path / "second", progress=False)
     assert confirm_decisions(load_results(tmp_path / "second")) == Confirmation()
     shutil.move(tmp_path / "baseline", tmp_path / "gone")
     (name,) = confirm_decisions(load_results(tmp_path / "second")).unknown
@@ -315,7 +319,7 @@ def test_a_decision_against_a_baseline_that_is_not_here_is_said(
 
 def test_a_title_with_html_is_text_in_every_part(tmp_path: Path) -> None:
     title = "<script>alert(1)</script> [a](javascript:alert(1)) `b`\nc"
-    standfast.run_study({**STUDY, "title": title, "requirements": []}, tmp_path / "results", progress=False)
+    standfast.run_study({**BARE, "title": title, "requirements": []}, tmp_path / "results", progress=False)
     make_pack(tmp_path / "results", tmp_path / "pack")
     for page in (tmp_path / "pack").glob("*.md"):
         assert "<script" not in page.read_text()
@@ -367,7 +371,7 @@ def model():
 def test_another_model_is_found_and_arrays_are_added_if_they_are_wanted(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(MODEL)
     ball = {"neighbourhood": {"linf": 0.01}, "budget": 5, "search": "random"}
-    study = {**STUDY, "models": {"own": {"function": "own:model"}}, "metrics": [{"worst_case": ball}]}
+    study = {**BARE, "models": {"own": {"function": "own:model"}}, "metrics": [{"worst_case": ball}]}
     YAML().dump({**study, "requirements": []}, tmp_path / "study.yaml")
     standfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
     make_pack(tmp_path / "results", tmp_path / "pack", arrays=True)

@@ -12,6 +12,7 @@ from report_builder import PROB, WORST, Builder
 import standfast
 from standfast.errors import ArgumentError, UnknownNameError
 from standfast.report import Results
+from standfast.results import Best
 
 GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
 
@@ -43,7 +44,7 @@ def test_the_best_is_by_mean_rank_and_another_median_is_said(builder: Builder) -
     entries = {row["explainer"]: row for row in results.table().to_dicts()}
     assert entries["odd"]["value"] > entries["steady"]["value"]
     assert (entries["steady"]["verdict"], entries["odd"]["verdict"]) == ("best", "tied")
-    assert results.best()[WORST].explainers == ("steady", "odd")
+    assert results.best()[WORST] == Best(("steady", "odd"), True, 25)
 
 
 def test_the_table_as_a_frame(builder: Builder) -> None:
@@ -72,7 +73,8 @@ def test_several_data_sets_have_a_table_each(builder: Builder) -> None:
     assert "data" in results.table().columns
     assert "model" not in results.table().columns
     assert results.best(data="digits")[WORST].explainers == ("steady",)
-    assert set(results.best(data="letters")[WORST].explainers) == {"steady", "shaky"}
+    tied = results.best(data="letters")[WORST]
+    assert (set(tied.explainers), tied.shown) == ({"steady", "shaky"}, False)
     with pytest.raises(ArgumentError, match="one of several: data='digits', model='lenet'; data='letters'"):
         results.best()
     with pytest.raises(ArgumentError, match="data: expected one of digits, letters, got 'digit'"):

@@ -155,7 +155,7 @@ def evaluate_army(seed: int, count: int = 24) -> standfast.Results:
     explainers = {"input_x_gradient": get("input_x_gradient"), "saliency": get("saliency")}
     explainers |= {name: _Army(name) for name in BAD}  # type: ignore[dict-item]
     explainers |= {"copied": lambda module, x, classes: x, "noise": lambda module, x, classes: _hash(x)}  # type: ignore[dict-item]
-    metrics = ["worst_case:budget=12", "aopc:samples=2"]
+    metrics = ["worst_case:budget=12", "aopc:samples=1,steps=5"]
     return standfast.evaluate(
         model, explainers, digits.take(order), metrics, preset="quick", progress=False, samples_per_job=count
     )

@@ -608,7 +608,3 @@ def main() -> None:
     except (MemoryError, OSError) as error:  # such as a folder that cannot be written, a full disk, or no answer
         _echo(f"error: {error}" if str(error) else "error: there is not enough memory", err=True)
         sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from standfast.cli.kinds import KINDS, Kind, docstring_of, find_needs, first_part
-from standfast.errors import ArgumentError, UnknownNameError, suggest_name
+from standfast.errors import ArgumentError, MissingExtraError, StandfastError, UnknownNameError, suggest_name
 from standfast.registry import Registry
 from standfast.study.file.options import describe_options, to_plain
 
@@ -47,10 +47,10 @@ def _knows(registry: Registry[Any], name: str) -> bool:
         entry = registry[name]
         if isinstance(entry, partial):
             entry()  # an explainer: only its options can be wrong then
-    except UnknownNameError:
-        return False  # the package has no such thing of this kind
-    except (ArgumentError, TypeError):
-        pass
+    except (StandfastError, TypeError) as error:
+        if isinstance(error, MissingExtraError):
+            raise
+        return not isinstance(error, UnknownNameError)  # else the package has no such thing of this kind
     return True
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import scipy.stats
 from report_builder import PROB, WORST, Builder, study
 from typer.testing import CliRunner
 
@@ -42,21 +41,6 @@ def rows_of(text: str) -> list[list[str]]:
     """The cells of a LaTeX table's rows."""
     rows = [line.removesuffix(r" \\") for line in text.splitlines() if line.endswith(r" \\")]
     return [re.split(r"(?<!\\) & ", row) for row in rows]
-
-
-def test_medians_and_their_intervals_are_those_of_the_samples(results: Results) -> None:
-    frame = results.samples.filter((pl.col("label") == WORST) & (pl.col("status") == "ok")).to_pandas()
-    found = exports.summary(results).filter(label=WORST).to_pandas()
-    assert len(found) == 9
-    for row in found.itertuples():
-        mine = frame[(frame.data == row.data) & (frame.model == row.model) & (frame.explainer == row.explainer)]
-        held = np.sort(mine[mine.found.astype(bool)].similarity)
-        assert row.count == len(held) == 8
-        assert row.value == pytest.approx(np.median(held))
-        # order statistics: the l-th from either end, l the largest with 2 P(Bin(n, 1/2) < l) <= 5%
-        place = max(k for k in range(1, 5) if k == 1 or 2 * scipy.stats.binom.cdf(k - 1, 8, 0.5) <= 0.05)
-        assert (row.low, row.high) == (held[place - 1], held[-place])
-        assert row.coverage == pytest.approx(1 - 2 * scipy.stats.binom.cdf(place - 1, 8, 0.5))
 
 
 def test_a_name_that_a_spreadsheet_would_run_as_a_formula_gets_a_quote(tmp_path: Path) -> None:
