@@ -113,15 +113,6 @@ def test_sums_of_rank_products_in_halves(monkeypatch):
     assert rank._rank_products(p, p).tolist() == pytest.approx(squares, rel=1e-15)
 
 
-def test_kendall_by_hand():
-    # Pairs: (1,2) and (1,3) concordant, (2,3) tied in b.  tau-b = 2 / sqrt(3 * 2)
-    close(
-        sim.Kendall()(torch.tensor([[1.0, 2, 3]]), torch.tensor([[1.0, 5, 5]])),
-        torch.tensor([2 / 6**0.5]),
-        1e-6,
-    )
-
-
 def kendall_slowly(x: np.ndarray, y: np.ndarray) -> float:
     dx, dy = (np.sign(np.subtract.outer(z, z))[np.triu_indices(len(z), 1)].astype(int) for z in (x, y))
     return float((dx * dy).sum() / math.sqrt((dx != 0).sum() * (dy != 0).sum()))
@@ -465,6 +456,25 @@ def test_prepared_references_have_the_bits_of_a_call(name, count):
     assert torch.equal(compare(b[4:5], number[4:5]), entry(a[number[4:5]], b[4:5]))
 
 
+@pytest.mark.parametrize(
+    ("features", "zeros"), [(1, 0), (2, 0), (13, 0), (24, 0), (25, 0), (60, 0), (60, 13), (60, 59), (60, 60)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype, features, zeros):
+    """Also where features are 0 in all maps, which are not sorted."""
+    generator = torch.Generator().manual_seed(0)
+    reference = torch.randn(3, features, generator=generator, dtype=dtype)
+    reference[1, : features // 3] = -0.0
+    maps = torch.randn(400, features, generator=generator, dtype=dtype)
+    maps[1::2] = maps[1::2].round() * 0.0 ** (torch.rand(200, features, generator=generator) < 0.2)
+    maps[:, :zeros], maps[20:30] = 0.0, maps[20:30].abs()
+    maps[7], maps[8, 0], maps[9, -1], maps[10, 0], maps[11] = 1.0, torch.nan, -torch.inf, -torch.nan, -0.0
+    numbers = torch.randint(0, 3, (400,), generator=generator)
+    ours, constant = RankedReference(reference).compare(maps, numbers)
+    assert torch.equal(ours.nan_to_num(nan=9), sim.Spearman()(reference[numbers], maps).nan_to_num(nan=9))
+    assert torch.equal(constant, (maps == maps[:, :1]).all(1) & maps.isfinite().all(1))
+
+
 def test_prepared_references_that_are_not_finite_and_maps_of_another_type():
     a, b = pair(3, 9, dtype=torch.float32)
     a[0, 0], b[1, 2] = torch.inf, torch.nan
@@ -488,23 +498,6 @@ def test_binade():
 def test_second_derivatives_of_a_row_sum():
     x = pair(2, 5)[0].requires_grad_()
     assert torch.autograd.gradgradcheck(lambda x: rows.row_sum(x * x) ** 2, (x,))
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by torch itself
-def test_transforms_of_torch_func():
-    a, b = pair(3, 9)
-
-    def compare(a, b):
-        return sim.Pearson()(a[None], b[None])[0]
-
-    assert torch.allclose(torch.func.vmap(compare)(a, b), sim.Pearson()(a, b))
-    leaf = b[0].clone().requires_grad_()
-    (expected,) = torch.autograd.grad(compare(a[0], leaf), leaf)
-    assert torch.allclose(torch.func.grad(compare, 1)(a[0], b[0]), expected)
-    assert torch.allclose(torch.func.vmap(torch.func.grad(compare, 1))(a, b)[0], expected)
-    value, change = torch.func.jvp(lambda b: compare(a[0], b), (b[0],), (a[1],))
-    assert torch.allclose(value, compare(a[0], b[0]))
-    assert torch.allclose(change, expected @ a[1])
 
 
 def test_gradients_of_a_prepared_reference():
