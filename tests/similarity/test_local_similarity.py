@@ -23,7 +23,6 @@ from standfast.errors import ArgumentError
 from standfast.similarity import diverse, profile
 
 MAPS = [(13, 11), (9, 16), (1, 12), (40,), (3,)]
-NAMES = ["topk_intersection", "lens_precision", "lens_recall", "lens_distance", "lens_spearman", "lens_kendall"]
 
 
 def pair(*shape: int, seed: int = 0, levels: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
@@ -524,19 +523,6 @@ def test_mass_centre_of_maps_without_one():
 
 
 # --- the contract ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [*(f"{n}:w=2" for n in NAMES), "lens_recall:diverse=true", "centre_of_mass"])
-@pytest.mark.parametrize("shape", [(19, 12, 12), (19, 3, 12, 12), (19, 100)])
-def test_neither_the_batch_nor_chunks_matter(name, shape, monkeypatch):
-    similarity = sim.get(name)
-    a, b = pair(*shape, dtype=torch.float32)
-    whole = similarity(a, b)
-    for elements in (1, 500, 1 << 20):
-        monkeypatch.setattr(diverse, "CHUNK_ELEMENTS", elements)
-        assert torch.equal(similarity(a, b), whole)
-        assert torch.equal(similarity(a[7:9], b[7:9]), whole[7:9])
-    assert similarity(a[:0], b[:0]).shape == (0,)
 
 
 def test_the_walk_without_a_cache_and_without_numba(monkeypatch):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from standfast import similarity as sim
 from standfast.errors import ArgumentError, StandfastError, UnknownNameError
-from standfast.similarity import rank, rows
+from standfast.similarity import diverse, rank, rows
 from standfast.similarity.rank import RankedReference
 
 NAMES = sim.names()
@@ -343,7 +343,7 @@ def test_not_finite_against_constant(name):
 # --- the contract ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*NAMES, "ssim:window=5,gaussian=true"])
+@pytest.mark.parametrize("name", [*NAMES, "ssim:window=5,gaussian=true", "lens_recall:w=2,diverse=true"])
 @pytest.mark.parametrize("shape", [(37, 1, 28, 28), (37, 3, 11, 10), (19, 2, 33), (5, 13), (2, 5_001)])
 @pytest.mark.parametrize("levels", [0, 8])
 def test_a_row_does_not_depend_on_its_batch(name, shape, levels):
@@ -370,14 +370,15 @@ def test_threads_do_not_matter(name):
     assert torch.equal(sim.get(name)(a, b), alone)
 
 
-@pytest.mark.parametrize("name", RANKS)
-def test_chunks_do_not_matter(name, monkeypatch):
-    a, b = pair(13, 50, levels=10)
+@pytest.mark.parametrize("name", [*RANKS, "lens_recall:w=2,diverse=true", "lens_distance:w=2", "centre_of_mass"])
+@pytest.mark.parametrize("shape", [(13, 50), (13, 3, 12, 12)])
+def test_chunks_do_not_matter(name, shape, monkeypatch):
+    a, b = pair(*shape, levels=10)
     whole = sim.get(name)(a, b)
-    monkeypatch.setattr(rank, "CHUNK_ELEMENTS", 200)
-    assert torch.equal(sim.get(name)(a, b), whole)
-    monkeypatch.setattr(rank, "CHUNK_ELEMENTS", 1)
-    assert torch.equal(sim.get(name)(a, b), whole)
+    for elements in (1, 500):
+        monkeypatch.setattr(rank, "CHUNK_ELEMENTS", elements)
+        monkeypatch.setattr(diverse, "CHUNK_ELEMENTS", elements)
+        assert torch.equal(sim.get(name)(a, b), whole)
 
 
 @pytest.mark.parametrize("name", NAMES)

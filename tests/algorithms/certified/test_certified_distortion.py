@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import standfast
 from standfast.algorithms.certified.bound import certified_distortion
 from standfast.algorithms.certified.linear_relaxation import PermittedInputs, bound_margins, bound_values
-from standfast.algorithms.certified.network_rules import MaxPool, Rectifier, pool_windows
+from standfast.algorithms.certified.network_rules import MaxPool, pool_windows
 from standfast.algorithms.certified.network_trace import Network, trace_network
 from standfast.errors import ModelError
 
