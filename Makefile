@@ -30,11 +30,11 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(if $(ROOMS),$(BIN)/mypy $(ROOMS))
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # the lines of src/standfast that the tests reach, without those of other processes; the floor is in pyproject.toml
 coverage: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

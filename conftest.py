@@ -14,35 +14,15 @@ from standfast.testing import SHAPES, small_net
 __all__ = ["SHAPES", "small_net"]
 
 
-#: the files that take longest, the longest first; `make test` runs each file as a whole on one of its workers
-LONGEST = (
-    "tests/study/test_studies.py",
-    "tests/study/test_executors.py",
-    "tests/algorithms/rare_events/test_rare_events.py",
-    "tests/golden/test_golden.py",
-    "tests/metrics/test_contract.py",
-    "tests/report/test_report.py",
-    "tests/explainers/test_explainers.py",
-    "tests/zoo/test_zoo_small.py",
-    "tests/docs/test_docs_code.py",
-    "tests/test_plugins.py",
-    "tests/algorithms/rare_events/test_traps.py",
-    "tests/algorithms/distortion/test_minimal_distortion.py",
-    "tests/metrics/safari/test_metrics.py",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, so that no worker is left alone with one of them at the end."""
-    places = {file: place for place, file in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
-
-
 @pytest.fixture(autouse=True, scope="session")
 def keep_nothing() -> Iterator[None]:
-    """Every evaluation is done anew, also after an equal one, and the user's cache folder stays as it is."""
+    """Every evaluation is done anew, also after an equal one, and the user's cache folder stays as it is.
+
+    Processes that tests start have one thread, as `one_thread` says.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STANDFAST_CACHE", "off")
+        patch.setenv("OMP_NUM_THREADS", "1")
         yield
 
 

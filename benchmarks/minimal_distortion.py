@@ -43,7 +43,7 @@ ATTACKS = (
 
 def run_ours(model: standfast.Model, x: Tensor, free: Tensor, attack: str) -> Found:
     """Distortions (infinite where no other class was found), and the mean number of gradients for a digit."""
-    found = standfast.algorithms.minimal_distortion(model, x, None, free, attack=attack)
+    found = standfast.algorithms.get_attack(attack).minimise(model, x, None, free)
     return torch.where(found.found, found.distortion, torch.inf), float(found.gradient_evaluations.double().mean())
 
 
@@ -103,7 +103,7 @@ def compare_classes() -> None:
                 layer.weight.copy_(torch.randn(classes, 20, generator=generator, dtype=torch.float64) * spread)
                 layer.bias.copy_(torch.randn(classes, generator=generator, dtype=torch.float64))
             x = torch.rand(200, 20, generator=generator, dtype=torch.float64)
-            found = standfast.algorithms.minimal_distortion(
+            found = standfast.algorithms.get_attack("fmn").minimise(
                 standfast.Model(layer, (-1e6, 1e6), device="cpu"), x, None, None
             )
             with torch.no_grad():
@@ -157,7 +157,7 @@ def main() -> None:
         cells = [f"{gradients:.0f}", f"{there.double().mean():.0%}", f"{c.median():.4f}", f"{ratio[there].mean():.4f}"]
         cells += [f"{ratio.median():.4f}", f"{(ratio < 1.01).double().mean():.0%}"]
         print(f"| {name} | {' | '.join(cells)} | {seconds / found['fmn'][2]:.1f} |")
-    ours = standfast.algorithms.minimal_distortion(model, x, None, free)
+    ours = standfast.algorithms.get_attack("fmn").minimise(model, x, None, free)
     covered, width = (ours.low <= best * (1 + 1e-6)).double().mean(), (ours.low / ours.distortion).median()
     gap = (ours.second / ours.distortion - 1).median()
     print(

@@ -208,9 +208,7 @@ class Setting:
 
         def find(size: int) -> Tensor:
             model = standfast.Model(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size)
-            return standfast.algorithms.minimal_distortion(
-                model, x, targets, None, attack=f"ddn:steps={STEPS}"
-            ).distortion
+            return standfast.algorithms.get_attack(f"ddn:steps={STEPS}").minimise(model, x, targets, None).distortion
 
         mean = find(64).mean()
         return Task(

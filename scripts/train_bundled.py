@@ -250,8 +250,8 @@ RECIPES = {
     ),
     "vit-mnist": replace(
         NATURAL_LENET,
-        build=partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
-        architecture="VisionTransformer(in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128)",
+        build=partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4),
+        architecture="VisionTransformer(in_channels=1, side=28, width=64, layers=4, heads=4)",
         required_accuracy=0.975,
         epochs=6,
         learning_rate=2e-3,

@@ -50,8 +50,7 @@ RECIPES = {
     "cnn-waves": Recipe("SeriesCNN(width=32, stride=2, dropout=0.1, hidden=32)", 40, 4e-3),
     "bilstm-waves": Recipe("BiLSTM(units=(32, 32), patch=4, hidden=64)", 40, 4e-3),
     "transformer-waves": Recipe(
-        "SeriesTransformer(stem=(32, 32), kernel_size=7, strides=(2, 2), layers=2, feedforward=64, dropout=0.1,"
-        " hidden=32)",
+        "SeriesTransformer(stem=(32, 32), strides=(2, 2), layers=2, feedforward=64, dropout=0.1)",
         40,
         4e-3,
         weight_decay=1e-3,

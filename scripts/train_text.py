@@ -1,10 +1,15 @@
 """Train the bundled classifier of sentences, `transformer-sentences`, and the word vectors that it reads.
 
-    STANDFAST_DATA=<folder with movie_sentences/> python scripts/train_text.py
+    STANDFAST_DATA=<folder> python scripts/train_text.py
 
 It writes the weights and their card in src/standfast/zoo/weights/, the vocabulary with its vectors, words.npz in
 src/standfast/data/assets/, and beside it sentences.tsv, 200 sentences of the test set. The file sentences.txt there
 says where they are from.
+
+The data are the sentences of film reviews of Hutto and Gilbert (see `standfast.data.sentence_files`), from the archive
+of vaderSentiment 2.5, which is downloaded into `movie_sentences/` under the data root if it is not there. Label 1 is a
+mean rating above 0, label 0 one below. Sentences with a mean of 0 and repetitions are left out; every tenth is in the
+test set.
 
 Words that occur four times or more in the training set have a vector of their own. The vectors are learned together
 with the network, and have length 1, so all words are equally far from the padding, which is zero. In training a tenth
@@ -19,6 +24,7 @@ import argparse
 import hashlib
 import io
 import json
+import tarfile
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +37,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from train_bundled import WEIGHTS, write
 
-from standfast.data.sentence_files import PADDING, UNKNOWN, WordVectors, read_sentences, split_words
+from standfast.data.root import data_root, fetch
+from standfast.data.sentence_files import PADDING, UNKNOWN, WordVectors, split_words
 from standfast.training.classifier import Epoch, accuracy, initialize, train_classifier
 from standfast.zoo.networks.embedded_text import EmbeddedText
 from standfast.zoo.networks.text_transformer import PADDING_RADIUS, TextTransformer
@@ -42,6 +49,28 @@ DIM = 32
 EPOCHS, BATCH, RATE, DECAY = 12, 64, 2e-3, 0.05
 REQUIRED = 0.72
 LONGEST, PER_CLASS = 24, 100  # of the bundled sentences
+URL = (
+    "https://files.pythonhosted.org/packages/85/08/442d5c6754221edb450fb05357c431217d7ae48fcdfcb03c6db0af8e7450/"
+    "vaderSentiment-2.5.tar.gz"
+)
+SHA256 = "b960c954831f5ca58afee61780cc04ed48e551b91e783bfcbfb2c18bb8081a84"
+INNER = "vaderSentiment-2.5/additional_resources/hutto_ICWSM_2014.tar.gz"  # in the archive; FILE is in this one
+FILE = "hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt"
+
+
+def read_sentences(split: str) -> tuple[tuple[str, ...], Tensor]:
+    """The texts of "train" or "test" and their mean ratings, float64 `(N,)` from -4 to 4, without 0."""
+    archive = fetch(URL, f"sha256:{SHA256}", data_root() / "movie_sentences")
+    with tarfile.open(archive) as outer, tarfile.open(fileobj=outer.extractfile(INNER)) as inner:
+        lines = inner.extractfile(FILE).read().decode().splitlines()
+    rated: dict[str, float] = {}
+    for line in lines:
+        _, rating, *_, text = line.split("\t")
+        if float(rating) != 0 and split_words(text):
+            rated.setdefault(text.strip(), float(rating))
+    chosen = [place for place in range(len(rated)) if (place % 10 == 9) == (split == "test")]
+    texts, ratings = tuple(rated), torch.tensor(list(rated.values()), dtype=torch.float64)
+    return tuple(texts[place] for place in chosen), ratings[chosen]
 
 
 class Learner(nn.Module):

@@ -222,12 +222,9 @@ def measure_coverage(bench: Bench, seeds: int, explainers: list[str]) -> None:
             ln = exact[rows].log()
             inside = below = above = 0
             for seed in range(seeds):
-                found = standfast.algorithms.subset_simulation(
+                found = standfast.algorithms.SubsetSimulation(particles=50, first=16.0, moves=2).run(
                     lambda x, problem, rows=rows: score(x, problem, rows),
                     region.select(rows),
-                    particles=50,
-                    first=16.0,
-                    moves=2,
                     generator=torch.Generator().manual_seed(seed),
                     indexed=True,
                 )

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bare_model import wait_for
 
 from standfast import neighbourhoods as nb
-from standfast.zoo.networks.names import architectures
+from standfast.zoo import architectures
 
 TRANSFORMATIONS = {
     "rotation": nb.Rotation(10),

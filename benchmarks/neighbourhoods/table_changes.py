@@ -3,10 +3,10 @@
     python benchmarks/neighbourhoods/table_changes.py
 
 Two tables of scikit-learn, standardised, each with a network of two hidden layers. The ball has a radius of 0.1
-standard deviations in every feature. The natural changes: 2% of each value; moves of size 0.25 in a Gaussian copula of
-the training rows; and up to half of the way to one of the ten nearest training rows. In the breast cancer set the
-"worst" of each quantity stays at least its mean. For each explainer: the median worst similarity (Spearman) that a
-search finds; its place among the explainers; and the median plausibility of the rows that it found.
+standard deviations in every feature. The natural changes: 2% of each value, and moves of size 0.25 in a Gaussian copula
+of the training rows. In the breast cancer set the "worst" of each quantity stays at least its mean. For each explainer:
+the median worst similarity (Spearman) that a search finds; its place among the explainers; and the median plausibility
+of the rows that it found.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ def prepare(name: str) -> tuple[Tensor, Tensor, nn.Module, dict[str, Neighbourho
             "ball of 0.1": LinfBall(0.1),
             "2%": TableChanges("2%", **common),
             "copula": TableChanges("any", prior="copula", size=0.25, **common),
-            "neighbours": TableChanges("any", prior="neighbours", size=0.5, **common),
         },
     )
 

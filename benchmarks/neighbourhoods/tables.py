@@ -237,7 +237,6 @@ def table_changes(name: str) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
             "10% of each value": near.TableChanges("10%", **own),
             **special,
             "copula 0.1": near.TableChanges("any", prior="copula", size=0.1, data=table.train[0], **own),
-            "a quarter to a neighbour": near.TableChanges("any", prior="neighbours", data=table.train[0], **own),
         }
 
     return make

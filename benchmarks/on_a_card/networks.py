@@ -58,7 +58,7 @@ def build(name: str, tiny: bool) -> Network:
         if name == "lenet5":
             found = Network(name, standfast.zoo.load("lenet5-mnist"), (1, 28, 28), "standfast.zoo, bundled weights")
         elif tiny:
-            options = {"side": 8, "width": 16, "layers": 2, "heads": 2, "feedforward": 32}
+            options = {"side": 8, "width": 16, "layers": 2, "heads": 2}
             module = ResNet18(width=4) if name == "resnet50" else VisionTransformer(**options)
             found = Network(name, module, (3, 8, 8), f"tiny: standfast.zoo, {type(module).__name__}")
         else:

@@ -18,7 +18,7 @@ from scipy import integrate, special, stats
 from torch import Tensor
 
 import standfast
-from standfast.algorithms import Prior, StandardNormal, subset_simulation
+from standfast.algorithms import StandardNormal, SubsetSimulation
 from standfast.explainers import get as get_explainer
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.safari.events import make_event
@@ -36,7 +36,7 @@ class Problem:
     """A score, the prior for our estimator, and the walk's region: the same distribution (truncated at `CUT`)."""
 
     score: Score
-    prior: Prior
+    prior: Region
     region: Region
     radius: float
     truth: float = math.nan  # ln P; NaN if it is measured by plain Monte Carlo, or not known
@@ -236,7 +236,7 @@ class Run:
 
 def run_ours(problem: Problem, seed: int, **options: Any) -> Run:
     """Run standfast."""
-    found = subset_simulation(problem.score, problem.prior, generator=torch.Generator().manual_seed(seed), **options)
+    found = SubsetSimulation(**options).run(problem.score, problem.prior, generator=torch.Generator().manual_seed(seed))
     low, high = found.interval()[0].tolist()
     return Run(
         found.log_probability.item(),

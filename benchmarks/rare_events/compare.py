@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import standfast
-from standfast.algorithms import StandardNormal, UnitBox, subset_simulation
+from standfast.algorithms import StandardNormal, SubsetSimulation, UnitBox
 from standfast.algorithms.rare_events.estimate import RareEventEstimate
 from standfast.metrics import MisinterpretationProbability
 
@@ -47,7 +47,7 @@ def compare_exact(runs: int) -> None:
         for problem in problems():
             generator = torch.Generator().manual_seed(7)
             found = [
-                subset_simulation(problem.score, problem.prior, generator=generator, **options) for _ in range(runs)
+                SubsetSimulation(**options).run(problem.score, problem.prior, generator=generator) for _ in range(runs)
             ]
             errors = np.array([e.log_probability.item() for e in found]) - problem.truth
             reported = np.array([e.std_error.item() for e in found])
@@ -72,7 +72,7 @@ def compare_stages(runs: int) -> None:
         truth = irwin_hall_log_sf(50, first) + irwin_hall_log_sf(50, second)
         limits = torch.tensor([first, second], dtype=torch.float64)
         found = [
-            subset_simulation(
+            SubsetSimulation().run(
                 lambda x, limits=limits: x.reshape(len(x), 2, 50).sum(2) - limits,
                 UnitBox(100),
                 generator=torch.Generator().manual_seed(seed),
@@ -103,7 +103,7 @@ def compare_traps(runs: int) -> None:
             for first in (1.0, 32.0):
                 generator = torch.Generator().manual_seed(5)
                 found = [
-                    subset_simulation(trap.score, StandardNormal(d), first=first, generator=generator)
+                    SubsetSimulation(first=first).run(trap.score, StandardNormal(d), generator=generator)
                     for _ in range(runs)
                 ]
                 errors = np.array([e.log_probability.item() for e in found]) - trap.log_probability
@@ -161,7 +161,7 @@ def compare_walk() -> None:
             ("random walk, M = 250, quantile 0.1", {"proposal": "random_walk", "moves": 250, "quantile": 0.1}, 5),
         ):
             generator = torch.Generator().manual_seed(7)
-            found = [subset_simulation(score, prior, generator=generator, **options) for _ in range(runs)]
+            found = [SubsetSimulation(**options).run(score, prior, generator=generator) for _ in range(runs)]
             errors = np.array([e.log_probability.item() for e in found]) - truth
             evaluations = np.mean([e.model_evaluations.item() for e in found])
             rms = np.sqrt((errors**2).mean())

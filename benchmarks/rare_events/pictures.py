@@ -14,7 +14,7 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from standfast.algorithms import RareEventEstimate, StandardNormal, subset_simulation
+from standfast.algorithms import RareEventEstimate, StandardNormal, SubsetSimulation
 from standfast.algorithms.rare_events.subset_sampling import count_moves, plan_sizes
 from standfast.report.charts import COLOURS, INK
 
@@ -38,7 +38,7 @@ def record(
         return score(z)
 
     generator = torch.Generator().manual_seed(seed)
-    found = subset_simulation(recording, StandardNormal(2), particles, first=first, generator=generator)
+    found = SubsetSimulation(particles, first=first).run(recording, StandardNormal(2), generator=generator)
     left, levels = iter(calls), [calls[0]]
     next(left)
     sizes = plan_sizes(particles, round(first * particles), 2)

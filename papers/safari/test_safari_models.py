@@ -12,17 +12,19 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
+from torch.nn import functional
 
 import standfast
 from papers.base import make_table
 from papers.photos import load_photos
 from papers.safari.cifar import ARCHITECTURE_PART, EXPLAINERS
 from papers.safari.imagenet import IMAGENET_PART, STAND_IN, make_stand_in
+from papers.safari.mobilenet_v2 import MobileNetV2
 from papers.safari.parts import HEADINGS, QUANTITIES
 from papers.test_tables import outcomes
 from standfast.data.root import MissingDataError
 from standfast.study.file.spec import StudyError, study_from
-from standfast.zoo.networks.names import architectures
+from standfast.zoo import architectures
 
 MODELS = ("ResNet20", "MobileNetV2", "VGG16", "DLA")
 HAT, TILDE, LOG_HAT, LOG_TILDE = HEADINGS
@@ -48,18 +50,40 @@ def test_a_full_run_takes_files_of_standfast_train(tmp_path: Path, monkeypatch: 
     assert names == ["resnet20-cifar10", "vgg16w8-cifar10", "dla34w2-cifar10"]
     content = {**content, "data": {"d": {"function": f"{__name__}:noise", "trust": True}}}
     wanted = list(content["models"].values())
-    assert [each["architecture"] for each in wanted] == ["resnet20", "mobilenet_v2", "vgg16", "dla"]
+    assert [each.get("architecture") for each in wanted] == ["resnet20", None, "vgg16", "dla"]
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StudyError, match=r"resnet20-cifar10-natural\.safetensors"):
         study_from(content).grid()
     (tmp_path / "models").mkdir()  # that is where the command puts its weights
     for each in wanted:
-        save_file(architectures[each["architecture"]](num_classes=10).state_dict(), each["weights"])
+        make = architectures[each["architecture"]] if "architecture" in each else MobileNetV2
+        save_file(make(num_classes=10).state_dict(), each["weights"])
     assert list(study_from(content).grid().models) == list(MODELS)
 
 
 def noise() -> torch.Tensor:
     return torch.rand(100, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
+def test_mobilenet_has_the_published_size_and_inverted_residuals() -> None:
+    """Sandler et al., Table 1; the last layer is linear; the input is added if the shape stays the same."""
+    with torch.device("meta"):
+        assert sum(part.numel() for part in MobileNetV2(num_classes=1000).parameters()) == 3_504_872
+    torch.manual_seed(0)
+    model: Any = MobileNetV2(width_multiplier=0.125).eval()
+    for number, stride in ((2, 1), (4, 2), (5, 1)):
+        block = model.features[number]
+        channels = block.expand.conv.in_channels
+        x = 20 * torch.rand(2, channels, 8, 8)
+        hidden = block.expand.norm(functional.conv2d(x, block.expand.conv.weight)).clamp(0, 6)
+        hidden = functional.conv2d(
+            hidden, block.depthwise.conv.weight, stride=stride, padding=1, groups=hidden.shape[1]
+        )
+        hidden = block.depthwise.norm(hidden).clamp(0, 6)
+        out = block.project.norm(functional.conv2d(hidden, block.project.conv.weight))
+        residual = stride == 1 and out.shape[1] == channels
+        torch.testing.assert_close(block(x), out + x if residual else out)
+        assert (out < 0).any()
 
 
 # ---- Table 8: what it reads ----

@@ -90,5 +90,5 @@ def test_the_published_sum_may_be_low_for_perfectly_consistent_weights() -> None
     prediction, explanation = 1 - 0.05 * change, 0.15 - change
     for estimator, least, most in (("centred", 0.99, 1.0), ("paper", -0.5, 0.2)):
         options: Any = {"estimator": estimator, "permutations": 0, "resamples": 0}
-        found = measure_consistency(prediction, explanation, masks, **options)
+        found = measure_consistency(torch.stack([prediction, explanation]), masks, **options)
         assert least < found.rho.mean() <= most

@@ -2,34 +2,116 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
+import math
+import types
 from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
-from standfast.errors import FINITE, StandfastError, UnknownOptionError, as_number, check
+from standfast.errors import FINITE, StandfastError, UnknownOptionError, as_number, check, is_number
 
 T = TypeVar("T")
 K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
 
 
+@dataclass(frozen=True)
+class Range:
+    """The numbers that an option may have, as a part of its type: `Annotated[float, Range(above=0, most=1)]`.
+
+    Args:
+        least, most: ends that belong to the range.
+        above, below: ends that do not.
+    """
+
+    least: float = -math.inf
+    above: float = -math.inf
+    below: float = math.inf
+    most: float = math.inf
+
+    def holds(self, value: float) -> bool:
+        """Whether a number is finite and within the ends."""
+        return math.isfinite(value) and self.least <= value <= self.most and self.above < value < self.below
+
+    def __str__(self) -> str:
+        words = {"of at least": self.least, "above": self.above, "below": self.below, "at most": self.most}
+        return " and ".join(f"{word} {end:g}" for word, end in words.items() if math.isfinite(end))
+
+
+#: types of options: a whole number from 1 or from 0 on, a number above 0, and shares with and without their ends
+Count = Annotated[int, Range(least=1)]
+CountFromZero = Annotated[int, Range(least=0)]
+Positive = Annotated[float, Range(above=0)]
+Fraction = Annotated[float, Range(above=0, below=1)]
+Share = Annotated[float, Range(above=0, most=1)]
+
+
+def _read_hint(hint: Any) -> tuple[tuple[Any, ...], type[int | float] | None, Range] | None:
+    """The choices of an option, and its kind and range of numbers, by its type; None if this does not say it all."""
+    choices: list[Any] = []
+    kind, limits = None, Range()
+    for each in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
+        if each is bool:
+            choices += [True, False]
+        elif each is type(None):
+            choices.append(None)
+        elif get_origin(each) is Literal:
+            choices += get_args(each)
+        elif get_origin(each) is Annotated and isinstance(get_args(each)[1], Range):
+            kind, limits = get_args(each)[:2]
+        else:
+            return None
+    return tuple(choices), kind, limits
+
+
+@cache
+def _read_hints(kind: type) -> dict[str, tuple[tuple[Any, ...], type[int | float] | None, Range]]:
+    """What the types of a dataclass say of its options, in the order of its arguments."""
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except NameError:  # a class in a function, with types that are known there only
+        return {}
+    read = {field.name: _read_hint(hints[field.name]) for field in dataclasses.fields(kind) if field.init}
+    return {name: known for name, known in read.items() if known is not None}
+
+
+def _check_options(kind: type, given: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` for an option that is none of its type's choices, and no number in its range."""
+    for name, (choices, number, limits) in _read_hints(kind).items():
+        if name not in given:
+            continue
+        value = given[name]
+        fits = any(type(value) is type(choice) and value == choice for choice in choices)
+        if number is not None:
+            fits = fits or (is_number(value) and isinstance(value, number | int) and limits.holds(value))
+        words = [] if number is None else [f"a {'whole' if number is int else 'finite'} number {limits}"]
+        check(fits, name, ", or ".join([*words, *map(repr, choices)]), repr(value))
+
+
 class ConfigurationType(ABCMeta):
     """The class of classes with options: numbers of NumPy and torch become plain ones, before anything sees them.
 
     So options are checked, stored and compared as `int` and `float`. An option that does not exist raises
-    `UnknownOptionError`, which suggests one that does.
+    `UnknownOptionError`, which suggests one that does. Of a dataclass, options are checked whose types say what they
+    may be: `bool`, a `Literal`, a number with a `Range`, None, or one of these.
 
     >>> @dataclass(frozen=True)
     ... class Steps(metaclass=ConfigurationType):
-    ...     steps: int
+    ...     steps: Count
     >>> Steps(torch.tensor(3))
     Steps(steps=3)
+    >>> Steps(0)
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: steps: expected a whole number of at least 1, got 0
     >>> Steps(n_steps=3)
     Traceback (most recent call last):
         ...
@@ -38,8 +120,12 @@ class ConfigurationType(ABCMeta):
 
     def __call__(cls: type[T], *values: Any, **options: Any) -> T:
         plain = {option: as_number(value) for option, value in options.items()}
+        numbers = [as_number(value) for value in values]
+        if dataclasses.is_dataclass(cls):
+            names = [field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only]
+            _check_options(cls, {**dict(zip(names, numbers, strict=False)), **plain})
         try:
-            made: T = ABCMeta.__call__(cls, *map(as_number, values), **plain)
+            made: T = ABCMeta.__call__(cls, *numbers, **plain)
             return made
         except TypeError as error:
             known = list(inspect.signature(cls.__init__).parameters.values())[1:]

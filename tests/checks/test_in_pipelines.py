@@ -24,6 +24,7 @@ STUDY: dict[str, Any] = {
     "models": {"lenet": "lenet5-mnist"},
     "explainers": ["saliency"],
     "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 2}}],
+    "sanity": False,
 }
 LIMITS = {"pass": 1e9, "fail": 1e-9}
 

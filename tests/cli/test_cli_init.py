@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +13,7 @@ from ruamel.yaml import YAML
 from torch import nn
 from typer.testing import CliRunner, Result
 
-from standfast.cli import app, commands
+from standfast.cli import app
 from standfast.cli.new_study import read_bounds, read_source, round_outwards
 from standfast.errors import ArgumentError
 from standfast.study.file.document import StudyError
@@ -157,7 +152,6 @@ def test_the_questions_of_the_documentation(tmp_path: Path, monkeypatch: pytest.
     np.savez(tmp_path / "patients.npz", inputs=table.astype(np.float32), labels=labels)
     monkeypatch.chdir(tmp_path)
     save_trained("mymodel.pt")
-    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
     done = run_init("--weights", "mymodel.pt", answers="\n".join(answers) + "\n")
     assert [line.rstrip() for line in done.output.splitlines()] == lines
     assert read_study()["data"]["patients"]["bounds"] == [-2.37, 2.01]
@@ -174,28 +168,6 @@ def test_explainers_that_fail_are_left_out(folder: Path) -> None:
     assert "left out, because it fails on this model: gradcam: " in done.output
     assert read_study()["explainers"][:2] == ["saliency", "integrated_gradients"]
     assert "gradcam" not in read_study()["explainers"]
-
-
-def test_ctrl_c_at_a_question_ends_the_command_at_once(folder: Path) -> None:
-    pty = pytest.importorskip("pty")
-    terminal, end = pty.openpty()
-    with subprocess.Popen([sys.executable, "-m", "standfast", "init"], stdin=end, stdout=end, stderr=end) as asking:
-        try:
-            said = b""
-            while b"[lenet5-mnist]: " not in said:
-                said += os.read(terminal, 999)
-            time.sleep(0.5)  # until it waits for the answer
-            asking.send_signal(signal.SIGINT)
-            assert asking.wait(10) == 130
-        finally:
-            asking.kill()
-            os.close(terminal)
-            os.close(end)
-
-
-def test_ctrl_d_at_a_question_is_a_stop_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    assert run_init(answers="").exit_code == 130
 
 
 def test_assumed_bounds_are_said_to_be_assumed(folder: Path) -> None:

@@ -24,11 +24,9 @@ from standfast.cli.train import Plan
 from standfast.data import Dataset
 from standfast.errors import ArgumentError, ModelError, StandfastError, UnknownNameError, UnknownOptionError
 from standfast.study.file.spec import study_from
-from standfast.training.adversarial import robust_accuracy
 from standfast.training.classifier import accuracy
 from standfast.training.loop import Training
-from standfast.training.schemes import Adversarial, GradientHessian
-from standfast.zoo.networks.names import architectures
+from standfast.zoo import architectures
 
 
 class Tiny(nn.Module):
@@ -69,9 +67,12 @@ def plan(**changes: Any) -> Plan:
     return Plan(data="stripes", **options)
 
 
-def run(*arguments: object) -> Any:
-    options = ["--model", "tiny", "--data", "stripes", "--epochs", 3, "--batch-size", 16, "--learning-rate", 0.02]
-    return CliRunner().invoke(app, ["train", *map(str, [*options, "--device", "cpu", *arguments])])
+def run(out: Path, model: str = "tiny", scheme: str = "natural", **options: object) -> Any:
+    """The command, with the options of `plan`."""
+    given = {"epochs": 3, "batch_size": 16, "learning_rate": 0.02, "device": "cpu"} | options
+    text = ",".join(f"{name}={value}" for name, value in given.items())
+    arguments = ["--model", model, "--data", "stripes", "--scheme", scheme, "--options", text, "--out", str(out)]
+    return CliRunner().invoke(app, ["train", *arguments])
 
 
 class Interrupt:
@@ -119,25 +120,6 @@ def test_the_same_plan_gives_the_same_bits_and_another_seed_others(tmp_path: Pat
     assert train.fit(plan(seed=1), tmp_path / "c").weights.read_bytes() != first
 
 
-def test_robust_accuracy_on_the_card(tmp_path: Path) -> None:
-    """Asked for later, too; without training again."""
-    chosen = plan(scheme="pgd:radius=0.1,steps=2", epochs=6)
-    card = train.fit(chosen, tmp_path, attack="pgd:radius=0.2,steps=3").card
-    under = card["under_attack"]
-    test, module = stripes("test", False), Tiny(num_classes=3)
-    module.load_state_dict(load_file(tmp_path / "tiny-stripes-pgd.safetensors"))
-    ascent = Adversarial(radius=0.2, steps=3).attack((0.0, 1.0))
-    generator = torch.Generator().manual_seed(0)
-    assert under["test_accuracy"] == robust_accuracy(module, test.inputs, test.labels, ascent, generator=generator)
-    assert under["radius"] == 0.2
-    again = train.fit(chosen, tmp_path, attack="pgd:radius=0.05,steps=3")
-    assert again.was_there
-    assert again.card["under_attack"]["radius"] == 0.05
-    assert json.loads((tmp_path / "tiny-stripes-pgd.json").read_bytes()) == again.card
-    with pytest.raises(ArgumentError, match="attack: expected pgd"):
-        train.fit(chosen, tmp_path, attack="natural")
-
-
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_mixed_precision_runs_in_it(tmp_path: Path, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: set[torch.dtype] = set()
@@ -166,7 +148,7 @@ def test_what_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan(device="auto").options()["device"] == "cuda"
     assert plan(device="cuda:0").options()["precision"] == "bfloat16"
     assert plan(device="cuda", scheme="pgd").options()["precision"] == "bfloat16"
-    assert plan(device="cuda", scheme=GradientHessian()).options()["precision"] == "float32"
+    assert plan(device="cuda", scheme="gradient_hessian").options()["precision"] == "float32"
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
     assert plan(device="cuda").options()["precision"] == "float32"
 
@@ -193,7 +175,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
         with monkeypatch.context() as patch:
             Interrupt(patch, batches)
             with pytest.raises(KeyboardInterrupt):
-                train.fit(plan(**changes), out, name=whole.stem)
+                train.fit(plan(**changes), out)
         left = {file.name for file in out.iterdir()} if out.exists() else set()
         assert left == ({f"{whole.stem}.checkpoint"} if batches >= 3 else set())
         torch.manual_seed(batches)
@@ -202,27 +184,13 @@ def test_an_interrupted_training_ends_with_the_same_bits(
         assert sorted(file.suffix for file in out.iterdir()) == [".json", ".safetensors"]
 
 
-def test_an_epoch_that_is_kept_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        Interrupt(patch, 8)
-        with pytest.raises(KeyboardInterrupt):
-            train.fit(plan(), tmp_path)
-    trained: list[int] = []
-    original = Training._run_epoch
-    monkeypatch.setattr(Training, "_run_epoch", lambda self, step: trained.append(self.epoch) or original(self, step))
-    train.fit(plan(), tmp_path)
-    assert trained == [2]
-    assert train.fit(plan(), tmp_path).was_there
-    assert trained == [2]
-
-
 def test_a_crash_while_the_result_is_written_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise OSError("disk full")
 
     whole = train.fit(plan(), tmp_path / "whole").weights.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(train, "_write_card", broken)
+        patch.setattr(train, "accuracy", broken)
         with pytest.raises(OSError, match="disk full"):
             train.fit(plan(), tmp_path / "broken")
     monkeypatch.setattr(Training, "_run_epoch", broken)  # nothing is left to train
@@ -233,72 +201,57 @@ def test_changed_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         Interrupt(patch, 4)
         with pytest.raises(KeyboardInterrupt):
-            train.fit(plan(), tmp_path, name="model")
-    changed = plan(epochs=4, scheme="gradient_hessian:probes=2")
-    complaint = (
-        r"model.checkpoint was made with \(.*restart\), got "
-        r"scheme is natural there and gradient_hessian:probes=2 now; epochs is 3 there and 4 now"
-    )
+            train.fit(plan(), tmp_path)
+    changed = plan(epochs=4, seed=1)
+    complaint = r"natural.checkpoint was made with .* got epochs is 3 there and 4 now; seed is 0 there and 1 now"
     with pytest.raises(ArgumentError, match=complaint):
-        train.fit(changed, tmp_path, name="model")
-    train.fit(plan(), tmp_path, name="model")
-    with pytest.raises(ArgumentError, match="model.json was made with"):
-        train.fit(changed, tmp_path, name="model")
-    assert train.fit(changed, tmp_path, name="model", restart=True).card["epochs"] == 4
+        train.fit(changed, tmp_path)
+    train.fit(plan(), tmp_path)
+    with pytest.raises(ArgumentError, match="natural.json was made with"):
+        train.fit(changed, tmp_path)
 
 
 def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
-    (tmp_path / "model.checkpoint").write_bytes(b"something else")
-    with pytest.raises(StandfastError, match=r"model.checkpoint is damaged, or no checkpoint of this version"):
-        train.fit(plan(), tmp_path, name="model")
-
     class Code:
         def __reduce__(self) -> Any:
             return (Path(tmp_path / "ran").touch, ())
 
-    def keep(content: object) -> None:
+    def pack(content: object) -> bytes:
         stream = io.BytesIO()
         torch.save(content, stream)
-        found = hashlib.sha256(stream.getvalue()).digest() + stream.getvalue()
-        (tmp_path / "model.checkpoint").write_bytes(found)
+        return hashlib.sha256(stream.getvalue()).digest() + stream.getvalue()
 
-    for training in (Code(), {}, [1], {"module": {"other": torch.zeros(1)}}):
-        keep({"format": 1, "options": plan().options(), "training": training})
-        with pytest.raises(StandfastError, match=r"no checkpoint"):
-            train.fit(plan(), tmp_path, name="model")
-    keep({"format": 1, "options": [1], "training": {}})
-    with pytest.raises(StandfastError, match=r"no checkpoint"):
-        train.fit(plan(), tmp_path, name="model")
+    checkpoint, options = tmp_path / "tiny-stripes-natural.checkpoint", plan().options()
+    contents = [{"format": 1, "options": options, "training": each} for each in (Code(), {}, [1], {"module": {}})]
+    good = bytearray(pack({"format": 1, "options": [1], "training": {}}))
+    flipped = bytearray(good)
+    flipped[len(flipped) // 2] ^= 1
+    for stored in (b"something else", good, flipped, *map(pack, contents)):
+        checkpoint.write_bytes(stored)
+        with pytest.raises(StandfastError, match="is damaged, or no checkpoint of this version"):
+            train.fit(plan(), tmp_path)
     assert not (tmp_path / "ran").exists()
-    found = train.fit(plan(), tmp_path, name="model", restart=True)
+    checkpoint.unlink()
+    found = train.fit(plan(epochs=1), tmp_path)
     found.weights.write_bytes(b"other weights")
-    with pytest.raises(StandfastError, match=r"is not what model.json describes"):
-        train.fit(plan(), tmp_path, name="model")
-    (tmp_path / "model.json").write_bytes(b"{}")
-    with pytest.raises(StandfastError, match=r"model.json is no card"):
-        train.fit(plan(), tmp_path, name="model")
+    with pytest.raises(StandfastError, match=r"is not what tiny-stripes-natural.json describes"):
+        train.fit(plan(epochs=1), tmp_path)
+    found.weights.with_suffix(".json").write_bytes(b"{}")
+    with pytest.raises(StandfastError, match=r"is no card of a training"):
+        train.fit(plan(epochs=1), tmp_path)
 
 
-def test_a_flipped_bit_in_a_checkpoint_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flipped_bit_in_the_numbers_of_a_checkpoint_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         Interrupt(patch, 4)
         with pytest.raises(KeyboardInterrupt):
-            train.fit(plan(), tmp_path, name="model")
-    checkpoint = tmp_path / "model.checkpoint"
+            train.fit(plan(), tmp_path)
+    (checkpoint,) = tmp_path.iterdir()
     content = bytearray(checkpoint.read_bytes())
     content[len(content) // 2] ^= 1
     checkpoint.write_bytes(content)
     with pytest.raises(StandfastError, match="damaged"):
-        train.fit(plan(), tmp_path, name="model")
-
-
-def test_restart_keeps_what_is_there_until_a_new_one_can_be_made(tmp_path: Path) -> None:
-    made = train.fit(plan(), tmp_path, name="model").weights.read_bytes()
-    with pytest.raises(ModelError, match="does not take inputs"):
-        train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path, name="model", restart=True)
-    with pytest.raises(ArgumentError, match="learning_rate"):
-        train.fit(plan(learning_rate=-1.0), tmp_path, name="model", restart=True)
-    assert (tmp_path / "model.safetensors").read_bytes() == made
+        train.fit(plan(), tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_training(
@@ -310,17 +263,11 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(
         train.fit(plan(), tmp_path / "file")
 
 
-@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere", "a b", "x,y", "a\0b"])
-def test_names_are_names(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ArgumentError, match="name: expected letters, digits"):
-        train.fit(plan(), tmp_path, name=name)
-
-
 # what is refused
 
 
 def test_plans_are_checked() -> None:
-    assert_refused(plan, scheme=["natrual"], precision=["half"], device=["gpu"], seed=[-1])
+    assert_refused(plan, scheme=["natrual"], precision=["half"], device=["gpu", "cuda:99"], seed=[-1])
 
 
 def test_models_and_data_are_checked(tmp_path: Path) -> None:
@@ -332,12 +279,13 @@ def test_models_and_data_are_checked(tmp_path: Path) -> None:
         Plan("tiny:num_classes=3", "stripes")
     with pytest.raises(ArgumentError, match=r"model: expected options that tiny can have, got tiny:width='a': "):
         train.fit(plan(model="tiny:width=a"), tmp_path)
-    with pytest.raises(ArgumentError, match=r"data: expected one of cifar10, .*mnist32, movie_sentences, stripes"):
-        Plan("tiny", "digits")
+    with pytest.raises(UnknownNameError, match="stripse:train"):
+        train.fit(Plan("tiny", "stripse"), tmp_path)
     with pytest.raises(ModelError, match=r"lenet5 does not take inputs of shape \(1, 6, 6\)"):
         train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)
     fit = lambda **change: train.fit(plan(**change), tmp_path)  # noqa: E731
-    assert_refused(fit, epochs=[0], batch_size=[0], learning_rate=[-1.0], weight_decay=[-1.0])
+    refused = {"epochs": [0], "batch_size": [0], "learning_rate": [-1.0], "weight_decay": [-1.0], "optimizer": ["sgd"]}
+    assert_refused(fit, **refused)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -345,28 +293,28 @@ def test_models_and_data_are_checked(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attack = ("--out", tmp_path, "--scheme", "gradient_hessian:hessian_weight=0", "--attack", "pgd:radius=0.05,steps=2")
     with monkeypatch.context() as patch:
         Interrupt(patch, 4)
-        stopped = run(*attack)
+        stopped = run(tmp_path, scheme="gradient_hessian:hessian_weight=0")
     assert stopped.exit_code == 130
     assert "epoch 1 of 3: loss" in stopped.output
-    done = run(*attack)
+    done = run(tmp_path, scheme="gradient_hessian:hessian_weight=0")
     assert done.exit_code == 0, done.output
     assert "1 of 3 epochs were done before" in done.output
     assert "epoch 2 of 3: loss" in done.output
     assert "epoch 1 of 3" not in done.output
     assert "tiny-stripes-gradient-hessian.safetensors" in done.output
-    again = run(*attack)
+    again = run(tmp_path, scheme="gradient_hessian:hessian_weight=0")
     assert "exists already" in again.output
-    assert isinstance(run(*attack, "--seed", 1).exception, ArgumentError)
+    for wrong in ({"seed": 1}, {"epoch": 3}, {"epochs": "many"}):
+        assert isinstance(run(tmp_path, scheme="gradient_hessian:hessian_weight=0", **wrong).exception, ArgumentError)
     for kind, name in (("schemes", "gradient_hessian"), ("architectures", "tiny")):
         assert name in CliRunner().invoke(app, ["list", kind]).output.split()
 
 
 def test_width_and_depth_are_options_of_the_model(tmp_path: Path) -> None:
     """From the command line into the weights, the card and a study."""
-    done = run("--model", "tiny: layers=(5,7), width=3", "--epochs", 1, "--out", tmp_path)
+    done = run(tmp_path, "tiny: layers=(5,7), width=3", epochs=1)
     assert done.exit_code == 0, done.output
     (file,) = tmp_path.glob("*.safetensors")
     assert file.name == "tiny-layers-5-7-width-3-stripes-natural.safetensors"
@@ -386,47 +334,26 @@ def test_width_and_depth_are_options_of_the_model(tmp_path: Path) -> None:
     source = study_from(content, tmp_path).grid().models["mine"]
     built = source.entry.build(source.base, "cpu", source.content)
     assert all(torch.equal(tensor, load_file(file)[name]) for name, tensor in built.state_dict().items())
-    with pytest.raises(ArgumentError, match=r"options is|model is tiny:.* there and tiny:width=4 now"):
-        train.fit(Plan("tiny:width=4", "stripes", epochs=1), tmp_path, name=again.weights.stem)
 
 
 def yaml_entry(text: str) -> Any:
     return YAML(typ="safe").load(text)
 
 
-def test_the_result_in_a_study(tmp_path: Path) -> None:
-    found = train.fit(plan(epochs=1), tmp_path, name="mine")
-    assert found.study_entry() == (
-        "{architecture: tiny, options: {num_classes: 3, in_channels: 1}, weights: mine.safetensors}"
-    )
-    entry: dict[str, Any] = {
-        "architecture": "tiny",
-        "options": {"num_classes": 3, "in_channels": 1},
-        "weights": "mine.safetensors",
-    }
-
-    def study(**changes: Any) -> Any:
-        chosen = {key: value for key, value in (entry | changes).items() if value is not None}
-        return study_from(
-            {
-                "data": {"stripes": {"stripes:test": {"samples": 2}}},
-                "models": {"mine": chosen},
-                "explainers": ["saliency"],
-                "metrics": [{"max_sensitivity": {"samples": 2, "neighbourhood": {"linf": 0.1}}}],
-            },
-            tmp_path,
-        )
-
-    source = study().grid().models["mine"]
-    weights = load_file(found.weights)
-    built = source.entry.build(source.base, "cpu", source.content)
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in built.state_dict().items())
-    with pytest.raises(StandfastError, match=r"models\.mine\.weights: .*, got nothing"):
-        study(weights=None).grid()
-    message = r"(?s)models\.mine\.architecture: expected one of .* got\s+'tinny'\s+.did\s+you\s+mean"
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weights": None}, r"models\.mine\.weights: .*, got nothing"),
+        ({"architecture": "tinny"}, r"(?s)models\.mine\.architecture: .* got\s+'tinny'\s+.did\s+you\s+mean"),
+        ({"options": {"classes": 3}}, "options of tiny, such as num_classes"),
+        ({"options": {"num_classes": 4}}, "weights that fit the Tiny"),
+    ],
+)
+def test_an_entry_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    found = train.fit(plan(epochs=1), tmp_path)
+    entry = yaml_entry(found.study_entry())
+    assert entry["weights"] == "tiny-stripes-natural.safetensors"
+    chosen = {key: value for key, value in (entry | changes).items() if value is not None}
+    content = {"data": ["stripes:test"], "models": {"mine": chosen}, "explainers": ["saliency"]}
     with pytest.raises(StandfastError, match=message):
-        study(architecture="tinny").grid()
-    with pytest.raises(StandfastError, match="options of tiny, such as num_classes"):
-        study(options={"classes": 3}).grid()
-    with pytest.raises(StandfastError, match="weights that fit the Tiny"):
-        study(options={"num_classes": 4}).grid()
+        study_from({**content, "metrics": ["aopc"]}, tmp_path).grid()

@@ -75,16 +75,6 @@ def labels() -> torch.Tensor:
     return torch.tensor([3, 1, 4, 1, 5, 9, 2], dtype=torch.uint8)
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_idx_is_read_as_written(
-    tmp_path: Path, images: torch.Tensor, labels: torch.Tensor, pack: Callable[[bytes], bytes]
-) -> None:
-    image_path = write(tmp_path / "images", pack(idx_bytes(images)))
-    label_path = write(tmp_path / "labels", pack(idx_bytes(labels)))
-    assert torch.equal(read_idx(image_path, dimensions=3), images)
-    assert torch.equal(read_idx(label_path, dimensions=1), labels)
-
-
 def test_idx_sizes_are_big_endian_and_rows_come_first(tmp_path: Path) -> None:
     content = b"\0\0\x08\x03" + b"\0\0\0\x01" + b"\0\0\0\x02" + b"\0\0\0\x03" + bytes([1, 2, 3, 4, 5, 6])
     assert read_idx(write(tmp_path / "file", content), dimensions=3).tolist() == [[[1, 2, 3], [4, 5, 6]]]
@@ -408,15 +398,13 @@ def real(loader: Callable[..., data.Dataset], split: str) -> data.Dataset:
 
 
 def test_real_cifar10() -> None:
-    train, test = real(data.cifar10, "train"), real(data.cifar10, "test")
+    test = real(data.cifar10, "test")
     assert test.inputs.shape == (10000, 3, 32, 32)
     assert test.labels.bincount().tolist() == [1000] * 10
     assert test.labels[:10].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]  # a cat, two ships, an airplane, ...
-    assert len(train) % 10000 == 0
-    assert train.inputs.shape[1:] == (3, 32, 32)
-    # of all training images: 0.4914, 0.4822, 0.4465 and 0.2470, 0.2435, 0.2616
-    assert train.inputs.mean((0, 2, 3)).tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=0.005)
-    assert train.inputs.std((0, 2, 3)).tolist() == pytest.approx([0.2470, 0.2435, 0.2616], abs=0.005)
+    # published for the training images, and nearly the same here
+    assert test.inputs.mean((0, 2, 3)).tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=0.005)
+    assert test.inputs.std((0, 2, 3)).tolist() == pytest.approx([0.2470, 0.2435, 0.2616], abs=0.005)
 
 
 def test_real_gtsrb() -> None:

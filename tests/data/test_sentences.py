@@ -1,14 +1,10 @@
-"""Sentences of film reviews: words, vectors, the archive, the bundled extract, the model."""
+"""Sentences of film reviews: words, vectors, the bundled extract, the model."""
 
 from __future__ import annotations
 
 import hashlib
-import io
-import tarfile
 from importlib.resources import files
-from pathlib import Path
 
-import pooch
 import pytest
 import torch
 
@@ -16,77 +12,6 @@ from standfast import data, zoo
 from standfast.data import sentence_files as module
 from standfast.errors import ArgumentError
 from standfast.training.classifier import accuracy
-
-LINES = [
-    "1\t2.25\tA  great film, isn't it?",
-    "2\t-1.5\tToo long &amp; too loud!",
-    "3\t0.0\tNeither",
-    "4\t2.5\tA  great film, isn't it?",  # again
-    *(f"{number}\t{(-1) ** number}\tgood film number {number}" for number in range(5, 25)),
-]
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("STANDFAST_DATA", str(tmp_path))
-    (tmp_path / module.FOLDER).mkdir()
-    return tmp_path / module.FOLDER
-
-
-def pack(content: bytes, name: str) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        member = tarfile.TarInfo(name)
-        member.size = len(content)
-        tar.addfile(member, io.BytesIO(content))
-    return packed.getvalue()
-
-
-def write(root: Path, lines: list[str]) -> None:
-    inner = pack("\n".join(lines).encode(), f"hutto_ICWSM_2014/{module.FILE}")
-    (root / module.ARCHIVE).write_bytes(pack(inner, module.INNER))
-
-
-def test_a_file_of_ratings(root: Path) -> None:
-    """Every tenth sentence of those that count is to test."""
-    write(root, LINES)
-    texts, ratings = module.read_sentences("train")
-    assert texts[:2] == ("A  great film, isn't it?", "Too long &amp; too loud!")
-    assert ratings[:2].tolist() == [2.25, -1.5]  # of sentences that come twice the first
-    assert "Neither" not in texts
-    test_texts, test_ratings = module.read_sentences("test")
-    assert test_texts == ("good film number 12", "good film number 22")
-    assert len(texts) == 20
-    sentences = data.load("movie_sentences:test")
-    assert sentences.labels.tolist() == (test_ratings > 0).long().tolist() == [1, 1]
-    assert sentences.tokens == (("good", "film", "number", "12"), ("good", "film", "number", "<22>"))
-    assert data.load("movie_sentences:train").inputs.shape == (20, 32, 6)
-
-
-def test_files_that_do_not_fit(root: Path) -> None:
-    with pytest.raises(data.MissingDataError, match=r"no vaderSentiment-2.5.tar.gz in .*pip"):
-        data.movie_sentences()
-    with pytest.raises(ArgumentError, match="split: expected train or test, got 'dev'"):
-        data.movie_sentences("dev")
-    (root / module.ARCHIVE).write_bytes(pack(b"", "other"))
-    with pytest.raises(ArgumentError, match="expected the source archive of vaderSentiment 2.5"):
-        data.movie_sentences()
-    write(root, ["1\t2.25\tfine", "2\tgood film"])
-    with pytest.raises(ArgumentError, match="expected lines of number, rating and text.*got line 2"):
-        data.movie_sentences()
-
-
-def test_a_download_is_verified(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str]] = []
-
-    def retrieve(url: str, checksum: str, fname: str, path: Path) -> str:
-        asked.append((url, checksum))
-        raise OSError("no network")
-
-    monkeypatch.setattr(pooch, "retrieve", retrieve)
-    with pytest.raises(data.MissingDataError, match="could not download https.*no network"):
-        data.movie_sentences(download=True)
-    assert asked == [(module.URL + module.ARCHIVE, f"sha256:{module.SHA256}")]
 
 
 def test_word_vectors_by_hand() -> None:
@@ -115,22 +40,6 @@ def test_the_bundled_sentences() -> None:
     torch.testing.assert_close(known.vectors[1:].norm(dim=1), torch.ones(len(known.words) - 1), rtol=0, atol=1e-3)
     filled = (sentences.inputs != 0).any(1).sum(1).tolist()
     assert filled == [len(words) for words in sentences.tokens or ()]
-
-
-def test_the_bundled_sentences_are_from_the_test_set() -> None:
-    try:
-        texts, ratings = module.read_sentences("test")
-    except data.MissingDataError as missing:
-        pytest.skip(str(missing))
-    content = (files("standfast.data") / "assets" / "sentences.tsv").read_text("utf-8")
-    rated = dict(zip(texts, ratings.tolist(), strict=True))
-    for line in content.splitlines():
-        rating, text = line.split("\t")
-        assert float(rating) == pytest.approx(rated[text], abs=1e-4)
-    test = data.load("movie_sentences:test")
-    claimed = zoo.card("transformer-sentences")["test_accuracy"]
-    measured = accuracy(zoo.load("transformer-sentences"), test.inputs, test.labels)
-    assert measured == pytest.approx(claimed, abs=2.5 / len(test))
 
 
 def test_the_classifier_of_sentences() -> None:

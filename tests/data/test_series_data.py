@@ -16,7 +16,6 @@ import pytest
 import torch
 from refusals import assert_refused
 
-import standfast.study.file.spec
 from standfast import data
 from standfast.data.series_files import read_series
 from standfast.data.ucr_archive import compute_moments
@@ -252,19 +251,6 @@ def test_splits_of_text_files_fit_together(root: Path) -> None:
     (root / "ucr" / "Broken" / "Broken_TEST.ts").write_text("@classLabel false\n@data\n1,2,3:3,4,5\n")
     with pytest.raises(ArgumentError, match=r"Broken_TEST.ts: expected the class of each series"):
         data.ucr("Broken")
-
-
-def test_a_study_reads_a_text_file(tmp_path: Path) -> None:
-    (tmp_path / "beats.tsv").write_text("7\t0.5\t1.5\t20\n-1\t1.0\t0.0\t-3.5\n")
-    entry = {"data": {"beats": {"path": str(tmp_path / "beats.tsv"), "targets": "labels"}}}
-    study = standfast.study.file.spec.study_from(
-        {**entry, "models": ["lenet5-mnist"], "explainers": ["saliency"], "metrics": ["aopc"]}
-    )
-    samples = study.data["beats"].value.load(tmp_path)
-    assert samples.inputs.tolist() == [[[0.5, 1.5, 20.0]], [[1.0, 0.0, -3.5]]]
-    assert samples.targets.tolist() == [1, 0]
-    assert samples.bounds == (-np.inf, np.inf)
-    assert samples.about["classes"] == ["-1", "7"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("aeon") is None, reason="aeon is not installed: extra timeseries")

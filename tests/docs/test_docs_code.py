@@ -21,11 +21,18 @@ ELSEWHERE = {"docs/extending.md": "tests/test_plugins.py"}
 #: what is done at full size on a page, and smaller here, so that the file takes seconds
 SMALLER = {
     "README.md": {"[10:34]": "[10:12]", "budget=500": "budget=20", '"aopc"': '"aopc:preset=quick"'},
-    "docs/c-eval.md": {"[:20]": "[:2]", "[standfast.metrics.CEval()]": '["c_eval:preset=quick"]'},
+    "docs/c-eval.md": {
+        "[:20]": "[:2]",
+        "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")',
+        "[standfast.metrics.CEval()]": '["c_eval:preset=quick"]',
+    },
     "docs/controls.md": {"[:12]": "[:2]"},
     "docs/index.md": {"[10:34]": "[10:12]", "budget=500": "budget=20"},
     "docs/reading-results.md": {"[10:34]": "[10:12]", '"aopc"': '"aopc:preset=quick"'},
-    "docs/tutorial.md": {"budget=60": "budget=10", "budget: 40": "budget: 8"},
+    "docs/metrics/c_eval.md": {"[:4]": "[:1]", "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")'},
+    "docs/metrics/index.md": {"[:4]": "[:2]"},
+    "docs/metrics/near_affinity.md": {"[:4]": "[:1]"},
+    "docs/tutorial.md": {"[:8]": "[:4]", "budget=60": "budget=10", "budget: 40": "budget: 8", "steps=15": "steps=3"},
     "docs/lens.md": {
         'bundled("digits")[:8]': 'bundled("digits")[:2]',
         "steps=50": "steps=3",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from exact import irwin_hall_log_sf, irwin_hall_threshold
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "rare_events"))
 import cases  # noqa: E402
-import estimators  # noqa: E402
 import tables  # noqa: E402
 from safari_walk import SafariEstimate, Window, compute_claimed_error, mask_stage, safari_estimate  # noqa: E402
 
@@ -180,25 +177,6 @@ def test_summaries_by_hand() -> None:
 
 
 NAMES = ("headline", "exact")
-
-
-def test_the_command_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = partial(cases.run_ours, particles=50, moves=1)
-    monkeypatch.setattr(cases, "ESTIMATORS", dict.fromkeys(cases.ESTIMATORS, tiny))
-    monkeypatch.setattr(estimators, "QUICK", ("Irwin-Hall, d = 50, 1e-5", "Irwin-Hall, d = 50, 1e-10"))
-    page, cache = tmp_path / "page.md", tmp_path / "deep" / "runs.jsonl"
-    page.write_text("# Title\n" + "".join(f"<!-- {name}: begin --><!-- {name}: end -->\n" for name in NAMES))
-    command = ["--quick", "--runs", "3", "--cache", str(cache), "--page", str(page)]
-    estimators.main(command)
-    first = page.read_text()
-    assert "| Irwin-Hall, d = 50, 1e-10 | " in first
-    assert page.with_suffix(".svg").read_text().startswith("<svg")
-    lines = cache.read_text().splitlines()
-    cache.write_text("\n".join(lines[:-2]) + "\n" + lines[-2][:30])  # killed while writing
-    estimators.main(command)
-    kept = [json.loads(line) for line in cache.read_text().splitlines() if line.endswith("}")]
-    assert len(kept) == len(lines)
-    assert page.read_text() == first
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Evidence packs: what is in them, tampering, signatures, and evaluating jobs again."""
+"""Evidence packs: what is in them, tampering, and evaluating jobs again."""
 
 from __future__ import annotations
 
@@ -46,6 +46,10 @@ STUDY: dict[str, Any] = {
 }
 
 
+#: without the sanity checks, for tests that are not about them
+BARE = {**STUDY, "sanity": False}
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
@@ -53,33 +57,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def make_keys(folder: Path, name: str = "key") -> tuple[Path, Path]:
-    """A private and a public key, as openssl writes them."""
-    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    key = Ed25519PrivateKey.generate()
-    private, public = folder / f"{name}.pem", folder / f"{name}.pub"
-    none = serialization.NoEncryption()
-    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none))
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    public.write_bytes(key.public_key().public_bytes(serialization.Encoding.PEM, form))
-    return private, public
-
-
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return make_keys(tmp_path_factory.mktemp("keys"))
-
-
-@pytest.fixture(scope="module")
-def pack(results: Path, keys: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pack(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packs") / "pack"
-    made = CliRunner().invoke(app, ["evidence", str(results), "--out", str(folder), "--sign", str(keys[0])])
+    made = CliRunner().invoke(app, ["evidence", str(results), "--out", str(folder)])
     assert made.exit_code == 0, made.output
     found = verify_pack(folder)
     assert found.fine
-    assert found.signed
     assert made.output.splitlines()[1] == f"digest of the pack: {found.digest}"
     return folder
 
@@ -94,7 +78,7 @@ def test_what_is_in_a_pack(pack: Path, results: Path) -> None:
     assert again.samples.equals(load_results(results).samples)
     assert pl.read_parquet(pack / "samples.parquet").equals(again.samples)
     listed = json.loads((pack / "evidence.json").read_text())
-    assert set(listed["files"]) == names - {"evidence.json", "evidence.sig", "evidence.pub"}
+    assert set(listed["files"]) == names - {"evidence.json"}
     assert listed["outcome"] == json.loads((pack / "check.json").read_text())["outcome"]
     assert listed["results"]["models"] == {"lenet": again.manifest["models"]["lenet"]["digest"]}
     assert listed["results"]["sanity"] == {"samples": 100, "rules": RULES}
@@ -125,7 +109,7 @@ def test_the_model_card_says_where_few_samples_give_less_than_95_percent(pack: P
         (result,) = YAML(typ="safe").load(metadata)["model-index"][0]["results"]
         return [metric["args"]["coverage"] for metric in result["metrics"]], body
 
-    standfast.run_study({**STUDY, "samples": 4}, tmp_path, progress=False)
+    standfast.run_study({**BARE, "samples": 4}, tmp_path, progress=False)
     coverages, body = read(write_model_card(load_results(tmp_path)))
     assert coverages == [0.875, 0.875]  # 1 - 2 / 2^4
     assert body.count("] (88%), n = 4") == 2
@@ -164,7 +148,7 @@ def test_the_crosswalk_claims_only_what_the_metrics_show(
     metrics: list[str], said: list[str], unsaid: list[str], tmp_path: Path
 ) -> None:
     listed = YAML(typ="safe").load("\n".join(f"- {metric}" for metric in metrics))
-    study = {**STUDY, "samples": 4, "neighbourhood": {"linf": 0.01}, "metrics": listed, "requirements": []}
+    study = {**BARE, "samples": 4, "neighbourhood": {"linf": 0.01}, "metrics": listed, "requirements": []}
     standfast.run_study(study, tmp_path, progress=False)
     rows = [line.split(" | ") for line in write_crosswalk(load_results(tmp_path)).splitlines()[6:] if "|" in line]
     shows = "\n".join(row[4] for row in rows[: len(read_clauses())])
@@ -180,15 +164,6 @@ def test_the_software_is_a_cyclonedx_list() -> None:
     assert describe_software() == describe_software()
     references = [component["bom-ref"] for component in content["components"]]
     assert len(set(references)) == len(references)
-
-
-def test_a_licence_may_stand_in_the_classifiers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    metadata = "Metadata-Version: 2.1\nName: ours\nVersion: 1.0\nClassifier: License :: OSI Approved :: MIT License\n"
-    (tmp_path / "ours-1.0.dist-info").mkdir()
-    (tmp_path / "ours-1.0.dist-info" / "METADATA").write_text(metadata)
-    monkeypatch.syspath_prepend(tmp_path)
-    (ours,) = (entry for entry in json.loads(describe_software())["components"] if entry["name"] == "ours")
-    assert ours["licenses"] == [{"license": {"name": "MIT License"}}]
 
 
 def change_at_random(folder: Path, turn: random.Random) -> str:
@@ -212,16 +187,14 @@ def change_at_random(folder: Path, turn: random.Random) -> str:
     return f"edit {kind} of {file.relative_to(folder)} at {place}"
 
 
-def test_a_hundred_of_a_hundred_random_edits_are_found(
-    pack: Path, keys: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_random_edit_is_found(pack: Path, tmp_path: Path) -> None:
     turn, work = random.Random(0), tmp_path / "work"
     missed = []
-    for _ in range(100):
+    for _ in range(40):
         shutil.copytree(pack, work)
         edit = change_at_random(work, turn)
         if (work / "evidence.json").exists():
-            if verify_pack(work, keys[1]).fine:
+            if verify_pack(work).fine:
                 missed.append(edit)
         elif is_pack(work):
             missed.append(edit)
@@ -229,7 +202,7 @@ def test_a_hundred_of_a_hundred_random_edits_are_found(
     assert missed == []
 
 
-def test_links_and_files_of_other_kinds_are_found(pack: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+def test_links_and_files_of_other_kinds_are_found(pack: Path, tmp_path: Path) -> None:
     work, elsewhere = tmp_path / "pack", tmp_path / "elsewhere"
     shutil.copytree(pack, work)
     elsewhere.mkdir()
@@ -238,7 +211,7 @@ def test_links_and_files_of_other_kinds_are_found(pack: Path, keys: tuple[Path, 
     (work / "summary.csv").symlink_to(elsewhere / "summary.csv")
     (work / "README.md").unlink()
     os.mkfifo(work / "README.md")  # reading it would wait for ever
-    problems = verify_pack(work, keys[1]).problems
+    problems = verify_pack(work).problems
     assert problems == {
         "results/artefacts": "a link to elsewhere",
         "summary.csv": "a link to elsewhere",
@@ -297,9 +270,7 @@ def test_decisions_that_the_numbers_do_not_give_are_no_evidence(
 
 
 def list_again(pack: Path) -> None:
-    """List the files of an unsigned pack as they are, as somebody could who has changed them."""
-    for name in ("evidence.sig", "evidence.pub"):
-        (pack / name).unlink()
+    """List the files of a pack as they are, as somebody could who has changed them."""
     about = json.loads((pack / "evidence.json").read_text())
     contents = {name: (pack / name).read_bytes() for name in about["files"]}
     about["files"] = {n: {"sha256": hashlib.sha256(c).hexdigest(), "bytes": len(c)} for n, c in contents.items()}
@@ -320,7 +291,7 @@ def test_a_table_of_decisions_that_was_changed_in_a_pack_is_found(pack: Path, tm
 def test_decisions_of_earlier_looks_are_decided_again_on_their_samples(tmp_path: Path) -> None:
     """With a last job of a look that has grown since, and limits that are decided, and not, at the first look."""
     limits = [{"metric": METRIC, "at_most": limit} for limit in (100.0, 1.45)]
-    study = {**STUDY, "requirements": limits, "samples_per_job": 8}
+    study = {**BARE, "requirements": limits, "samples_per_job": 8}
     check({**study, "samples": 20}, tmp_path / "results", progress=False)
     last = check({**study, "samples": 40}, tmp_path / "results", progress=False)
     assert {each.estimate.count for each in last.decisions if each.estimate} == {20, 40}
@@ -332,11 +303,11 @@ def test_a_decision_against_a_baseline_that_is_not_here_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = CliRunner().invoke
-    standfast.run_study({**STUDY, "requirements": []}, tmp_path / "first", progress=False)
+    standfast.run_study({**BARE, "requirements": []}, tmp_path / "first", progress=False)
     freeze_baseline(tmp_path / "first", tmp_path / "baseline")
     wanted = [*STUDY["requirements"], {"no_worse_than": "baseline", "by": 0.5}]
     monkeypatch.chdir(tmp_path)
-    check({**STUDY, "requirements": wanted}, tmp_path / "second", progress=False)
+    check({**BARE, "requirements": wanted}, tmp_path / "second", progress=False)
     assert confirm_decisions(load_results(tmp_path / "second")) == Confirmation()
     shutil.move(tmp_path / "baseline", tmp_path / "gone")
     (name,) = confirm_decisions(load_results(tmp_path / "second")).unknown
@@ -348,7 +319,7 @@ def test_a_decision_against_a_baseline_that_is_not_here_is_said(
 
 def test_a_title_with_html_is_text_in_every_part(tmp_path: Path) -> None:
     title = "<script>alert(1)</script> [a](javascript:alert(1)) `b`\nc"
-    standfast.run_study({**STUDY, "title": title, "requirements": []}, tmp_path / "results", progress=False)
+    standfast.run_study({**BARE, "title": title, "requirements": []}, tmp_path / "results", progress=False)
     make_pack(tmp_path / "results", tmp_path / "pack")
     for page in (tmp_path / "pack").glob("*.md"):
         assert "<script" not in page.read_text()
@@ -356,29 +327,10 @@ def test_a_title_with_html_is_text_in_every_part(tmp_path: Path) -> None:
     assert "&lt;script>alert(1)&lt;/script> [a]\\(javascript:alert(1)) " in (tmp_path / "pack/README.md").read_text()
 
 
-def test_a_pack_that_somebody_else_signed_is_found_by_the_key(
-    pack: Path, keys: tuple[Path, Path], tmp_path: Path
-) -> None:
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    foreign, own = make_keys(tmp_path, "foreign")
-    work = tmp_path / "pack"
-    shutil.copytree(pack, work)
-    signature = load_pem_private_key(foreign.read_bytes(), None).sign((work / "evidence.json").read_bytes())
-    (work / "evidence.sig").write_bytes(signature)
-    (work / "evidence.pub").write_bytes(own.read_bytes())
-    assert verify_pack(work).fine
-    assert verify_pack(work, own).signed
-    found = verify_pack(work, keys[1])
-    assert (found.fine, found.signed) == (False, False)
-    assert set(found.problems) == {"evidence.sig", "evidence.pub"}
-    for name in ("evidence.sig", "evidence.pub"):
-        (work / name).unlink()
-    unsigned = verify_pack(work)
-    assert unsigned.fine
-    assert unsigned.signed is None
-    assert unsigned.digest == verify_pack(pack).digest
-    assert verify_pack(work, own).problems == {"evidence.sig": "missing: the pack is not signed"}
+def test_a_signature_by_another_program_may_lie_beside_the_list(pack: Path, tmp_path: Path) -> None:
+    shutil.copytree(pack, tmp_path / "pack")
+    (tmp_path / "pack" / "evidence.json.sig").write_bytes(b"signature")
+    assert verify_pack(tmp_path / "pack") == verify_pack(pack)
 
 
 def test_arguments_are_checked(results: Path, pack: Path, tmp_path: Path) -> None:
@@ -386,12 +338,6 @@ def test_arguments_are_checked(results: Path, pack: Path, tmp_path: Path) -> Non
         make_pack(results, pack)
     with pytest.raises(ArgumentError, match="path: expected an evidence pack"):
         verify_pack(tmp_path)
-    (tmp_path / "key.pem").write_text("no key")
-    with pytest.raises(ArgumentError, match="key: expected a file with an ed25519 private key"):
-        make_pack(results, tmp_path / "pack", key=tmp_path / "key.pem")
-    with pytest.raises(ArgumentError, match="key: expected a file with a key"):
-        make_pack(results, tmp_path / "pack", key=tmp_path / "none.pem")
-    assert not (tmp_path / "pack").exists()
     damaged = tmp_path / "damaged"
     shutil.copytree(results, damaged)
     job = next((damaged / "jobs").iterdir())
@@ -407,8 +353,10 @@ def test_jobs_are_evaluated_again_with_the_same_bits(pack: Path, tmp_path: Path)
     assert list(found.jobs.values()) == ["same bits"] * 3
     assert len(lines) == 3
     assert replay(pack, tmp_path, jobs=3, seed=found.seed).jobs == found.jobs
+    shutil.copytree(pack, tmp_path / "changed")
+    (tmp_path / "changed" / "README.md").write_text("changed")
     with pytest.raises(ArgumentError, match="a pack of which nothing was changed"):
-        replay(pack, tmp_path, jobs=3, key=make_keys(tmp_path, "other")[1])
+        replay(tmp_path / "changed", tmp_path, jobs=3)
 
 
 MODEL = """import torch
@@ -423,7 +371,7 @@ def model():
 def test_another_model_is_found_and_arrays_are_added_if_they_are_wanted(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(MODEL)
     ball = {"neighbourhood": {"linf": 0.01}, "budget": 5, "search": "random"}
-    study = {**STUDY, "models": {"own": {"function": "own:model"}}, "metrics": [{"worst_case": ball}]}
+    study = {**BARE, "models": {"own": {"function": "own:model"}}, "metrics": [{"worst_case": ball}]}
     YAML().dump({**study, "requirements": []}, tmp_path / "study.yaml")
     standfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
     make_pack(tmp_path / "results", tmp_path / "pack", arrays=True)
@@ -472,16 +420,14 @@ def test_how_values_agree(then: pl.DataFrame, now: pl.DataFrame, agreement: str)
     assert compare_values(then, now) == agreement
 
 
-def test_the_commands(pack: Path, results: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_commands(pack: Path, tmp_path: Path) -> None:
     run = CliRunner().invoke
     place = str(tmp_path / "pack")
     shutil.copytree(pack, place)
-    fine = run(app, ["verify", place, "--key", str(keys[1])])
-    assert (fine.exit_code, "signed by the given key" in fine.output) == (0, True)
+    fine = run(app, ["verify", place])
+    assert fine.exit_code == 0
     assert f"digest of the pack: {verify_pack(pack).digest}" in fine.output
     again = run(app, ["replay", place, "--jobs", "1"])
     assert (again.exit_code, "1 same bits" in again.output) == (0, True)
     (tmp_path / "pack" / "report.html").write_text("changed")
     assert run(app, ["verify", place]).exit_code == 1
-    with pytest.raises(ArgumentError, match="results: expected an evidence pack"):
-        run(app, ["verify", str(results), "--key", str(keys[1])], catch_exceptions=False)

@@ -11,7 +11,7 @@ import standfast
 
 LAST_CONVOLUTION = {
     "resnet20": "stage3.block3.conv2",
-    "mobilenet_v2": "features.head.conv",
+    "bottlenecks": "features.head.conv",
     "vgg16": "features.conv13",
     "dla": "stage6.tree.root.conv",
     "resnet18": "stage4.block2.conv2",
@@ -71,7 +71,7 @@ def test_gradcam_uses_the_last_convolution(name: str) -> None:
 
 
 def test_guided_backpropagation_reaches_every_rectifier() -> None:
-    """ReLU6 too, in MobileNetV2."""
+    """ReLU6 too."""
     inputs = noise(2)
     for name in SMALL:
         leaf = inputs.clone().requires_grad_(True)

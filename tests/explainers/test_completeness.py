@@ -44,7 +44,7 @@ def randomise(kind: str) -> nn.Module:
         module: nn.Module = (
             BiLSTM(in_channels=2, units=(6,), hidden=8, patch=2)
             if kind == "bilstm"
-            else SeriesTransformer(in_channels=2, stem=(8, 8), layers=1, heads=2, feedforward=16, hidden=8)
+            else SeriesTransformer(in_channels=2, stem=(8, 8), layers=1, feedforward=16)
         )
     with torch.no_grad():
         for parameter in module.parameters():

@@ -8,6 +8,8 @@ from torch import nn
 
 import standfast
 from conftest import small_net
+from standfast.metrics import AOPC, CorruptionCurve, replaced_copies
+from standfast.metrics.coarse_to_fine import replacement
 from standfast.metrics.positions import Unit, compute_relevance, count_positions, rank_with_random_ties
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import (
@@ -102,6 +104,46 @@ def test_copies_that_are_not_finite_are_counted() -> None:
         )
     assert found.isnan().tolist() == [True, False, True]
     assert probe.common_fields(standfast.metrics.AOPC())["nonfinite"].tolist() == [1, 1]
+
+
+METRICS = [AOPC(steps=16, samples=3), CorruptionCurve(fractions=(0.1, 0.29, 0.55, 1.0), samples=3)]
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer(metric: AOPC | CorruptionCurve) -> None:
+    model, x = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu"), inputs((1, 8, 8), 5)
+
+    def doubled(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return 2 * standfast.explainers.get("saliency")(model, x, targets)
+
+    one = metric(model, "saliency", x)
+    two = metric(model, standfast.explainers.from_callable(doubled, name="doubled"), x)
+    assert torch.equal(one.value, two.value)  # the same order and the same noise: the same bits
+    assert torch.equal(one.std_error, two.std_error)
+    other = metric(model, "random", x)
+    assert torch.equal(one.noise_key, other.noise_key)
+    assert not torch.equal(one.value, other.value)
+    moved = metric(model, "saliency", x, generator=torch.Generator().manual_seed(1))
+    assert not torch.equal(moved.noise_key, one.noise_key)
+    assert not torch.equal(moved.value, one.value)
+    assert "noise_key" in one.tensors()
+    assert "noise_key" not in one.frame().columns
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("shape", [SHAPES["colour"], SHAPES["flat"]])
+def test_chunks_change_no_bit(
+    metric: AOPC | CorruptionCurve, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu"), inputs(shape, 6)
+    whole = metric(model, "input_x_gradient", x)
+    for elements, copies in ((1, 1 << 20), (1 << 21, 1), (7 * x[0].numel(), 31)):
+        monkeypatch.setattr(replacement, "_ELEMENTS", elements)
+        monkeypatch.setattr(replaced_copies, "_ELEMENTS", elements)
+        monkeypatch.setattr(replaced_copies, "_COPIES", copies)
+        found = metric(model, "input_x_gradient", x)
+        assert torch.equal(found.value, whole.value)
+        assert torch.equal(found.std_error, whole.std_error)
 
 
 class Greedy(nn.Linear):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from scipy import ndimage, stats
 from skimage import color
 from torch import Tensor
 
-from standfast.errors import ArgumentError
 from standfast.neighbourhoods import Corruption
 from standfast.neighbourhoods.blur import make_disks
 from standfast.neighbourhoods.distortions import enlarge, find_sources
@@ -257,41 +255,6 @@ def test_distortions_are_the_formulas_of_the_original(name: str, images: str) ->
     assert np.abs(perturb(kind, shares, 0.0, further) - arranged).max() < 1e-12
 
 
-def test_frost_is_a_part_of_a_photograph(tmp_path: Path) -> None:
-    """The original's formula, at the place that the ranks say; photographs of two sizes, and of every fifth pixel."""
-    generator = np.random.default_rng(0)
-    photographs = [generator.integers(0, 256, size, dtype=np.uint8) for size in [(60, 83, 3), (44, 52, 3)]]
-    for number, photograph in enumerate(photographs):
-        Image.fromarray(photograph).save(tmp_path / f"frost{number}.png")
-    levels = {
-        "imagenet": [(1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)],
-        "cifar10": [(1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)],
-    }
-    for images, step in (("imagenet", 1), ("cifar10", 5)):
-        kind = Corruption("frost", 5, images, tmp_path)  # type: ignore[arg-type]
-        for channels in (3, 1):
-            shares = torch.rand(1, channels, 8, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-            x = shares[0].permute(1, 2, 0).numpy()
-            for severity, (own, frost) in enumerate(levels[images], 1):
-                which, top, left = generator.random(3)
-                photograph = photographs[int(2 * which)][step // 2 :: step, step // 2 :: step] / 255
-                y = int(top * max(photograph.shape[0] - 8, 0))
-                xs = int(left * max(photograph.shape[1] - 10, 0))
-                part = photograph[y : y + 8, xs : xs + 10]
-                part = part if channels == 3 else (part @ [0.299, 0.587, 0.114])[..., None]
-                ranks = torch.tensor([[which, top, left]], dtype=torch.float64)
-                expected = np.clip(own * x + frost * part, 0, 1)
-                assert np.abs(perturb(kind, shares, severity, ranks) - expected).max() < 1e-6
-    same = Corruption("frost", 5, photographs=torch.from_numpy(photographs[0]).movedim(2, 0)[None] / 255)
-    alone = tmp_path / "one"
-    alone.mkdir()
-    Image.fromarray(photographs[0]).save(alone / "frost.jpg", "PNG")
-    assert same == Corruption("frost", 5, photographs=str(alone)) != Corruption("frost", 5, photographs=tmp_path)
-    # rank 1 is the last place that the original draws
-    last = perturb(same, torch.zeros(1, 3, 8, 10, dtype=torch.float64), 5.0, torch.ones(1, 3, dtype=torch.float64))
-    assert np.abs(last - 0.75 * photographs[0][51:59, 72:82] / 255).max() < 1e-6
-
-
 def test_zoomed_images_differ_from_the_originals_by_little_more_than_a_pixel() -> None:
     """The original cuts out whole pixels; on a ramp the values of pixels are their places."""
     for size in (32, 224):
@@ -416,12 +379,7 @@ def test_blurs_have_the_spread_of_the_originals() -> None:
 
 
 def test_bad_arguments() -> None:
-    photographs = ["nowhere", Path(__file__).parent, None, torch.full((1, 3, 9, 9), 7.0), torch.rand(3, 9, 9)]
-    assert_refused(partial(Corruption, "frost"), photographs=photographs)
-    assert_refused(partial(Corruption, "fog"), photographs=[torch.rand(1, 3, 9, 9)])
     assert_refused(Corruption, name=["gausian_noise"])
     assert_refused(lambda inputs: Corruption("saturate").around(inputs, (0, 1)), inputs=[torch.rand(1, 1, 2, 2)])
     assert_refused(lambda bounds: Corruption("shot_noise").around(torch.rand(1, 1, 2, 2), bounds), bounds=[None])
     assert_refused(partial(Corruption, "elastic_transform"), align=[1])
-    with pytest.raises(ArgumentError, match="photographs: expected .* at least 48 x 43 pixels, .* got a height of 47"):
-        Corruption("frost", 3, "cifar10", torch.rand(1, 3, 47, 60)).around(torch.rand(1, 1, 10, 9), (0, 1))

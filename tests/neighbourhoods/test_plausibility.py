@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import measure_plausibility
-from standfast.neighbourhoods.plausibility import find_nearest_rows
+from standfast.neighbourhoods.plausibility import _measure_distances, measure_nearest
 from standfast.records import Background
 
 
@@ -23,12 +23,10 @@ def make_rows(count: int, seed: int) -> torch.Tensor:
 def test_against_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     data, rows = make_rows(80, 0), make_rows(30, 1)
     scale = data.double().std(0).numpy()
-    search = NearestNeighbors(n_neighbors=4, algorithm="brute").fit(data.double().numpy() / scale)
-    expected, places = search.kneighbors(rows.double().numpy() / scale)
+    search = NearestNeighbors(n_neighbors=2, algorithm="brute").fit(data.double().numpy() / scale)
+    expected, _ = search.kneighbors(rows.double().numpy() / scale)
     monkeypatch.setattr("standfast.neighbourhoods.plausibility._PAIRS", 80 * 7)  # chunks of seven rows
-    distance, found = find_nearest_rows(rows, Background(data), 4)
-    np.testing.assert_allclose(distance.numpy(), expected, rtol=1e-6)
-    assert np.array_equal(found.numpy(), places)
+    np.testing.assert_allclose(measure_nearest(rows, Background(data)).numpy(), expected[:, 0], rtol=1e-6)
     own = search.kneighbors(data.double().numpy() / scale)[0][:, 1]
     share = [(own >= d).mean() for d in expected[:, 0]]
     np.testing.assert_allclose(measure_plausibility(rows, data).numpy(), share, atol=1e-12)
@@ -49,12 +47,9 @@ def test_categories_count_one_each() -> None:
     data = torch.tensor([[0.0, 1, 0, 94105], [2.0, 0, 1, 94106], [4.0, 0, 1, 94106]])
     groups = ((1, 2), (3,))
     row = torch.tensor([[0.0, 0, 1, 94105]])
-    distance, place = find_nearest_rows(row, Background(data), 3, groups)
+    distance = _measure_distances(row.double(), data.double(), groups)
     # the standard deviation of the first column is 2
     np.testing.assert_allclose(distance[0].numpy(), [1.0, 2**0.5, 5**0.5], rtol=1e-12)
-    assert place.tolist() == [[0, 1, 2]]
-    distance, place = find_nearest_rows(data[:1], Background(data), 2, groups, skip_equal=True)
-    assert place.tolist() == [[1, 2]]
 
 
 def test_what_does_not_fit() -> None:

@@ -32,25 +32,16 @@ from standfast.neighbourhoods import (
 from standfast.neighbourhoods.series import TimeChange
 from standfast.tensors import Streams
 
-ALL: list[Transformation] = [
-    TimeShift(3, fill="border"),
-    TimeShift(3, fill="zeros"),
-    TimeShift(3, fill="reflection"),
+MOVING: list[TimeChange] = [
+    *(TimeShift(3, fill=fill) for fill in ("border", "zeros", "reflection")),  # type: ignore[arg-type]
     TimeStretch(10),
     TimeWarp(30, waves=3),
     WindowCrop(20),
-    Amplitude(10),
-    Drift(0.3),
-    Drift(0.3, unit="value"),
-    Jitter(0.2),
-    DroppedSamples(30),
-    DroppedSamples(30, fill="zeros"),
 ]
-MOVING: list[TimeChange] = [t for t in ALL if isinstance(t, TimeChange)]
 
 
 def names(change: Transformation) -> str:
-    return f"{type(change).__name__}-{getattr(change, 'fill', getattr(change, 'unit', ''))}".rstrip("-")
+    return f"{type(change).__name__}-{getattr(change, 'fill', '')}".rstrip("-")
 
 
 def smooth_series(rows: int, channels: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -185,18 +176,7 @@ def test_composed_changes_are_taken_back_one_after_the_other() -> None:
 def test_aligned_maps_are_differentiable_by_parameters_and_maps(change: TimeChange) -> None:
     x = smooth_series(2, 1, 16, torch.float64)
     maps, parameters = x.clone().requires_grad_(), draw(change, x).requires_grad_()
-    weights = torch.linspace(1, 2, 16, dtype=torch.float64)
-
-    def total(values: Tensor) -> Tensor:
-        return (change.align_maps(maps, values)[0] * weights).sum()
-
-    slope, of_maps = torch.autograd.grad(total(parameters), (parameters, maps))
-    assert of_maps.abs().sum() > 0
-    for column in range(parameters.shape[1]):
-        step = torch.zeros_like(parameters)
-        step[:, column] = 1e-6
-        expected = (total(parameters + step) - total(parameters - step)).item() / 2e-6
-        assert slope[:, column].sum().item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert torch.autograd.gradcheck(lambda m, p: change.align_maps(m, p)[0], (maps, parameters), fast_mode=True)
 
 
 def test_amplitude_and_drift_have_closed_forms() -> None:
@@ -204,14 +184,12 @@ def test_amplitude_and_drift_have_closed_forms() -> None:
     factor = torch.tensor([[7.0], [-30.0]], dtype=torch.float64)
     assert torch.allclose(perturb(Amplitude(50), x, factor), x * torch.tensor([1.07, 0.7]).double()[:, None, None])
     ends = torch.tensor([[0.2, -0.1], [0.3, 0.3]], dtype=torch.float64)
-    for unit in ("std", "value"):
-        own = perturb(Drift(0.5, unit=unit), x, ends)  # type: ignore[arg-type]
-        for row in range(2):
-            for channel in range(3):
-                values = x[row, channel].numpy()
-                scale = np.std(values) if unit == "std" else 1.0
-                expected = values + scale * np.linspace(*ends[row].tolist(), 25)
-                np.testing.assert_allclose(own[row, channel].numpy(), expected, atol=1e-12)
+    own = perturb(Drift(0.5), x, ends)
+    for row in range(2):
+        for channel in range(3):
+            values = x[row, channel].numpy()
+            expected = values + np.std(values) * np.linspace(*ends[row].tolist(), 25)
+            np.testing.assert_allclose(own[row, channel].numpy(), expected, atol=1e-12)
     still = torch.full((1, 1, 9), 5.0)
     assert torch.equal(perturb(Drift(1), still, torch.tensor([[1.0, 1.0]])), still)
 

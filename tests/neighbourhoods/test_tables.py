@@ -33,7 +33,7 @@ CHANGES: dict[str, Any] = {
     "region": "category",
     "code": {"categories": "data", "rate": 0.3},
 }
-PRIORS = ("independent", "copula", "neighbours")
+PRIORS = ("independent", "copula")
 
 
 def make_data(rows: int = 300) -> Tensor:
@@ -96,8 +96,7 @@ def check_rules(clean: Tensor, rows: Tensor, slack: float = 0.0) -> None:
 
 @pytest.mark.parametrize(
     ("prior", "draws"),
-    [(prior, 20_000) for prior in PRIORS]
-    + [pytest.param(prior, 1_000_000, marks=pytest.mark.slow) for prior in PRIORS],
+    [(prior, 5_000) for prior in PRIORS] + [pytest.param(prior, 1_000_000, marks=pytest.mark.slow) for prior in PRIORS],
 )
 def test_rules_never_break(prior: str, draws: int) -> None:
     rows = torch.cat([DATA[:19], DATA[DATA[:, 6].argmax()][None]])  # the last one's total is at its bound
@@ -176,9 +175,9 @@ def test_standardised_rows_change_in_the_units_of_the_data(prior: str) -> None:
     table = make_table(prior, data=standard, units=units, size=1.0)
     region = around(table, rows, standard)
     assert torch.equal(region.perturb(region.centre, torch.arange(20)), rows)
-    clean, perturbed, admitted = perturb_at_random(region, 20_000)
+    clean, perturbed, admitted = perturb_at_random(region, 5_000)
     check_rules(clean.double() * STD + MEAN, perturbed.double() * STD + MEAN, slack=1e-6)
-    _, plain, also = perturb_at_random(around(make_table(prior, size=1.0), DATA[:20]), 20_000)
+    _, plain, also = perturb_at_random(around(make_table(prior, size=1.0), DATA[:20]), 5_000)
     # the same parameters make the same rows, up to rounding: that of float32, and rows at the edge of a step
     near = ((perturbed * STD + MEAN - plain).abs() <= 1e-3 * STD).all(1)
     assert float(near.double().mean()) > 0.99
@@ -237,7 +236,7 @@ def test_metrics_find_rows_that_keep_the_rules() -> None:
     found = worst(model, "saliency", rows)
     check_rules(rows, found.inputs)
     rare = standfast.metrics.MisinterpretationProbability(
-        table, event="changed_explanation", similarity="pearson", threshold=0.99, particles=64
+        table, event="changed_explanation", similarity="pearson", threshold=0.99, particles=32
     )
     assert set(rare(model, "saliency", rows).status) <= {"ok", "degenerate"}
     plausible = table.measure_plausibility(rows, found.inputs)
@@ -249,7 +248,7 @@ def test_metrics_find_rows_that_keep_the_rules() -> None:
     assert replace(table, data=None, prior="independent", changes={"age": 1}).measure_plausibility(rows, rows) is None
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_admitted_rows_are_those_of_plain_rejection(seed: int) -> None:
     """Numbers, percent, steps and categories, drawn with numpy and thrown away where a rule breaks."""
     rules = ("debt <= income", "debt + 50 * age >= 4900")
@@ -308,27 +307,6 @@ def test_categories_have_their_probabilities() -> None:
     assert shares(9.0, categories="data", rate=0.0) == [0.0, 0.0, 1.0]
     free = TableChanges({"town": "category"}, one_hot={"town": ("x0", "x1")})
     assert float(draw_column(free, torch.tensor([0.0, 1.0]), 0).mean()) == error(0.5, abs=0.02)
-
-
-def test_neighbours_lie_on_the_way_to_rows_of_the_data() -> None:
-    data = DATA[:, [0, 1, 2]]
-    table = TableChanges("any", data=data, prior="neighbours", neighbours=4, size=0.8)
-    row = data[7:8]
-    region = table.around(row)
-    distance = ((data - row) / data.std(0)).double().norm(dim=1)
-    nearest = data[distance.argsort()[1:5]]  # without the row itself
-    points = torch.tensor([[number + 0.5, 0.8 * share] for number in range(4) for share in (0.25, 1.0)])
-    found = region.perturb(points, torch.zeros(8, dtype=torch.int64))
-    expected = torch.stack([row[0] + 0.8 * share * (near - row[0]) for near in nearest for share in (0.25, 1.0)])
-    torch.testing.assert_close(found, expected)
-    mixed = around(make_table("neighbours", size=0.5), DATA[:1])
-    half = mixed.perturb(torch.tensor([[0.5, 0.24], [0.5, 0.26]]), torch.zeros(2, dtype=torch.int64))
-    assert torch.equal(half[0, 3:6], DATA[0, 3:6])
-    drawn = region.sample(1000, Streams([0], torch.device("cpu")))[0]
-    shown = table.read_parameters(region.effective_points(drawn, torch.zeros(1000, dtype=torch.int64)), (3,))
-    numbers, counts = shown["neighbour [of 4]"].unique(return_counts=True)
-    assert numbers.tolist() == [0, 1, 2, 3]
-    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
 def test_one_change_for_all_columns() -> None:
@@ -420,7 +398,6 @@ def test_options_that_do_not_fit() -> None:
     assert_refused(partial(make, changes={"income": "any"}), data=[None])
     assert_refused(partial(make, changes={"code": "category"}), data=[None])
     assert_refused(partial(make, prior="copula"), data=[None])
-    assert_refused(partial(make, prior="neighbours"), neighbours=[300])
     assert_refused(partial(make, changes=1), fixed=[("agee",), ("total",)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -92,7 +92,6 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"name": "fog"}, (COLOUR,)),
         Example({"name": "snow", "severity": [0, 3]}),
         Example({"name": "elastic_transform", "images": "cifar10", "severity": 4}, (COLOUR,)),
-        Example({"name": "frost", "photographs": torch.linspace(0, 1, 2 * 3 * 6 * 9).reshape(2, 3, 6, 9)}),
     ],
     "time_shift": [
         Example({"samples": 3}, SERIES),
@@ -102,7 +101,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "time_warp": [Example({"percent": 60}, SERIES)],
     "window_crop": [Example({"percent": 40}, SERIES)],
     "amplitude": [Example({"percent": 20}, SERIES)],
-    "drift": [Example({"size": 0.3}, SERIES), Example({"size": [0.1, 0.2], "unit": "value"}, SERIES[:1])],
+    "drift": [Example({"size": 0.3}, SERIES)],
     "jitter": [Example({"size": 0.2}, SERIES)],
     "table": [Example({"changes": "5%"}, ((6,),))],
     "dropped_samples": [Example({"percent": 60}, SERIES), Example({"percent": 60, "fill": "zeros"}, SERIES[:1])],
@@ -289,10 +288,6 @@ def test_bad_ranges(value: object) -> None:
         Parameter(("size",), identity=10.0, low=0, high=20).read(value, "option")
 
 
-def test_fields_that_are_not_ranges_stay() -> None:
-    assert replace(Rotation(5), fill="reflection") == Rotation((-5, 5), fill="reflection")
-
-
 def test_all_follows_from_what_a_class_declares() -> None:
     @dataclass(frozen=True)
     class Fading(Transformation):
@@ -310,7 +305,7 @@ def test_all_follows_from_what_a_class_declares() -> None:
     assert Fading((0.5, 0.5), "this").describe() == "faded by 0.5 of this"
     assert fading.name_parameters((4,)) == {0: "fading of all [share]", 1: "more of it"}
     limits = fading.limit_parameters(torch.zeros(2, 4), RANGE)
-    assert [each.tolist() for each in limits] == [[[0.0, 0.0]] * 2, [[0.0, 0.0]] * 2, [[0.25, 0.25]] * 2]
+    assert [each.tolist() for each in limits] == [[[end, end]] * 2 for end in (0.0, 0.0, 0.25, math.inf)]
     with pytest.raises(ArgumentError, match="share: expected a number of at least 0, r for 0 to r, or .*, from 0 to 1"):
         Fading(2.0)
 

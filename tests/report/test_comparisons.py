@@ -299,15 +299,6 @@ def test_the_table_has_the_numbers_of_the_summary_and_stars_of_the_tests(builder
             assert cell.quality is row.quality is None  # nothing to judge it by
 
 
-def test_repeats_are_reduced_for_each_sample_before(builder: Builder) -> None:
-    for size in (5, 9):
-        for repeat, values in enumerate(([0.1, 0.5], [0.2, 0.9], [0.9, 0.6])):
-            search = {**GENETIC, "population": size}
-            worst(builder, "a", f"n{size}", [v / size for v in values], search=search, repeat=repeat)
-    (chart,) = charts(builder)
-    assert [row["y"] for row in rows(chart, "a")] == pytest.approx([0.4 / 5, 0.4 / 9], rel=1e-5)
-
-
 def test_censored_medians_are_marked_as_bounds(builder: Builder) -> None:
     for moves, values in ((1, [-3.0, -20.0, -20.0]), (4, [-3.0, -5.0, -20.0]), (16, [-3.0, -4.0, -6.0])):
         probability(builder, "a", f"m{moves}", values, floor=-20.0, moves=moves)

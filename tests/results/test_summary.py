@@ -10,9 +10,8 @@ import pytest
 import scipy.stats
 from report_builder import PROB, WORST, Builder
 
-from standfast.errors import ArgumentError
 from standfast.report import Results
-from standfast.results import Decision, MetricSummary, SummaryRow, summarise
+from standfast.results import Decision, MetricSummary, SummaryRow
 from standfast.statistics.comparison import compare_with_controls
 from standfast.statistics.paired import find_holm_levels, shift_interval
 
@@ -53,8 +52,6 @@ def test_the_value_of_a_sample_is_the_median_over_its_repeats(builder: Builder) 
     row = rows_of(builder.results())["a"]
     assert row.value == pytest.approx(np.median(np.median(values, axis=0)))
     assert (row.counts.rows, row.counts.counted) == (24, 24)
-    means = summarise(builder.results(), "mean").rows[0]
-    assert (means.value, means.statistic) == (pytest.approx(values.mean()), "mean")
 
 
 def test_ranks_and_verdicts_are_of_the_samples_that_all_have(builder: Builder) -> None:
@@ -112,8 +109,6 @@ def test_bounds_are_counted_and_open_the_interval(builder: Builder) -> None:
     assert (a.value, a.bound, a.low, a.low_bound) == (-20.0, "upper", -math.inf, -20.0)
     assert (b.value, b.bound) == (-5.0, None)
     assert (rows["a"].counts.bounds, rows["b"].counts.bounds, rows["a"].counts.counted) == (2, 1, 3)
-    with pytest.raises(ArgumentError, match="statistic: expected 'median' where values are censored"):
-        summarise(builder.results(), "mean")
 
 
 def test_what_failed_is_in_the_summary(builder: Builder) -> None:
@@ -165,7 +160,7 @@ def test_the_shift_is_what_the_signed_rank_test_does_not_reject() -> None:
 @pytest.mark.parametrize("direction", ["higher", "lower"])
 def test_no_verdict_stands_beside_a_difference_that_holds_zero(direction: str) -> None:
     generator, seen = np.random.default_rng(1), set()
-    for _ in range(200):
+    for _ in range(80):
         explainers, controls, samples = (int(generator.integers(*ends)) for ends in ((1, 5), (1, 4), (8, 40)))
         values = generator.normal(size=(samples, explainers + controls))
         values += 0.5 * generator.normal(size=explainers + controls)
@@ -184,7 +179,7 @@ def test_no_verdict_stands_beside_a_difference_that_holds_zero(direction: str) -
 
 def test_ties_leave_out_an_interval_that_would_contradict_its_verdict() -> None:
     generator, left_out = np.random.default_rng(0), 0
-    for _ in range(300):
+    for _ in range(100):
         shift = np.array([0.3 * generator.normal(), 0.0, 0.0])
         values = np.round(generator.normal(size=(20, 3)) + shift, 1)
         for test in compare_with_controls(values, ["a", "b", "c"], ["c"], "higher"):
@@ -194,7 +189,7 @@ def test_ties_leave_out_an_interval_that_would_contradict_its_verdict() -> None:
                 left_out += 1
             else:
                 assert (low > 0 or high < 0) == (test.verdict != "undecided")
-    assert 0 < left_out < 60  # of 600
+    assert 0 < left_out < 20  # of 200
 
 
 def test_the_level_of_each_p_value_decides_as_holm_does() -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from standfast import similarity as sim
 from standfast.errors import ArgumentError, StandfastError, UnknownNameError
-from standfast.similarity import rank, rows
+from standfast.similarity import diverse, rank, rows
 from standfast.similarity.rank import RankedReference
 
 NAMES = sim.names()
@@ -111,15 +111,6 @@ def test_sums_of_rank_products_in_halves(monkeypatch):
     squares = [sum(x * x for x in row) for row in p.tolist()]
     assert max(squares) > 2**63
     assert rank._rank_products(p, p).tolist() == pytest.approx(squares, rel=1e-15)
-
-
-def test_kendall_by_hand():
-    # Pairs: (1,2) and (1,3) concordant, (2,3) tied in b.  tau-b = 2 / sqrt(3 * 2)
-    close(
-        sim.Kendall()(torch.tensor([[1.0, 2, 3]]), torch.tensor([[1.0, 5, 5]])),
-        torch.tensor([2 / 6**0.5]),
-        1e-6,
-    )
 
 
 def kendall_slowly(x: np.ndarray, y: np.ndarray) -> float:
@@ -352,7 +343,7 @@ def test_not_finite_against_constant(name):
 # --- the contract ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*NAMES, "ssim:window=5,gaussian=true"])
+@pytest.mark.parametrize("name", [*NAMES, "ssim:window=5,gaussian=true", "lens_recall:w=2,diverse=true"])
 @pytest.mark.parametrize("shape", [(37, 1, 28, 28), (37, 3, 11, 10), (19, 2, 33), (5, 13), (2, 5_001)])
 @pytest.mark.parametrize("levels", [0, 8])
 def test_a_row_does_not_depend_on_its_batch(name, shape, levels):
@@ -379,14 +370,15 @@ def test_threads_do_not_matter(name):
     assert torch.equal(sim.get(name)(a, b), alone)
 
 
-@pytest.mark.parametrize("name", RANKS)
-def test_chunks_do_not_matter(name, monkeypatch):
-    a, b = pair(13, 50, levels=10)
+@pytest.mark.parametrize("name", [*RANKS, "lens_recall:w=2,diverse=true", "lens_distance:w=2", "centre_of_mass"])
+@pytest.mark.parametrize("shape", [(13, 50), (13, 3, 12, 12)])
+def test_chunks_do_not_matter(name, shape, monkeypatch):
+    a, b = pair(*shape, levels=10)
     whole = sim.get(name)(a, b)
-    monkeypatch.setattr(rank, "CHUNK_ELEMENTS", 200)
-    assert torch.equal(sim.get(name)(a, b), whole)
-    monkeypatch.setattr(rank, "CHUNK_ELEMENTS", 1)
-    assert torch.equal(sim.get(name)(a, b), whole)
+    for elements in (1, 500):
+        monkeypatch.setattr(rank, "CHUNK_ELEMENTS", elements)
+        monkeypatch.setattr(diverse, "CHUNK_ELEMENTS", elements)
+        assert torch.equal(sim.get(name)(a, b), whole)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -465,6 +457,25 @@ def test_prepared_references_have_the_bits_of_a_call(name, count):
     assert torch.equal(compare(b[4:5], number[4:5]), entry(a[number[4:5]], b[4:5]))
 
 
+@pytest.mark.parametrize(
+    ("features", "zeros"), [(1, 0), (2, 0), (13, 0), (24, 0), (25, 0), (60, 0), (60, 13), (60, 59), (60, 60)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype, features, zeros):
+    """Also where features are 0 in all maps, which are not sorted."""
+    generator = torch.Generator().manual_seed(0)
+    reference = torch.randn(3, features, generator=generator, dtype=dtype)
+    reference[1, : features // 3] = -0.0
+    maps = torch.randn(400, features, generator=generator, dtype=dtype)
+    maps[1::2] = maps[1::2].round() * 0.0 ** (torch.rand(200, features, generator=generator) < 0.2)
+    maps[:, :zeros], maps[20:30] = 0.0, maps[20:30].abs()
+    maps[7], maps[8, 0], maps[9, -1], maps[10, 0], maps[11] = 1.0, torch.nan, -torch.inf, -torch.nan, -0.0
+    numbers = torch.randint(0, 3, (400,), generator=generator)
+    ours, constant = RankedReference(reference).compare(maps, numbers)
+    assert torch.equal(ours.nan_to_num(nan=9), sim.Spearman()(reference[numbers], maps).nan_to_num(nan=9))
+    assert torch.equal(constant, (maps == maps[:, :1]).all(1) & maps.isfinite().all(1))
+
+
 def test_prepared_references_that_are_not_finite_and_maps_of_another_type():
     a, b = pair(3, 9, dtype=torch.float32)
     a[0, 0], b[1, 2] = torch.inf, torch.nan
@@ -488,23 +499,6 @@ def test_binade():
 def test_second_derivatives_of_a_row_sum():
     x = pair(2, 5)[0].requires_grad_()
     assert torch.autograd.gradgradcheck(lambda x: rows.row_sum(x * x) ** 2, (x,))
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by torch itself
-def test_transforms_of_torch_func():
-    a, b = pair(3, 9)
-
-    def compare(a, b):
-        return sim.Pearson()(a[None], b[None])[0]
-
-    assert torch.allclose(torch.func.vmap(compare)(a, b), sim.Pearson()(a, b))
-    leaf = b[0].clone().requires_grad_()
-    (expected,) = torch.autograd.grad(compare(a[0], leaf), leaf)
-    assert torch.allclose(torch.func.grad(compare, 1)(a[0], b[0]), expected)
-    assert torch.allclose(torch.func.vmap(torch.func.grad(compare, 1))(a, b)[0], expected)
-    value, change = torch.func.jvp(lambda b: compare(a[0], b), (b[0],), (a[1],))
-    assert torch.allclose(value, compare(a[0], b[0]))
-    assert torch.allclose(change, expected @ a[1])
 
 
 def test_gradients_of_a_prepared_reference():

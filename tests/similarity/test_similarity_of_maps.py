@@ -54,8 +54,8 @@ def test_which_know_positions() -> None:
         ("lens_precision:k=0.2,channels=max", sim.LensPrecision(k=0.2, channels="max")),
         ("lens_distance:k=(9, 20, 0.5),w=(0, 2)", sim.LensDistance(k=(9, 20, 0.5), w=(0, 2))),
         (
-            "lens_distance: k=(9, 20), w=2, alpha=(1e-1, 5e-2), beta=3, channels=sum",
-            sim.LensDistance(k=[9, 20], w=2, alpha=(0.1, 0.05), beta=3, channels="sum"),  # type: ignore[arg-type]
+            "lens_distance: k=(9, 2e-1), w=2, channels=sum",
+            sim.LensDistance(k=[9, 0.2], w=2, channels="sum"),  # type: ignore[arg-type]
         ),
         ("lens_spearman:w=2", sim.LensSpearman(w=2)),
         ("lens_kendall:w=2,channels=max", sim.LensKendall(w=2, channels="max")),
@@ -81,9 +81,8 @@ def test_options_that_suit_no_map_fail_at_once() -> None:
             ("lens_precision:diverse=1", "diverse"),
         ),
         *(("lens_precision:w=-1", "w"), ("lens_spearman:w=1.5", "w"), ("lens_distance:w=(1, True)", "w")),
-        *(("lens_kendall:channels=mean", "channels"), ("lens_distance:k=(1, 2),alpha=1", "alpha")),
-        *(("centre_of_mass:channels=1", "channels"), ("lens_distance:beta=-1", "beta")),
-        *(("lens_distance:beta=inf", "beta"), ("lens_spearman:k=3", "k")),
+        *(("lens_kendall:channels=mean", "channels"), ("centre_of_mass:channels=1", "channels")),
+        *(("lens_distance:alpha=1", "alpha"), ("lens_spearman:k=3", "k")),
     ):
         with pytest.raises(ArgumentError) as caught:
             sim.get(text)

@@ -40,7 +40,7 @@ def test_unrelated_weights_are_rejected_as_often_as_the_level_says() -> None:
     streams = Streams(range(groups * inputs), torch.device("cpu"))
     masks = draw_masks(60, 10, 0.8, streams)
     weights = [mean + 0.1 * streams.normal((60,), torch.float64) for mean in (0.9, 0.5)]
-    found = measure_consistency(*weights, masks, permutations=99, resamples=0, streams=streams)
+    found = measure_consistency(torch.stack(weights), masks, permutations=99, resamples=0, streams=streams)
     rho, p = (each.reshape(groups, inputs).numpy() for each in (found.rho, found.p_value))
     together = np.array([pool_inputs(a, b, 99).p_value for a, b in zip(rho, p, strict=True)])
     # binomial limits that a valid test exceeds in one of ten thousand cases; a quarter of them would be too few

@@ -23,6 +23,7 @@ from scipy import stats
 
 from standfast.errors import ArgumentError
 from standfast.results import Results
+from standfast.statistics import comparison, ranking
 from standfast.statistics import paired as statistics
 from standfast.statistics.comparison import Comparison, compare, count_needed, estimate_needed
 from standfast.statistics.paired import (
@@ -49,40 +50,6 @@ def rng(*seed: int) -> np.random.Generator:
 
 
 # intervals
-
-
-def test_mean_interval_is_scipys_bca() -> None:
-    corrected = []
-    for seed, n in itertools.product(range(4), (5, 20, 80)):
-        values = rng(seed, n).exponential(size=n)
-        ours = bootstrap_interval(values, "mean", resamples=40_000)
-        theirs = stats.bootstrap((values,), np.mean, method="BCa", n_resamples=40_000, rng=7).confidence_interval
-        # two sets of 40000 resamples: each end has an error of about 0.02 standard errors of the mean
-        close = 0.08 * values.std() / math.sqrt(n)
-        assert ours is not None
-        assert ours.value == values.mean()
-        assert abs(ours.low - theirs.low) < close
-        assert abs(ours.high - theirs.high) < close
-        percentile = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=40_000, rng=7)
-        corrected.append(abs(ours.high - percentile.confidence_interval.high) > close)
-    assert sum(corrected) > 6
-
-
-def test_mean_interval_by_its_formula() -> None:
-    values, resamples = rng(1).exponential(size=9), 500
-    ours = bootstrap_interval(values, "mean", resamples=resamples, seed=3)
-    rows = np.random.Generator(np.random.PCG64(3)).integers(9, size=(resamples, 9))
-    drawn = sorted(sum(values[i] for i in row) / 9 for row in rows)
-    mean = values.sum() / 9
-    # a draw of all nine samples has their mean, but for rounding, and counts half
-    smaller = sum((d < mean - 1e-12) / 2 + (d < mean + 1e-12) / 2 for d in drawn)
-    bias = stats.norm.ppf(smaller / resamples)
-    jackknife = [np.delete(values, i).mean() for i in range(9)]
-    deviation = np.mean(jackknife) - np.array(jackknife)
-    a = (deviation**3).sum() / (6 * (deviation**2).sum() ** 1.5)
-    ends = [stats.norm.cdf(bias + (bias + z) / (1 - a * (bias + z))) for z in (-1.959963984540054, 1.959963984540054)]
-    assert ours is not None
-    assert (ours.low, ours.high) == pytest.approx(tuple(np.quantile(drawn, ends)))
 
 
 def test_median_interval_is_that_of_the_quantile_test() -> None:
@@ -554,7 +521,7 @@ def test_the_fewest_samples_are_those_with_which_anything_can_be_shown() -> None
     for k in (2, 3, 6):
         values = np.arange(k) + rng(k).normal(0, 0.01, (20, k))  # the same order in every sample
         names = [str(i) for i in range(k)]
-        possible = [compare(values[:n], names, "higher", permutations=99).conclusive_possible for n in range(2, 20)]
+        possible = [compare(values[:n], names, "higher").conclusive_possible for n in range(2, 20)]
         assert possible.index(True) + 2 == count_needed(k)
 
 
@@ -623,23 +590,33 @@ def null_values(kind: str, random: Any, n: int, k: int) -> tuple[Any, Any]:
 KINDS = ["continuous", "ties", "a third below a floor", "most below a floor", "bounds of their own"]
 
 
+@pytest.fixture
+def few_permutations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test of Friedman draws 199 permutations, and others in each call."""
+    seeds = itertools.count()
+    for module in (comparison, ranking):
+        monkeypatch.setattr(module, "friedman", lambda ranks: friedman(ranks, 199, next(seeds)))
+
+
 def false_positives(kind: str, n: int, k: int, runs: int) -> Any:
     """How often Friedman rejects, any pair would on its own, and any pair does."""
     counts = np.zeros(3)
     for run in range(runs):
         values, flags = null_values(kind, rng(run, n, k), n, k)
-        found = compare(values, range(k), "lower", flags, permutations=199, seed=run)  # type: ignore[arg-type]
+        found = compare(values, range(k), "lower", flags)  # type: ignore[arg-type]
         counts += found.friedman_p <= 0.05, (found.p_values <= 0.05).any(), found.significant.any()
     return counts / runs
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("few_permutations")
 def test_false_positives(kind: str) -> None:
     """At most 0.05 by each test, and three standard errors: 0.088 for 300 runs."""
     assert (false_positives(kind, 12, 3, 300) <= 0.088).all()
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_permutations")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n", "k"), [(6, 3), (10, 4), (20, 5), (60, 3), (100, 6)])
 def test_false_positives_at_length(kind: str, n: int, k: int) -> None:
@@ -647,17 +624,15 @@ def test_false_positives_at_length(kind: str, n: int, k: int) -> None:
     assert (false_positives(kind, n, k, 2000) <= 0.065).all()
 
 
+@pytest.mark.usefixtures("few_permutations")
 def test_power() -> None:
     """One column of three is shifted by one standard deviation: it is found nearly always, and no other difference."""
-    found = [
-        compare(rng(run).normal(size=(30, 3)) + np.array([1.2, 0, 0]), "abc", "higher", permutations=199)
-        for run in range(100)
-    ]
+    found = [compare(rng(run).normal(size=(30, 3)) + np.array([1.2, 0, 0]), "abc", "higher") for run in range(100)]
     assert sum(c.winner_set == (0,) for c in found) >= 90
     assert sum(bool(c.significant[1, 2]) for c in found) <= 12  # 0.05 and three standard errors
     # the same below a floor that hides half of the others' values
     values = [rng(run).normal(size=(30, 3)) + np.array([1.2, 0, 0]) for run in range(100)]
-    found = [compare(np.maximum(v, 0), "abc", "higher", v < 0, permutations=199) for v in values]
+    found = [compare(np.maximum(v, 0), "abc", "higher", v < 0) for v in values]
     assert sum(c.winner_set == (0,) for c in found) >= 80
 
 
@@ -679,7 +654,7 @@ def test_agreement() -> None:
         values = random.integers(0, 5, size=(m, k)).astype(float) if seed % 2 else random.normal(size=(m, k))
         if (values == values[:, :1]).all(axis=1).any():
             continue
-        found = measure_agreement(values, [str(i) for i in range(m)], permutations=99)
+        found = measure_agreement(values, [str(i) for i in range(m)])
         ranks = stats.rankdata(values, axis=1)
         assert found.kendalls_w == pytest.approx(slow_w(ranks))
         assert found.kendalls_w == pytest.approx(friedman(ranks, 1)[0] / (m * (k - 1)))
@@ -711,9 +686,10 @@ def test_agreement_extremes() -> None:
         measure_agreement(np.ones((2, 3)), "a")
 
 
+@pytest.mark.usefixtures("few_permutations")
 def test_agreement_p_under_unrelated_rankings() -> None:
     """At most 0.05 and three standard errors: 0.088 for 300 runs."""
-    small = [measure_agreement(rng(run).normal(size=(3, 4)), "abc", 199, run).p_value for run in range(300)]
+    small = [measure_agreement(rng(run).normal(size=(3, 4)), "abc").p_value for run in range(300)]
     assert np.mean(np.array(small) <= 0.05) <= 0.088
 
 

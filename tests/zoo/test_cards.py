@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from importlib.resources import files
 
 import pytest
@@ -47,12 +48,15 @@ def find_test_set(name: str) -> str | None:
     return next((found for part, found in TEST_SETS.items() if part in name), None)
 
 
+load = lru_cache(maxsize=4)(data.load)
+
+
 def load_test_set(name: str) -> data.Dataset:
     where = find_test_set(name)
     if where is None:
         pytest.skip("tested beside its data")
     try:
-        test = data.load(where)
+        test = load(where)
     except data.MissingDataError as missing:
         pytest.skip(str(missing))
     if "gtsrb" in name and f"{len(test):,} test images" not in zoo.card(name)["data"]:  # it comes in two sizes
@@ -93,10 +97,9 @@ def test_the_schemes_of_a_table_differ_in_nothing_else(family: str) -> None:
 def test_the_accuracy_is_that_of_the_card(name: str, whole: bool) -> None:
     """On the first samples within four standard errors, and on all of them but for rounding on other processors."""
     test, expected = load_test_set(name), zoo.card(name)["test_accuracy"]
-    small = "lenet5" in name  # fast enough for all images
-    count = None if whole or small else 200
+    count = len(test) if whole else 1000 if "lenet5" in name else 200
     measured = accuracy(zoo.load(name), test.inputs[:count], test.labels[:count])
-    error = 4 * (expected * (1 - expected) / 200) ** 0.5 if count else (2 if small else 3) / len(test) + 1e-9
+    error = 3 / count + 1e-9 if whole else 4 * (expected * (1 - expected) / count) ** 0.5
     assert measured == pytest.approx(expected, abs=error)
 
 

@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-import standfast
 from standfast import zoo
-from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError, UnknownNameError
+from standfast.errors import MissingExtraError, ModelError, StandfastError, UnknownNameError
 from standfast.study.file.spec import study_from
 from standfast.zoo.hub import Normalised
 
@@ -46,7 +45,10 @@ def test_a_timm_model_has_its_normalisation_before_it(timm: SimpleNamespace) -> 
     assert not module.training
     mean, std = torch.tensor([0.5, 0.4, 0.3]).reshape(3, 1, 1), torch.tensor([0.2, 0.2, 0.1]).reshape(3, 1, 1)
     with torch.random.fork_rng():
-        assert torch.allclose(module(x), net().eval()((x - mean) / std))
+        expected = net().eval()((x - mean) / std)
+    assert torch.allclose(module(x), expected)
+    loaded = zoo.from_timm(module.module, device="cpu", batch_size=32)  # type: ignore[arg-type]
+    assert torch.allclose(loaded.logits(x), expected)
 
 
 def test_random_weights_need_no_download_and_are_always_the_same(timm: SimpleNamespace, tmp_path: Path) -> None:
@@ -90,73 +92,10 @@ def test_a_torchvision_model_has_its_normalisation_before_it(monkeypatch: pytest
         assert torch.allclose(module(x), net().eval()((x - 0.5) / 0.25))
 
 
-IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225), "input_size": (3, 224, 224)}
-
-
-class WideStandIn(nn.Module):
-    """A stand-in for a Wide ResNet-50-2: takes images of the size in its configuration or another, and records them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 8, kernel_size=7, stride=16)
-        self.fc = nn.Linear(8, 1000)
-        self.seen: list[torch.Tensor] = []
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.seen.append(x.detach())
-        logits: torch.Tensor = self.fc(torch.relu(self.conv(x)).mean((2, 3)))
-        return logits
-
-
-@pytest.fixture
-def wide_resnet(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """Record what timm is asked to create."""
-    asked: list[tuple[str, bool]] = []
-
-    def create_model(name: str, pretrained: bool = False) -> nn.Module:
-        asked.append((name, pretrained))
-        return WideStandIn()
-
-    timm = SimpleNamespace(
-        is_model=lambda name: name == "wide_resnet50_2",
-        list_models=lambda pretrained=False: ["wide_resnet50_2"],
-        create_model=create_model,
-        data=SimpleNamespace(resolve_data_config=lambda arguments, model: IMAGENET | {"crop_pct": 0.875}),
-    )
-    monkeypatch.setitem(sys.modules, "timm", timm)
-    return asked
-
-
-def test_a_wide_resnet_of_timm_takes_images_in_0_1(wide_resnet: list[tuple[str, bool]]) -> None:
-    """From its name to attributions: trained weights, bounds of images, gradients through the normalisation."""
-    module = zoo.load("timm:wide_resnet50_2")
-    assert wide_resnet == [("wide_resnet50_2", True)]
-    assert isinstance(module, Normalised)
-    assert not any(part.training for part in module.modules())
-    assert module.input_size == (3, 224, 224)
-    model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=8)
-    assert model.preprocess is None
-    images = torch.rand(2, *module.input_size, generator=torch.Generator().manual_seed(0))
-    logits = model.logits(images)
-    assert logits.shape == (2, 1000)
-    inner = module.module
-    assert isinstance(inner, WideStandIn)
-    mean, std = (torch.tensor(IMAGENET[key]).reshape(3, 1, 1) for key in ("mean", "std"))
-    torch.testing.assert_close(inner.seen[-1][:2], (images - mean) / std)
-    leaf = ((images - mean) / std).requires_grad_(True)
-    (outside,) = torch.autograd.grad(inner(leaf)[:, 5].sum(), leaf)
-    found = standfast.explainers.get("saliency", absolute=False)(model, images, 5)
-    torch.testing.assert_close(found, outside / std, rtol=1e-3, atol=1e-6)
-    with pytest.raises(ArgumentError, match="within the bounds .0, 1., got values in .2, 2"):
-        model.logits(torch.full_like(images, 2.0))
-    assert {
-        key for key in module.state_dict() if "mean" in key or "std" in key
-    } == set()  # it is not part of the weights
-
-
-def test_images_of_another_kind_are_refused(wide_resnet: list[tuple[str, bool]]) -> None:
-    module = zoo.load("timm:wide_resnet50_2")
-    assert module(torch.rand(1, 3, 64, 64)).shape == (1, 1000)  # a convolutional network accepts other sizes
+def test_images_of_another_kind_are_refused() -> None:
+    module = Normalised(nn.Conv2d(3, 2, 1), (0.5,) * 3, (0.5,) * 3, (3, 224, 224))
+    assert module(torch.rand(1, 3, 64, 64)).shape == (1, 2, 64, 64)  # a convolutional network accepts other sizes
+    assert not {key for key in module.state_dict() if "mean" in key or "std" in key}  # no part of the weights
     for shape in ((2, 1, 224, 224), (3, 224, 224), (2, 4, 224, 224)):
         with pytest.raises(ModelError, match=r"expected images of shape \(N, 3, 224, 224\), got \("):
             module(torch.rand(shape))
@@ -186,16 +125,3 @@ def test_errors_name_what_is_missing(timm: SimpleNamespace, monkeypatch: pytest.
         zoo.load("timm:tiny")
     with pytest.raises(UnknownNameError, match="model"):
         zoo.load("tim:tiny")
-
-
-def test_a_study_takes_a_hubs_model(timm: SimpleNamespace, tmp_path: Path) -> None:
-    (tmp_path / "hub_noise.py").write_text("import torch\ndef load():\n    return torch.rand(2, 3, 2, 2)\n")
-    study = {
-        "data": {"noise": {"function": "hub_noise:load"}},
-        "models": {"vit": "timm:tiny"},
-        "explainers": ["saliency"],
-        "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
-    }
-    found = standfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
-    assert found.failures == []
-    assert found.manifest["models"]["vit"]["name"] == "timm:tiny"

@@ -81,23 +81,6 @@ def test_the_processors_arithmetic_is_put_before_the_model() -> None:
         standfast.zoo.from_transformers(network, {"image_mean": MEAN, "image_std": [1.0]})
 
 
-def test_timm_models_that_are_already_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = {"mean": MEAN, "std": STD, "input_size": (3, 16, 16)}
-    asked: list[nn.Module] = []
-    stand_in = SimpleNamespace(
-        data=SimpleNamespace(resolve_data_config=lambda options, model: [asked.append(model), config][1])
-    )
-    monkeypatch.setitem(sys.modules, "timm", stand_in)
-    model, x = nn.Sequential(nn.Flatten(), nn.Linear(768, 4)), rand(2, 3, 16, 16)
-    classifier = standfast.zoo.from_timm(model, device="cpu", batch_size=32)
-    assert asked == [model]
-    mean, std = torch.tensor(MEAN).reshape(3, 1, 1), torch.tensor(STD).reshape(3, 1, 1)
-    torch.testing.assert_close(classifier.logits(x), model((x - mean) / std).detach(), rtol=1e-4, atol=1e-5)
-    monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(MissingExtraError, match=r"standfast\[hub\]"):
-        standfast.zoo.from_timm(model)
-
-
 def transformers() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
 """Algorithms that the metrics use. They know nothing of explanations: each works on a score function of tensors."""
 
 from standfast.algorithms.certified.bound import CertifiedDistortion, certified_distortion
-from standfast.algorithms.distortion import Attack, MinimalDistortion, attacks, minimal_distortion
+from standfast.algorithms.distortion import Attack, MinimalDistortion, attacks, get_attack
 from standfast.algorithms.knees import find_knee
 from standfast.algorithms.masks.random_masks import (
     Consistency,
@@ -13,9 +13,8 @@ from standfast.algorithms.masks.random_masks import (
 )
 from standfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
 from standfast.algorithms.rare_events.plain_sampling import monte_carlo
-from standfast.algorithms.rare_events.priors import Prior, StandardNormal, UnitBox
-from standfast.algorithms.rare_events.subset_sampling import subset_simulation
-from standfast.algorithms.rare_events.witnesses import find_witnesses
+from standfast.algorithms.rare_events.priors import StandardNormal, UnitBox
+from standfast.algorithms.rare_events.subset_sampling import SubsetSimulation
 from standfast.algorithms.searches.auto import AutoSearch
 from standfast.algorithms.searches.base import Outcome, Search, SearchResult, searches
 from standfast.algorithms.searches.block import BlockSearch
@@ -37,25 +36,23 @@ __all__ = [
     "Levels",
     "MinimalDistortion",
     "Outcome",
-    "Prior",
     "RandomSearch",
     "RareEventEstimate",
     "Search",
     "SearchResult",
     "SignSearch",
     "StandardNormal",
+    "SubsetSimulation",
     "UnitBox",
     "attacks",
     "certified_distortion",
     "draw_masks",
     "find_knee",
-    "find_witnesses",
+    "get_attack",
     "is_settled",
     "mask_sensitivity",
     "measure_consistency",
-    "minimal_distortion",
     "monte_carlo",
     "plan_checks",
     "searches",
-    "subset_simulation",
 ]

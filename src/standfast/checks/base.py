@@ -243,7 +243,7 @@ class _Case:
         return replace(found, middle_of="loss", baseline_samples=count)
 
     def _read(self, explainer: str) -> SampleValues:
-        rows = self.results.select(self.data, self.model, self.label, explainer)
+        rows = self.results.metric_results(self.data, self.model, self.label).rows_for(explainer)
         return read_values(self.results.metrics[self.label].spec, rows)
 
     def _find_error(self) -> str:

@@ -115,12 +115,11 @@ def freeze_baseline(results: str | Path | Results, out: str | Path) -> Path:
     rows = []
     for data, model in opened.pairs:
         for label, known in opened.metrics.items():
-            for explainer in opened.explainers:
-                own = opened.select(data, model, label, explainer)
-                if len(own):
-                    values = read_values(known.spec, own)
-                    numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
-                    rows += [(data, model, label, explainer, *each) for each in numbers]
+            view = opened.metric_results(data, model, label)
+            for explainer in view.present:
+                values = read_values(known.spec, view.rows_for(explainer))
+                numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
+                rows += [(data, model, label, explainer, *each) for each in numbers]
     check(bool(rows), "results", "results with values", repr(opened))
     names = {**dict.fromkeys(("data", "model", "label", "explainer"), pl.String), "sample": pl.Int64}
     frame = pl.DataFrame(rows, schema={**names, "low": pl.Float64, "high": pl.Float64}, orient="row")

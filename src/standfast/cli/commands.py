@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import io
 import json
 import os
 import re
-import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from standfast.cli.kinds import KINDS, describe_names
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError, find_version, make_printable
+from standfast.errors import ArgumentError, StandfastError, find_version, make_printable
+from standfast.errors import check as check_argument
 
 if TYPE_CHECKING:
     from standfast.results import Results
-
-
-class _Commands(TyperGroup):
-    """The commands; an unknown one raises an error that suggests the nearest, like every other unknown name."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names, with the others."""
-        if not ctx.resilient_parsing and args and args[0] not in self.commands:
-            raise UnknownNameError("command", args[0], self.commands)
-        return super().resolve_command(ctx, args)
 
 
 def _echo(text: object = "", err: bool = False, nl: bool = True) -> None:
@@ -40,7 +30,6 @@ def _echo(text: object = "", err: bool = False, nl: bool = True) -> None:
 
 
 app = typer.Typer(
-    cls=_Commands,
     help="How far can the explanations of a trained classifier be trusted?",
     epilog="Start with: standfast demo. For a model of your own: standfast init.",
     no_args_is_help=True,
@@ -65,16 +54,6 @@ def options(
     ] = False,
 ) -> None:
     """How far can the explanations of a trained classifier be trusted?"""
-
-
-def _complete(*kinds: str) -> Callable[[str], list[str]]:
-    """What completes a word in the shell with the names of these kinds."""
-
-    def complete(incomplete: str) -> list[str]:
-        names = {name for kind in kinds for name in KINDS[kind].load()}
-        return sorted(name for name in names if name.startswith(incomplete))
-
-    return complete
 
 
 Format = enum.StrEnum("Format", ["csv", "latex", "parquet"])
@@ -112,67 +91,51 @@ def verify(
     results: Annotated[
         str, typer.Argument(help="A folder, or an fsspec address, of stored results; or an evidence pack.")
     ],
-    key: Annotated[
-        Path | None, typer.Option(help="Of an evidence pack: the public key (PEM) that must have signed it.")
-    ] = None,
 ) -> None:
     """Read every file of stored results or of an evidence pack, and compare each with its SHA-256.
 
     What a pack says of requirements is decided again from the numbers in it.
 
-    Exit codes: 0 all files are as they were written, 1 something is damaged, missing, added or not signed.
+    Exit codes: 0 all files are as they were written, 1 something is damaged, missing or added.
     """
     from standfast.evidence.pack import is_pack
     from standfast.results import verify_results
+    from standfast.results.formatting import format_count
 
     if is_pack(results):
-        _verify_pack(results, key)
+        _verify_pack(results)
         return
-    if key is not None:
-        raise ArgumentError("results", "an evidence pack, since --key is given", results)
     found = verify_results(results)
     for name, problem in found.damaged.items():
         _echo(f"damaged: {name}: {problem}", err=True)
-    _echo(f"{found.files} file{'s' * (found.files != 1)}: {len(found.damaged)} damaged")
+    _echo(f"{format_count(found.files, 'file')}: {len(found.damaged)} damaged")
     if found.others:
         _echo(f"not checked, since they are not of results: {', '.join(found.others)}")
-    if "manifest.json" in found.damaged:
-        _echo("planned jobs: not known without manifest.json")
-    else:
-        _echo(f"planned jobs: {found.missing} not run yet, {found.failed} failed")
+    _echo(f"planned jobs: {found.missing} not run yet, {found.failed} failed")
     if not found.fine:
-        delete = "delete what is damaged, and " * any(problem != "missing" for problem in found.damaged.values())
-        _echo(f"{delete}run the study again: it keeps finished jobs, and does the others", err=True)
+        _echo("delete what is damaged, and run the study again: it keeps finished jobs, and does the others", err=True)
         raise typer.Exit(1)
 
 
-def _verify_pack(path: str, key: Path | None) -> None:
+def _verify_pack(path: str) -> None:
     """`standfast verify` for an evidence pack."""
     from standfast.evidence import verify_pack
 
-    found = verify_pack(path, key)
+    found = verify_pack(path)
     for name, problem in found.problems.items():
         _echo(f"{name}: {problem}", err=True)
     _echo(f"{found.files} files: {len(found.problems)} problems")
     for name in found.unconfirmed:
         _echo(f"not decided again, since its baseline is not here: {name}")
     _echo(f"digest of the pack: {found.digest}")
-    if found.signed:
-        whose = "the given key" if key else "the key in the pack, which anybody can have added: give --key"
-        _echo(f"signed by {whose}; fingerprint {found.key}")
-    elif found.fine:
-        _echo("not signed: only the digest, noted elsewhere, shows that nobody made another pack")
     if not found.fine:
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: standfast evidence results/study --out pack --sign key.pem")
+@app.command(epilog="Example: standfast evidence results/study --out pack")
 def evidence(
     results: Stored,
     out: Annotated[Path, typer.Option(help="A new folder for the pack.")],
-    sign: Annotated[
-        Path | None, typer.Option(help="An ed25519 private key (PEM): openssl genpkey -algorithm ed25519 -out key.pem")
-    ] = None,
     arrays: Annotated[
         bool, typer.Option("--arrays", help="Also the stored inputs, maps and curves of each sample.")
     ] = False,
@@ -185,10 +148,9 @@ def evidence(
     from standfast.report import load_results
 
     opened = load_results(results)
-    found = make_pack(opened, out, sign, arrays)
+    found = make_pack(opened, out, arrays)
     _echo(f"evidence pack: {out} ({found.files} files)")
     _echo(f"digest of the pack: {found.digest}")
-    _echo(f"signed; fingerprint of the key {found.key}" if found.signed else "not signed (see --sign)")
     _warn_of_gaps(opened)
 
 
@@ -200,7 +162,6 @@ def replay(
     ] = Path(),
     jobs: Annotated[int, typer.Option(help="How many, drawn at random.", min=1)] = 5,
     seed: Annotated[int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")] = None,
-    key: Annotated[Path | None, typer.Option(help="The public key (PEM) that must have signed the pack.")] = None,
 ) -> None:
     """Evaluate some jobs of an evidence pack again, and compare the numbers.
 
@@ -210,7 +171,7 @@ def replay(
     """
     from standfast.evidence import replay as run_replay
 
-    found = run_replay(pack, base, jobs, seed, tell=typer.echo, key=key)
+    found = run_replay(pack, base, jobs, seed, tell=_echo)
     for change in found.changed:
         _echo(f"not the same here: {change}", err=True)
     counts = {word: list(found.jobs.values()).count(word) for word in dict.fromkeys(found.jobs.values())}
@@ -243,6 +204,7 @@ def run(
     interrupted.
     """
     from standfast.evaluation import default_folder, executor_of, run_study
+    from standfast.report.sentences import describe_failures
     from standfast.study.executors import InProcess, Processes
     from standfast.study.file.spec import load_study
     from standfast.study.lease import has_run
@@ -272,8 +234,7 @@ def run(
         where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
         _echo(f"report: {found.to_html(where)}")
     if run.failed:
-        for line in _failures(found.failures):
-            _echo(line, err=True)
+        _tell_failures(describe_failures(found.summary), len(run.failed))
         raise typer.Exit(1)
 
 
@@ -302,7 +263,6 @@ def check(
     from standfast.checks import check as run_check
     from standfast.checks.formats import FORMATS
     from standfast.evaluation import default_folder, executor_of
-    from standfast.report import load_results
     from standfast.study.file.spec import load_study
 
     targets = [_split_target(text, list(FORMATS)) for text in write or ()]
@@ -320,9 +280,7 @@ def check(
     results = out or str(default_folder(loaded))
     _echo(f"results: {results}")
     if found.failed:
-        report = f"the report, which `standfast report {results}` writes"
-        for line in _failures(load_results(results).failures, report):
-            _echo(line, err=True)
+        _tell_failures(found.errors, found.failed, f"the report, which `standfast report {results}` writes")
     for form, path in targets:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(FORMATS[form](found), encoding="utf-8")
@@ -364,20 +322,11 @@ def _count(workers: str | None) -> int | str | None:
     return int(workers) if workers is not None and re.fullmatch(r"-?[0-9]+", workers) else workers
 
 
-def _failures(failures: list[dict[str, Any]], report: str = "the report", most: int = 5) -> list[str]:
-    """The failures as lines, with equal errors together, and how to continue."""
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for failure in failures:
-        kinds.setdefault(str(failure["error"]).partition("\n")[0][:160], []).append(failure)
-    lines = [f"{len(failures)} jobs failed:"]
-    for error, group in list(kinds.items())[:most]:
-        first = group[0]
-        where = f"{first['label']}, {first['explainer']}, {first['model']} on {first['data']}"
-        where += f", samples {first['start']} to {first['stop'] - 1}" if first["stop"] else ""
-        lines.append(f"  {len(group)} x {error} (first: {where})")
-    if len(kinds) > most:
-        lines.append(f"  and {len(kinds) - most} other errors")
-    return [*lines, f"tracebacks are in {report}; the same command tries only these jobs again"]
+def _tell_failures(sentences: Sequence[str], count: int, report: str = "the report") -> None:
+    """Print why jobs failed, and how to continue."""
+    for line in (f"{count} jobs failed:", *(f"  {each}" for each in sentences[:5])):
+        _echo(line, err=True)
+    _echo(f"tracebacks are in {report}; the same command tries only these jobs again", err=True)
 
 
 @contextlib.contextmanager
@@ -390,79 +339,46 @@ def _resumable() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-@app.command(epilog="Example: standfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --epochs 5")
+@app.command(epilog="Example: standfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --options epochs=5")
 def train(
     model: Annotated[
         str,
         typer.Option(
-            help="Architecture, with options such as its width and depth, as series_cnn:width=32,layers=2;"
-            " `standfast list architectures` shows them.",
-            autocompletion=_complete("architectures"),
+            help="Architecture, with options such as its width, as series_cnn:width=32,stride=2;"
+            " `standfast list architectures` shows them."
         ),
     ] = "lenet5",
-    data: Annotated[
-        str,
-        typer.Option(help="Data set; NAME:train is trained on, NAME:test measured on."),
-    ] = "mnist",
+    data: Annotated[str, typer.Option(help="Data set; NAME:train is trained on, NAME:test measured on.")] = "mnist",
     scheme: Annotated[
+        str, typer.Option(help="With options, as pgd:radius=0.3,steps=7; `standfast list schemes` shows them.")
+    ] = "natural",
+    options: Annotated[
         str,
         typer.Option(
-            help="With options, as pgd:radius=0.3,steps=7; `standfast list schemes` shows them.",
-            autocompletion=_complete("schemes"),
+            help="The defaults are epochs=10,batch_size=128,learning_rate=0.002,weight_decay=0.01,seed=0,augment=none,"
+            "optimizer=adamw,precision=auto,device=auto."
         ),
-    ] = "natural",
-    epochs: Annotated[int, typer.Option(help="Passes over the data.", min=1)] = 10,
-    batch_size: Annotated[int, typer.Option(help="Samples per step.", min=1)] = 128,
-    learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 2e-3,
-    weight_decay: Annotated[float, typer.Option(help="Decoupled, of either optimizer.")] = 0.01,
-    seed: Seed = 0,
-    augment: Annotated[
-        str, typer.Option(help="none; of images shift, flip or shift_flip; of standardised series noise_blocks.")
-    ] = "none",
-    optimizer: Annotated[str, typer.Option(help="adamw or radam.")] = "adamw",
+    ] = "",
     out: Annotated[Path, typer.Option(help="Folder for the weights and the card.")] = Path("models"),
-    name: Annotated[str | None, typer.Option(help="Of the files; MODEL-DATA-SCHEME by default.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    attack: Annotated[
-        str | None, typer.Option(help="Also measure the accuracy under it, as pgd:radius=0.3,steps=20.")
-    ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch missing data.")] = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Delete what there is under that name, and start again.")
-    ] = False,
 ) -> None:
     """Train a classifier by a scheme. After an interruption, the same command continues after the last complete epoch.
 
     Exit codes: 0 done, 2 an option or the data is wrong, 130 interrupted.
     """
     from standfast.cli.train import Plan, fit
+    from standfast.registry import parse_options
+    from standfast.study.file.options import configure
 
-    plan = Plan(
-        model,
-        data,
-        scheme,
-        epochs,
-        batch_size,
-        learning_rate,
-        weight_decay,
-        seed,
-        augment,
-        precision,
-        device,
-        optimizer=optimizer,
+    plan = configure(
+        Plan, "train", {"model": model, "data": data, "scheme": scheme, **parse_options(options, "options")}
     )
     with _resumable():
-        found = fit(plan, out, name=name, attack=attack, restart=restart, download=download, show=True)
-    card = found.card
+        found = fit(plan, out, download=download, show=True)
     if found.was_there:
         _echo("this model exists already, with the same options")
-    _echo(f"accuracy: train {card['train_accuracy']:.2%}, test {card['test_accuracy']:.2%}")
-    if attack is not None:
-        under = card["under_attack"]
-        _echo(f"accuracy: test {under['test_accuracy']:.2%} after {under['attack']}")
-    _echo(f"weights: {found.weights}")
-    _echo(f"in a study beside it: {found.study_entry()}")
+    _echo(f"accuracy: train {found.card['train_accuracy']:.2%}, test {found.card['test_accuracy']:.2%}")
+    _echo(f"weights: {found.weights}\nin a study beside it: {found.study_entry()}")
 
 
 @app.command(epilog="Example: standfast schema --out study.schema.json")
@@ -524,27 +440,28 @@ def export(
     ] = False,
 ) -> None:
     """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
-    from standfast.report import exports
+    from standfast.files import write_atomically
+    from standfast.report import exports, load_results
 
     endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet}
     if format is None:
-        if out is not None and out.suffix not in endings:
-            raise ArgumentError(
-                "--format", f"a format, or --out with one of the endings {', '.join(endings)}", str(out)
-            )
+        known = f"a format, or --out with one of the endings {', '.join(endings)}"
+        check_argument(out is None or out.suffix in endings, "--format", known, out)
         format = Format.csv if out is None else endings[out.suffix]
-    rows: Literal["samples", "summary"] = "summary" if summary else "samples"
-    if format is Format.latex:
-        text = exports.to_latex(results, out)
-    elif format is Format.csv:
-        text = exports.to_csv(results, out, rows)
+    opened = load_results(results)
+    frame = exports.summary(opened) if summary else opened.samples
+    if format is Format.parquet:
+        check_argument(out is not None, "--out", "a file to write Parquet to", "none")
+        content = io.BytesIO()
+        frame.write_parquet(content)
+        text = ""
     else:
-        if out is None:
-            raise ArgumentError("--out", "a file to write Parquet to", "none")
-        exports.to_parquet(results, out, rows)
+        text = exports.to_latex(opened) if format is Format.latex else exports.to_csv(frame)
+        content = io.BytesIO(text.encode())
     if out is None:
         (_echo if sys.stdout.isatty() else typer.echo)(text, nl=False)  # a file gets the text as it is
     else:
+        write_atomically(out, content.getvalue())
         _echo(f"{format.value}: {out}")
 
 
@@ -603,9 +520,7 @@ def list_names(
 
 @app.command(epilog="Example: standfast explain worst_case")
 def explain(
-    name: Annotated[
-        str, typer.Argument(help="Of anything that `standfast list` shows.", autocompletion=_complete(*KINDS))
-    ],
+    name: Annotated[str, typer.Argument(help="Of anything that `standfast list` shows.")],
 ) -> None:
     """Explain a name: what it is, its options, an example and the source."""
     import shutil
@@ -621,21 +536,21 @@ def explain(
 def init(
     study: Annotated[Path, typer.Argument(help="The new study file.")] = Path("study.yaml"),
     model: Annotated[
-        str | None,
+        str,
         typer.Option(
             help="A name (`standfast list models`), a TorchScript (.pt) or torch.export (.pt2) file, or module:function"
             " that returns the module. The Python file lies beside the study file.",
-            autocompletion=_complete("models"),
+            prompt="Model (a name, a file, or module:function)",
         ),
-    ] = None,
+    ] = "lenet5-mnist",
     data: Annotated[
-        str | None,
+        str,
         typer.Option(
             help="A name (`standfast list datasets`), a file of arrays or a table, a folder of images, or"
             " module:function that returns inputs, or (inputs, labels).",
-            autocompletion=_complete("datasets"),
+            prompt="Data (a name, a file, a folder, or module:function)",
         ),
-    ] = None,
+    ] = "digits",
     weights: Annotated[
         str | None, typer.Option(help="Of a module:function: a .safetensors file, or a torch file of tensors.")
     ] = None,
@@ -653,7 +568,7 @@ def init(
 ) -> None:
     """Write a commented study file for a model and data, and check that they fit.
 
-    In a terminal, it asks for a model and data that are not given. The model and all explainers are run once, on one
+    It asks for a model and data that are not given. The model and all explainers are run once, on one
     sample; explainers that fail are left out. Change in the file what you like.
     """
     from standfast.cli.new_study import read_bounds, read_source, try_setting, write_study
@@ -662,11 +577,8 @@ def init(
     if study.exists():
         raise ArgumentError("study", "the name of a new file", str(study))
     folder = study.parent.resolve()
-    model = model or _ask("--model", "Model (a name, a file, or module:function)", "lenet5-mnist")
     file = None if weights is None else os.path.relpath(weights, folder)
     of_model = read_source(model, "--model", folder, trust, weights=file)
-    own = "digits" if of_model.name else None  # they fit no other model
-    data = data or _ask("--data", "Data (a name, a file, a folder, or module:function)", own)
     within = None if bounds is None else list(read_bounds(bounds))
     of_data = read_source(data, "--data", folder, trust, label=label, bounds=within)
     setting = try_setting(of_model, of_data, folder)
@@ -677,24 +589,6 @@ def init(
         _echo(f"left out, because it fails on this model: {name}: {reason}", err=True)
     write_atomically(study, text.encode(), new=True)
     _echo(f"study: {study}\nnext: standfast run {study} --dry-run")
-
-
-def _ask(option: str, question: str, default: str | None) -> str:
-    """The answer to a question, if anybody can answer; Ctrl-C and Ctrl-D end the command with exit code 130."""
-    if not _is_terminal():
-        raise StandfastError(f"{option} is missing; give it, or run in a terminal, where standfast init asks")
-    if sys.platform != "win32":
-        # polars, once it is imported, has the system wait for the answer also after Ctrl-C
-        signal.siginterrupt(signal.SIGINT, True)
-    try:
-        return str(typer.prompt(question, default=default, err=True))
-    except typer.Abort:
-        _echo(err=True)
-        raise typer.Exit(130) from None
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -711,13 +605,6 @@ def main() -> None:
     except StandfastError as error:
         _echo(f"error: {error}", err=True)
         sys.exit(2)
-    except MemoryError:
-        _echo("error: there is not enough memory", err=True)
+    except (MemoryError, OSError) as error:  # such as a folder that cannot be written, a full disk, or no answer
+        _echo(f"error: {error}" if str(error) else "error: there is not enough memory", err=True)
         sys.exit(2)
-    except OSError as error:  # for example, a folder that cannot be written, a full disk, or no answer from an address
-        _echo(f"error: {error}", err=True)
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -59,9 +59,7 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Results]:
         workers="auto",
         about={
             "title": "How far can these explanations of a digit classifier be trusted?",
-            "model": f"lenet5-mnist, {card['test_accuracy']:.2%} test accuracy"
-            if "test_accuracy" in card
-            else "lenet5-mnist",
+            "model": f"lenet5-mnist, {card['test_accuracy']:.2%} test accuracy",
             "data": f"handwritten digits, {len(digits)} of the MNIST test set",
             "command": f"standfast demo --seed {seed} --samples {samples}",
         },

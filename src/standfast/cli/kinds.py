@@ -30,8 +30,7 @@ class Kind:
         about: a line for lists of kinds.
         place: of the registry of the names, `"module:attribute"`.
         python, study: how a thing is used in Python (or on the command line) and in a study file, with its name as
-            {name} and the same with an option as {text}; for neighbourhoods also the class as {title} and the value of
-            its first option as {value}.
+            {name} and its class as {title}.
         elsewhere: where further names come from.
     """
 
@@ -109,52 +108,52 @@ KINDS: Mapping[str, Kind] = {
         "metric",
         "what is measured",
         "standfast.metrics.base:metrics",
-        "standfast.evaluate(model, 'saliency', inputs, {text!r})",
-        "metrics: [{text!r}]",
+        "standfast.evaluate(model, 'saliency', inputs, {name!r})",
+        "metrics: [{name!r}]",
         "captum:NAME and quantus:NAME (extra peers), as captum:infidelity",
     ),
     "explainers": Kind(
         "explainer",
         "what makes the maps",
         "standfast.explainers:explainers",
-        "standfast.explainers.get({text!r})",
-        "explainers: [{text!r}]",
+        "standfast.explainers.get({name!r})",
+        "explainers: [{name!r}]",
         "captum:, shap:, lime:, zennit:, grad_cam: and quantus:NAME (extra explainers), as captum:Saliency",
     ),
     "similarities": Kind(
         "similarity",
         "how alike two maps are",
         "standfast.similarity:similarities",
-        "standfast.similarity.get({text!r})",
-        "metrics: [{{worst_case: {{similarity: {text!r}}}}}]",
+        "standfast.similarity.get({name!r})",
+        "metrics: [{{worst_case: {{similarity: {name!r}}}}}]",
     ),
     "neighbourhoods": Kind(
         "neighbourhood",
         "where perturbed inputs may lie",
         "standfast.neighbourhoods:neighbourhoods",
         "standfast.neighbourhoods.{title}(...)",
-        "neighbourhood: {{{name!r}: {value}}}",
+        "neighbourhood: {{{name!r}: ...}}",
     ),
     "searches": Kind(
         "search",
         "how the worst input is searched for",
         "standfast.algorithms:searches",
-        "standfast.metrics.WorstCase(standfast.LinfBall(0.1), search={text!r})",
-        "metrics: [{{worst_case: {{search: {text!r}}}}}]",
+        "standfast.metrics.WorstCase(standfast.LinfBall(0.1), search={name!r})",
+        "metrics: [{{worst_case: {{search: {name!r}}}}}]",
     ),
     "attacks": Kind(
         "attack",
         "how c-Eval searches for the least distortion",
         "standfast.algorithms:attacks",
-        "standfast.metrics.CEval(attack={text!r})",
-        "metrics: [{{c_eval: {{attack: {text!r}}}}}]",
+        "standfast.metrics.CEval(attack={name!r})",
+        "metrics: [{{c_eval: {{attack: {name!r}}}}}]",
     ),
     "attribution_attacks": Kind(
         "attribution attack",
         "what attribution_attack does to a map",
         "standfast.metrics.lens.attribution_objectives:attribution_attacks",
-        "standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), attack={text!r})",
-        "metrics: [{{attribution_attack: {{attack: {text!r}}}}}]",
+        "standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), attack={name!r})",
+        "metrics: [{{attribution_attack: {{attack: {name!r}}}}}]",
     ),
     "datasets": Kind(
         "data set",
@@ -175,7 +174,7 @@ KINDS: Mapping[str, Kind] = {
     "architectures": Kind(
         "architecture",
         "networks that standfast train can train",
-        "standfast.zoo.networks.names:architectures",
+        "standfast.zoo:architectures",
         "standfast train --model {name} --data mnist",
         "models: [{{architecture: {name}, weights: model.safetensors}}]",
     ),
@@ -183,7 +182,7 @@ KINDS: Mapping[str, Kind] = {
         "training scheme",
         "how standfast train trains",
         "standfast.training.schemes:schemes",
-        "standfast train --scheme {text}",
+        "standfast train --scheme {name}",
     ),
 }
 

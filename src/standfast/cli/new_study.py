@@ -6,7 +6,7 @@ fit, and the inputs lie within the bounds.
 
 from __future__ import annotations
 
-import json
+import io
 import math
 import os
 import re
@@ -53,9 +53,10 @@ class Source:
     name: str = ""
 
     @property
-    def entry(self) -> Mapping[str, Any]:
+    def entry(self) -> str | dict[str, Any]:
         """The entry of the study file."""
-        return {self.name: self.options} if self.name else self.options
+        options = dict(self.options)
+        return options if not self.name else {self.name: options} if options else self.name
 
     def with_option(self, key: str, value: Any) -> Source:
         """The same with a further option."""
@@ -287,7 +288,7 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
 
 
 def _load(model: Source, data: Source, folder: Path, check: bool = False) -> Grid:
-    entries = {"data": {data.label: dict(data.entry)}, "models": {model.label: dict(model.entry)}}
+    entries = {"data": {data.label: data.entry}, "models": {model.label: model.entry}}
     return study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder).grid(check=check)
 
 
@@ -330,16 +331,16 @@ def _lines(setting: Setting, explainers: Sequence[str], study: Path) -> Sequence
         f"#     standfast run {study} --dry-run     what it will do, and about how long it takes",
         f"#     standfast run {study}               run it; the same command continues after an interruption",
         "",
-        f"title: {json.dumps(f'Which explanations of {model.label} hold?', ensure_ascii=False)}",
+        f"title: {_flow(f'Which explanations of {model.label} hold?')}",
         "seed: 0  # of all random numbers",
         f"samples: {min(SAMPLES, len(samples))}  # of the data, from the start; fewer than about 20 decide little",
         "preset: quick  # quick, standard or paper: how much work goes into each answer",
         "",
         "data:",
-        f"  {_key(data.label)}: {_flow(data)}  # inputs of shape {shape}{within}",
+        f"  {_flow(data.label)}: {_flow(data.entry)}  # inputs of shape {shape}{within}",
         "",
         "models:",
-        f"  {_key(model.label)}: {_flow(model)}  # returns {setting.classes} logits",
+        f"  {_flow(model.label)}: {_flow(model.entry)}  # returns {setting.classes} logits",
         "",
         "explainers:  # more: `standfast list explainers`; their options: `standfast explain NAME`",
         *_items(explainers, "explainers"),
@@ -362,21 +363,17 @@ def _items(names: Sequence[str], kind: str) -> list[str]:
         words = first_sentence(KINDS[kind].describe(text, entry))
         if getattr(entry, "control", False):
             words = f"Control, which says nothing about what the model has learned: {words[0].lower()}{words[1:]}"
-        lines += [f"  # {words}", f"  - {_key(text)}"]
+        lines += [f"  # {words}", f"  - {_flow(text)}"]
     return lines
 
 
-def _key(text: str) -> str:
-    """A text as YAML reads it back as a text."""
-    plain = re.fullmatch(r"[A-Za-z_][\w.-]*", text) and text.lower() not in ("y", "n", "yes", "no", "on", "off", "null")
-    return text if plain else json.dumps(text, ensure_ascii=False)
+def _flow(value: object) -> str:
+    """A value as YAML in one line.
 
-
-def _flow(source: Source) -> str:
-    if not source.name:
-        return _write(source.options)
-    return f"{{{_key(source.name)}: {_write(source.options)}}}" if source.options else _key(source.name)
-
-
-def _write(entry: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()) + "}"
+    >>> _flow({"path": "a: b.npz", "bounds": [0, 1]}), _flow("yes")
+    ("{path: 'a: b.npz', bounds: [0, 1]}", 'yes')
+    """
+    yaml, text = YAML(), io.StringIO()
+    yaml.default_flow_style, yaml.width = True, 10**6
+    yaml.dump(value, text)
+    return text.getvalue().removesuffix("...\n").strip()

@@ -12,7 +12,7 @@ from standfast.data.hubs import load_from_hub, load_from_torchvision
 from standfast.data.image_sets import cifar10, fashion_mnist, gtsrb, mnist
 from standfast.data.root import MissingDataError, data_root
 from standfast.data.samples import from_samples
-from standfast.data.sentence_files import WordVectors, movie_sentences, word_vectors
+from standfast.data.sentence_files import WordVectors, word_vectors
 from standfast.data.ucr_archive import load_from_archive, ucr
 from standfast.data.user_files import from_file
 from standfast.data.waves import NOISES, named_waves, synthetic_waves
@@ -32,7 +32,6 @@ __all__ = [
     "gtsrb",
     "load",
     "mnist",
-    "movie_sentences",
     "names",
     "prefixes",
     "synthetic_waves",
@@ -81,7 +80,6 @@ _SPLIT: dict[str, Callable[[str, bool], Dataset]] = {
     "fashion_mnist": fashion_mnist,
     "cifar10": cifar10,
     "gtsrb": gtsrb,
-    "movie_sentences": movie_sentences,
     **{name: partial(_waves, name) for name in NOISES},
 }
 for _name, _load in _SPLIT.items():

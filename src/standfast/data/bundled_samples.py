@@ -18,8 +18,8 @@ def bundled(name: str) -> Dataset:
     "digits": the first 30 digits of each class of the MNIST test set; inputs (300, 1, 28, 28) in [0, 1]. Every ten
     samples, from the start, contain each class once, in the order 0 to 9.
 
-    "sentences": the first 100 sentences of each class of the test set of `movie_sentences` with at most 24 words;
-    inputs (200, 32, 24), the vectors of `word_vectors`. Every two samples contain each class once.
+    "sentences": 100 sentences of film reviews of each class with at most 24 words; inputs (200, 32, 24), the vectors
+    of `word_vectors`. Every two samples contain each class once.
 
     Raises:
         UnknownNameError: there is no such sample.

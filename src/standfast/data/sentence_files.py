@@ -1,4 +1,4 @@
-"""Sentences of film reviews with human ratings of their sentiment, as sequences of word vectors.
+"""Texts as sequences of word vectors, those of the bundled sentences of film reviews.
 
 Hutto and Gilbert, VADER: a parsimonious rule-based model for sentiment analysis of social media text, ICWSM 2014. There
 are 10,605 sentences from rotten tomatoes, which Pang and Lee collected (A sentimental education, ACL 2004). Each was
@@ -8,9 +8,7 @@ rated by 20 people or more from -4, very negative, to 4, very positive. The pack
 from __future__ import annotations
 
 import html
-import io
 import re
-import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,16 +19,9 @@ import torch
 from torch import Tensor
 
 from standfast.data.dataset import Dataset
-from standfast.data.root import MissingDataError, data_root, fetch, report_missing
-from standfast.errors import ArgumentError, check
+from standfast.errors import check
 
 CLASSES = ("negative", "positive")
-FOLDER = "movie_sentences"
-FILE = "movieReviewSnippets_GroundTruth.txt"
-ARCHIVE = "vaderSentiment-2.5.tar.gz"
-URL = "https://files.pythonhosted.org/packages/85/08/442d5c6754221edb450fb05357c431217d7ae48fcdfcb03c6db0af8e7450/"
-SHA256 = "b960c954831f5ca58afee61780cc04ed48e551b91e783bfcbfb2c18bb8081a84"
-INNER = "vaderSentiment-2.5/additional_resources/hutto_ICWSM_2014.tar.gz"  # in the archive; FILE is in this one
 PADDING, UNKNOWN = "<pad>", "<unknown>"  # the words number 0 and 1
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[!?]")
 
@@ -125,7 +116,7 @@ def _number(words: tuple[str, ...]) -> dict[str, int]:
 
 @cache
 def word_vectors() -> WordVectors:
-    """The words of `movie_sentences`, with vectors of length 1 that were learned with `transformer-sentences`.
+    """The words of 9,510 such sentences, with vectors of length 1 that were learned with `transformer-sentences`.
 
     Do not change the tensor.
 
@@ -137,71 +128,3 @@ def word_vectors() -> WordVectors:
         words = bytes(stored["words"]).decode().split("\n")
         vectors = torch.from_numpy(stored["vectors"]).to(torch.float32)
     return WordVectors(tuple(words), vectors)
-
-
-def movie_sentences(split: str = "train", download: bool = False) -> Dataset:
-    """Sentences of film reviews as word vectors `(N, 32, T)`: N = 9,510 ("train") or 1,056 ("test").
-
-    Label 1 is a mean rating above 0, label 0 one below; sentences with a mean of 0 and repetitions are left out. Every
-    tenth sentence is in the test set. The vectors are those of `word_vectors`, and T is the longest sentence's length.
-
-    They are read from the archive `vaderSentiment-2.5.tar.gz` in `movie_sentences/` under `data_root()`. The command
-    `pip download --no-deps --no-binary :all: vaderSentiment==2.5` brings it. The package has the MIT licence.
-
-    Args:
-        split: "train" or "test".
-        download: download the archive (2.5 MB) into `movie_sentences/` if it is missing, and verify its checksum.
-
-    Raises:
-        MissingDataError: the archive is missing, and `download` is False or the download failed.
-        ArgumentError: the split is unknown, or the archive is another.
-
-    >>> movie_sentences("test").labels.shape  # doctest: +SKIP
-    torch.Size([1056])
-    """
-    texts, ratings = read_sentences(split, download)
-    return word_vectors().make_dataset(f"movie_sentences:{split}", texts, (ratings > 0).long())
-
-
-def read_sentences(split: str = "train", download: bool = False) -> tuple[tuple[str, ...], Tensor]:
-    """The texts of `movie_sentences` and their mean ratings, float64 `(N,)` from -4 to 4, without 0."""
-    check(split in ("train", "test"), "split", "train or test", repr(split))
-    rated: dict[str, float] = {}
-    for number, line in enumerate(_read_file(download).splitlines(), 1):
-        parts = line.split("\t")
-        try:
-            rating = float(parts[1])
-        except (IndexError, ValueError) as error:
-            expected = "lines of number, rating and text, with tabs between"
-            raise ArgumentError(FILE, expected, f"line {number}") from error
-        if rating != 0 and split_words(parts[-1]):
-            rated.setdefault(parts[-1].strip(), rating)
-    chosen = [place for place in range(len(rated)) if (place % 10 == 9) == (split == "test")]
-    texts, ratings = tuple(rated), torch.tensor(list(rated.values()), dtype=torch.float64)
-    return tuple(texts[place] for place in chosen), ratings[chosen]
-
-
-def _read_file(download: bool) -> str:
-    """The text of the file, which is in an archive in the archive."""
-    folder = data_root() / FOLDER
-    archive = folder / ARCHIVE
-    if not archive.is_file():
-        if not download:
-            command = f"`pip download --no-deps --no-binary :all: vaderSentiment==2.5` in {folder} brings it"
-            raise MissingDataError(f"{report_missing(FOLDER, ARCHIVE, [folder])} {command}.")
-        fetch(URL + ARCHIVE, f"sha256:{SHA256}", folder)
-    try:
-        with tarfile.open(archive) as outer:
-            inner = _extract(outer, INNER)
-        with tarfile.open(fileobj=io.BytesIO(inner)) as tar:
-            return _extract(tar, f"hutto_ICWSM_2014/{FILE}").decode("utf-8")
-    except (KeyError, tarfile.TarError, UnicodeDecodeError) as error:
-        expected = f"the source archive of vaderSentiment 2.5, with {FILE}"
-        raise ArgumentError(str(archive), expected, "another") from error
-
-
-def _extract(tar: tarfile.TarFile, name: str) -> bytes:
-    member = tar.extractfile(name)
-    if member is None:
-        raise KeyError(name)
-    return member.read()

@@ -10,7 +10,7 @@ from standfast.checks.formats import escape_markdown
 def fill_page(name: str, **values: Any) -> str:
     """The text of a template, such as `"README.md"`, with its values.
 
-    >>> fill_page("README.md", version="1", date="2026-11-27", title="a|b", decided=False, signed=False)[17:84]
+    >>> fill_page("README.md", version="1", date="2026-11-27", title="a|b", decided=False)[17:84]
     'Made by standfast 1 on 2026-11-27 from the results of a study: a\\\\|b'
     """
     import jinja2

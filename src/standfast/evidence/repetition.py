@@ -8,7 +8,6 @@ stored interval of its sample, where there is one, and else by how far it is fro
 from __future__ import annotations
 
 import json
-import math
 import random
 import secrets
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from standfast.errors import ArgumentError, check, check_integer
 from standfast.evidence.pack import verify_pack
 from standfast.metrics.sanity import SanityChecks
 from standfast.results import Results, load_results
+from standfast.results.presentation import read_numbers
 from standfast.study.file.imports import importing_from
 from standfast.study.file.spec import study_from
 from standfast.study.plan import Job, make_plan
@@ -70,7 +70,6 @@ def replay(
     jobs: int = 5,
     seed: int | None = None,
     tell: Callable[[str], None] = lambda line: None,
-    key: str | Path | None = None,
 ) -> Replay:
     """Evaluate a random sample of the jobs of a pack again.
 
@@ -83,14 +82,13 @@ def replay(
         jobs: how many jobs.
         seed: of the choice of jobs; None for a new one, which nobody who made the pack can have known.
         tell: is called with a line for each job.
-        key: a file with the public key (PEM) that must have signed the pack.
 
     Raises:
         ArgumentError: no pack, or one that does not verify; results that come from no study file.
         StudyError: data, models or functions of the study are not here.
     """
     check_integer(jobs, "jobs")
-    verified = verify_pack(path, key)
+    verified = verify_pack(path)
     intact = "a pack of which nothing was changed (see `standfast verify`)"
     check(verified.fine, "path", intact, f"{len(verified.problems)} problems")
     stored = load_results(Path(path) / "results")
@@ -238,31 +236,14 @@ def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
     names = ["value", "low", "high"]
     if "metric" in then.columns and (then["metric"] == SanityChecks.name).all():  # every number of these is a value
         names += [name for name, kind in then.schema.items() if kind.is_float() and name not in names]
-    before, after = ({name: _numbers(frame, name) for name in names} for frame in (then, now))
-    scale = max((abs(value) for value in before["value"] if math.isfinite(value)), default=0.0)
-    near = {
-        name: [_is_near(a, b, _ROUNDING * scale) for a, b in zip(before[name], after[name], strict=True)]
-        for name in before
-    }
-    if all(all(each) for each in near.values()):
+    before, after = ({name: read_numbers(frame, name) for name in names} for frame in (then, now))
+    finite = np.abs(before["value"][np.isfinite(before["value"])])
+    slack = _ROUNDING * float(finite.max(initial=0.0))
+    near = {name: np.isclose(after[name], before[name], rtol=0, atol=slack, equal_nan=True) for name in names}
+    if all(each.all() for each in near.values()):
         return "within rounding"
     inside = [
-        fine
-        or all(
-            ends["low"][at] <= other["value"][at] <= ends["high"][at]
-            for ends, other in ((before, after), (after, before))
-        )
-        for at, fine in enumerate(near["value"])
+        (ends["low"] <= other["value"]) & (other["value"] <= ends["high"])
+        for ends, other in ((before, after), (after, before))
     ]
-    return "within the interval" if all(inside) else "different"
-
-
-def _numbers(frame: pl.DataFrame, name: str) -> list[float]:
-    """A column as floats, NaN where there is nothing."""
-    if name not in frame.columns:
-        return [math.nan] * frame.height
-    return frame[name].cast(pl.Float64).fill_null(math.nan).to_list()
-
-
-def _is_near(a: float, b: float, slack: float) -> bool:
-    return a == b or (math.isnan(a) and math.isnan(b)) or abs(a - b) <= slack
+    return "within the interval" if (near["value"] | (inside[0] & inside[1])).all() else "different"

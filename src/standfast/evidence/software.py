@@ -6,7 +6,7 @@ import json
 import platform
 import re
 import uuid
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import distributions
 from typing import Any
 
 
@@ -16,7 +16,7 @@ def describe_software() -> str:
     for distribution in distributions():
         name, version = distribution.metadata["Name"], distribution.version
         if name and version:
-            found.setdefault(_normalise(name), _describe_package(distribution, name, version))
+            found.setdefault(_normalise(name), _describe_package(name, version))
     components = [found[name] for name in sorted(found)]
     own = found.get("standfast", {"name": "standfast", "version": "?"})
     content = {
@@ -36,23 +36,9 @@ def describe_software() -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
-def _describe_package(distribution: Distribution, name: str, version: str) -> dict[str, Any]:
+def _describe_package(name: str, version: str) -> dict[str, Any]:
     url = f"pkg:pypi/{_normalise(name)}@{version.replace('+', '%2B')}"
-    entry: dict[str, Any] = {"type": "library", "name": name, "version": version, "purl": url, "bom-ref": url}
-    licence = _find_licence(distribution)
-    return {**entry, "licenses": [licence]} if licence else entry
-
-
-def _find_licence(distribution: Distribution) -> dict[str, Any] | None:
-    """An SPDX expression where the package gives one, else the name from its classifiers or its licence field."""
-    expressions, classifiers, licences = (
-        distribution.metadata.get_all(key) or [] for key in ("License-Expression", "Classifier", "License")
-    )
-    if expressions:
-        return {"expression": expressions[0]}
-    names = [text.rpartition(" :: ")[2] for text in classifiers if text.startswith("License :: OSI Approved :: ")]
-    names += [text for text in licences if 0 < len(text) < 80 and "\n" not in text]
-    return {"license": {"name": names[0]}} if names else None
+    return {"type": "library", "name": name, "version": version, "purl": url, "bom-ref": url}
 
 
 def _normalise(name: str) -> str:

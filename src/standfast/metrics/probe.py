@@ -451,14 +451,3 @@ def _finite(values: Tensor) -> Tensor:
     """
     flat = values.flatten(1)
     return torch.isfinite(flat.amin(1)) & torch.isfinite(flat.amax(1))
-
-
-def check_probe_options(absolute: bool, explain: str, margin: str) -> None:
-    """Check the options that metrics share which compare maps with a probe.
-
-    Raises:
-        ArgumentError: one of them is not allowed.
-    """
-    check(isinstance(absolute, bool), "absolute", "True or False", absolute)
-    check(explain in ("predicted", "origin"), "explain", "'predicted' or 'origin'", repr(explain))
-    check(margin in ("logit", "probability"), "margin", "'logit' or 'probability'", repr(margin))

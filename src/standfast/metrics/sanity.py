@@ -30,7 +30,7 @@ import contextlib
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -43,6 +43,7 @@ from standfast.metrics.base import Cost, Direction, Metric
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.model import Model
+from standfast.records import Range
 from standfast.similarity import get as get_similarity
 from standfast.similarity import is_degenerate
 from standfast.tasks import measure_margin
@@ -135,13 +136,10 @@ class SanityChecks(Metric):
     direction: ClassVar[Direction] = None
     citation: ClassVar[str] = "adebayo2018sanity"
 
-    samples: int = 100
+    samples: Annotated[int, Range(least=3)] = 100
     rules: int = field(default=RULES, init=False, repr=False)
     labels: Tensor | None = field(default=None, repr=False)
     references: Mapping[str, Metric] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        check_integer(self.samples, "samples", 3)
 
     def options(self) -> dict[str, Any]:
         return {"samples": self.samples}

@@ -48,6 +48,9 @@ class Region:
     box. If it is None, the distribution is uniform on the box. If `tilt` is set, the distribution is uniform on an L2
     ball: a weight corrects the truncated normal distribution. For an offset o from the centre and radius r, the density
     relative to the image of the Gaussian map is `exp((||o||^2 - r^2) / (2 sigma^2))` inside the ball and 0 outside.
+
+    `differentiable` says whether gradients flow through `perturb`, and `aligns` whether `perturb` moves positions, so
+    that maps are moved back before they are compared.
     """
 
     centre: Tensor
@@ -56,6 +59,8 @@ class Region:
     sigma: Tensor | None = None
     radius: float | None = None
     tilt: bool = False
+    differentiable: bool = True
+    aligns: bool = False
 
     def __len__(self) -> int:
         return self.centre.shape[0]
@@ -74,16 +79,6 @@ class Region:
     def is_plain(self) -> bool:
         """Whether every point of the box belongs to the region, so that none is rejected."""
         return self.radius is None
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether gradients flow through `perturb`."""
-        return True
-
-    @property
-    def aligns(self) -> bool:
-        """Whether `perturb` moves positions, and maps are moved back before they are compared."""
-        return False
 
     def perturb(self, points: Tensor, problem: Tensor) -> Tensor:
         """The perturbed inputs `(M, *input_shape)` of points `(M, *shape)`; `problem` `(M,)` numbers their inputs."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.transformations import Range, Transformation, parameter
+from standfast.neighbourhoods.transformations import Range, Transformation, as_range, parameter
 
 
 @neighbourhoods.register("gaussian_blur")
@@ -42,7 +42,7 @@ class GaussianBlur(Transformation):
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Along each axis a product with a matrix, whose outer columns also hold the weights beyond the edge."""
-        reach = max(1, int(4 * self.get_range("sigma")[1] + 0.5))
+        reach = max(1, int(4 * as_range(self.sigma)[1] + 0.5))
         # below this sigma the weights of the neighbours are 0 in double precision, too
         sigma = parameters[:, 0].clamp(min=0.02).reshape(-1, 1)
         steps = torch.arange(-reach, reach + 1, dtype=inputs.dtype, device=inputs.device)
@@ -92,7 +92,7 @@ class MotionBlur(Transformation):
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Convolve with the mean of the bilinear weights of all points of the line."""
-        longest = self.get_range("length")[1]
+        longest = as_range(self.length)[1]
         points, reach = 2 * math.ceil(longest) + 1, int(longest / 2) + 1
         place = (torch.arange(points, dtype=inputs.dtype, device=inputs.device) + 0.5) / points - 0.5
         along = parameters[:, :1] * place
@@ -129,7 +129,7 @@ class DefocusBlur(Transformation):
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Convolve with the disk."""
-        return convolve(inputs, make_disks(parameters[:, 0], math.ceil(self.get_range("radius")[1] + 0.5)))
+        return convolve(inputs, make_disks(parameters[:, 0], math.ceil(as_range(self.radius)[1] + 0.5)))
 
 
 def make_disks(radius: Tensor, reach: int) -> Tensor:

@@ -23,6 +23,7 @@ from standfast.neighbourhoods.transformations import (
     Axis,
     Range,
     Transformation,
+    as_range,
     from_shares,
     parameter,
     to_shares,
@@ -83,7 +84,7 @@ class JPEG(Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = self.get_range("quality")
+        low, high = as_range(self.quality)
         check(low % 1 == high % 1 == 0, "quality", "whole numbers", repr(self.quality))
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
@@ -94,7 +95,7 @@ class JPEG(Loss):
 
     def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The whole qualities; at the ends of the wider range, those of `quality`."""
-        within = parameters.clamp(*self.get_range("quality"))
+        within = parameters.clamp(*as_range(self.quality))
         return torch.where((parameters - within).abs() <= 0.5, within, parameters).round()
 
     def convert(self, image: Image.Image, parameter: float) -> Image.Image:

@@ -11,23 +11,28 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from standfast.errors import ArgumentError, UnknownNameError, check
+from standfast.errors import UnknownNameError, check
 from standfast.neighbourhoods.base import choice, neighbourhoods
 from standfast.neighbourhoods.blur import DefocusBlur, GaussianBlur, MotionBlur
 from standfast.neighbourhoods.compression import JPEG, Pixelate
-from standfast.neighbourhoods.distortions import Elastic, Fog, Frost, GlassBlur, Snow, ZoomBlur, constant
+from standfast.neighbourhoods.distortions import Elastic, Fog, GlassBlur, Snow, ZoomBlur, constant
 from standfast.neighbourhoods.light import Contrast, saturate
 from standfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
-from standfast.neighbourhoods.transformations import Axis, Range, Transformation, expand, parameter, to_shares
-from standfast.records import Background, set_fields
+from standfast.neighbourhoods.transformations import (
+    Axis,
+    Range,
+    Transformation,
+    as_range,
+    expand,
+    list_declared,
+    parameter,
+    to_shares,
+)
 from standfast.tensors import send
 
 Images = Literal["imagenet", "cifar10"]
@@ -130,11 +135,6 @@ _ENTRIES: dict[str, _Entry] = {
             (0.3, 0.3, 1.25, 0.65, 23.18, 0.8),
         ],
     ),
-    "frost": _Entry(
-        Frost,
-        [(1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)],
-        [(1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)],
-    ),
     # shares of the shorter side; the original has 244 pixels where its images have 224
     "elastic_transform": _Entry(
         Elastic,
@@ -174,20 +174,15 @@ class Corruption(Transformation):
     Where the iterations of `glass_blur` are not whole, the last one moves only a share of the pixels.
     `elastic_transform` moves positions: maps are moved back before they are compared.
 
-    `frost` needs photographs, which are not part of this package. The original's six are `frost1.png` to `frost6.jpg`
-    in the folder `ImageNet-C/imagenet_c/imagenet_c/frost` of github.com/hendrycks/robustness. `spatter`, one of the
-    original's four that are no part of its benchmark, does not exist here.
+    Two of the original's do not exist here: `frost`, which needs photographs, and `spatter`, which is no part of its
+    benchmark.
 
     Args:
         name: `"gaussian_noise"`, `"shot_noise"`, `"impulse_noise"`, `"speckle_noise"`, `"gaussian_blur"`,
-            `"defocus_blur"`, `"motion_blur"`, `"zoom_blur"`, `"glass_blur"`, `"fog"`, `"frost"`, `"snow"`,
-            `"brightness"`, `"contrast"`, `"saturate"`, `"jpeg_compression"`, `"pixelate"` or
-            `"elastic_transform"`.
+            `"defocus_blur"`, `"motion_blur"`, `"zoom_blur"`, `"glass_blur"`, `"fog"`, `"snow"`, `"brightness"`,
+            `"contrast"`, `"saturate"`, `"jpeg_compression"`, `"pixelate"` or `"elastic_transform"`.
         severity: from the smallest to the largest, from 0 to 5; one number r stands for 0 to r.
         images: whose constants: `"imagenet"` for large images, `"cifar10"` for those of about 32 x 32 pixels.
-        photographs: of `"frost"`: a folder of images, or a tensor `(P, 1 or 3, H, W)` with values from 0 to 1. Each is
-            at least as large as the inputs; with the constants of CIFAR-10 five times, because one pixel of 5 x 5 is
-            taken.
         align: False compares maps as they are, without moving them back (`"elastic_transform"`).
 
     >>> import torch
@@ -202,7 +197,6 @@ class Corruption(Transformation):
     name: str
     severity: Range = parameter("severity", default=(1.0, 3.0), low=0, high=5)
     images: Images = choice(Images, "imagenet")
-    photographs: Background | Tensor | str | Path | None = None
     _: KW_ONLY
     align: bool = True
 
@@ -211,28 +205,22 @@ class Corruption(Transformation):
         if self.name not in _ENTRIES:
             raise UnknownNameError("name", self.name, _ENTRIES)
         check(isinstance(self.align, bool), "align", "True or False", repr(self.align))
-        if self.name == "frost":
-            set_fields(self, photographs=_check_photographs(self.photographs))
-        else:
-            check(self.photographs is None, "photographs", f"none for {self.name}: only frost has them", "some")
 
     @cached_property
     def _constants(self) -> list[tuple[float, ...]]:
         """At severities 0 to 5."""
         kind, levels = _ENTRIES[self.name].kind, getattr(_ENTRIES[self.name], self.images)
         constants = [level if isinstance(level, tuple) else (level,) for level in levels]
-        clean = [declared.identity for declared in kind.list_declared().values()]
+        clean = [declared.identity for declared in list_declared(kind).values()]
         return [tuple(clean[: len(constants[0])]), *constants]
 
     @cached_property
     def _inner(self) -> Transformation:
         """The transformation, with ranges that hold all constants that the severities reach."""
-        low, high = self.get_range("severity")
+        low, high = as_range(self.severity)
         reached = list(zip(*self._constants[math.floor(low) : math.ceil(high) + 1], strict=True))
-        options: dict[str, Any] = dict(_ENTRIES[self.name].options)
-        if self.name == "frost":
-            options |= {"photographs": self.photographs, "step": 5 if self.images == "cifar10" else 1}
-        return _ENTRIES[self.name].kind(*((min(values), max(values)) for values in reached), **options)
+        entry = _ENTRIES[self.name]
+        return entry.kind(*((min(values), max(values)) for values in reached), **entry.options)
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
@@ -275,49 +263,3 @@ class Corruption(Transformation):
         below = severity.detach().floor().clamp(0, 4).long()[:, 0]
         constants = torch.lerp(table[below], table[below + 1], (severity - below[:, None]).expand(-1, table.shape[1]))
         return torch.cat([constants, parameters[:, 1:]], 1)
-
-
-def _check_photographs(value: object) -> Background:
-    words = "a folder of images, or a tensor (P, 1 or 3, H, W) with values from 0 to 1"
-    where = "for frost, such as frost1.png to frost6.jpg of its authors, in"
-    where = f"{words}, {where} ImageNet-C/imagenet_c/imagenet_c/frost of github.com/hendrycks/robustness"
-    check(value is not None, "photographs", where, None)
-    if isinstance(value, str | Path):
-        return read_photographs(Path(value))
-    stored = isinstance(value, Background) and not value.digest  # of a study file or of results; nothing to check yet
-    if stored:
-        return cast(Background, value)
-    found = value.inputs if isinstance(value, Background) else value
-    check(isinstance(found, Tensor), "photographs", words, type(found).__name__)
-    assert isinstance(found, Tensor)
-    fits = found.is_floating_point() and found.ndim == 4 and found.shape[1] in (1, 3) and found.numel() > 0
-    check(fits, "photographs", words, f"{found.dtype} of shape {tuple(found.shape)}")
-    valid = bool((((found >= 0) | (found == -1)) & (found <= 1)).all())  # -1 is beyond the edge of a photograph
-    check(valid, "photographs", words, "values from {:g} to {:g}".format(*map(float, found.aminmax())))
-    return value if isinstance(value, Background) else Background(found)
-
-
-def read_photographs(folder: Path) -> Background:
-    """The images in a folder for `Corruption("frost")`, `(P, 3, H, W)`, in the order of their names.
-
-    Smaller ones fill the upper left part; values below and on the right of them are -1.
-
-    Raises:
-        ArgumentError: there is no such folder, no image in it, or one that cannot be read.
-    """
-    check(folder.is_dir(), "photographs", "a folder of images that exists", repr(str(folder)))
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in (".png", ".jpg", ".jpeg"))
-    check(len(files) > 0, "photographs", "a folder with .png or .jpg images", repr(str(folder)))
-    pictures = []
-    for file in files:
-        try:
-            with Image.open(file) as image:
-                pictures.append(torch.from_numpy(np.asarray(image.convert("RGB")).copy()).movedim(2, 0) / 255)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            reason = f"{file.name}: {' '.join(str(error).split())}"
-            raise ArgumentError("photographs", "images that Pillow can read", reason) from error
-    height, width = (max(picture.shape[axis] for picture in pictures) for axis in (1, 2))
-    found = torch.full((len(pictures), 3, height, width), -1.0)
-    for number, picture in enumerate(pictures):
-        found[number, :, : picture.shape[1], : picture.shape[2]] = picture
-    return Background(found)

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from standfast.errors import check
 from standfast.neighbourhoods.blur import GaussianBlur, MotionBlur
 from standfast.neighbourhoods.geometry import Scale, interpolate
 from standfast.neighbourhoods.noise import map_to_normal
-from standfast.neighbourhoods.transformations import Axis, Range, Transformation, expand, parameter, to_shares
-from standfast.records import Background
+from standfast.neighbourhoods.transformations import Axis, Range, Transformation, as_range, expand, parameter, to_shares
 from standfast.tensors import send
 
 _SCALE = Scale()
@@ -68,7 +66,7 @@ class ZoomBlur(Transformation):
         count, step = parameters.unbind(1)
         change = torch.zeros_like(inputs)
         # the image itself and the one enlarged by 1 change nothing
-        for number in range(1, math.ceil(self.get_range("count")[1])):
+        for number in range(1, math.ceil(as_range(self.count)[1])):
             weight = (count - number).clamp(0, 1) / (count + 1)
             change = change + expand(weight, inputs) * (enlarge(inputs, 1 + number * step) - inputs)
         return inputs + change
@@ -180,72 +178,6 @@ class Snow(Transformation):
 
 
 @dataclass(frozen=True)
-class Frost(Transformation):
-    """a x + b f: x is the image, f a part of a photograph of frost, and a and b are the shares.
-
-    Three ranks say which photograph, and where in it the part begins. Both are whole numbers, so there are no
-    gradients. All photographs are drawn; the original draws among the first five of its six.
-    """
-
-    needs_range: ClassVar = True
-    channels: ClassVar = (1, 3)
-    differentiable: ClassVar = False
-
-    own: Range = constant("share of the image", 1.0)
-    frost: Range = constant("share of the frost", 0.0)
-    _: KW_ONLY
-    #: `(P, 1 or 3, H, W)`, values from 0 to 1; below 0 beyond the right and the lower edge of smaller photographs
-    photographs: Background
-    #: one pixel of so many is taken, in both directions
-    step: int
-
-    def count_ranks(self, shape: Sequence[int]) -> int:
-        """Which photograph, and the upper and the left edge of its part."""
-        return 3
-
-    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-        """Also that no photograph is smaller than the images."""
-        super().check_fit(inputs, bounds)
-        least = _measure_photographs(self.photographs.inputs).amin(0).tolist()
-        needed = [(size - 1) * self.step + self.step // 2 + 1 for size in inputs.shape[-2:]]
-        each = f", of which every {self.step}th pixel is taken" if self.step > 1 else ""
-        words = f"photographs of at least {needed[0]} x {needed[1]} pixels{each}"
-        fits = all(size <= known for size, known in zip(needed, least, strict=True))
-        check(fits, "photographs", words, f"a height of {least[0]} and a width of {least[1]} at least")
-
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        shares = to_shares(inputs, bounds)
-        photographs = self._take().to(inputs)
-        if shares.shape[1] == 1:
-            photographs = to_grey(photographs)
-        sizes = _measure_photographs(photographs).to(parameters)
-        own, frost = (expand(column, inputs) for column in parameters[:, :2].unbind(1))
-        which = _choose(parameters[:, 2], torch.full_like(parameters[:, 2], len(photographs)))
-        height, width = inputs.shape[-2:]
-        top = _choose(parameters[:, 3], sizes[which, 0] - height)
-        left = _choose(parameters[:, 4], sizes[which, 1] - width)
-        down = (top[:, None] + torch.arange(height, device=inputs.device))[:, :, None]
-        across = (left[:, None] + torch.arange(width, device=inputs.device))[:, None, :]
-        part = photographs.movedim(1, -1)[which[:, None, None], down, across].movedim(-1, 1)
-        return inputs + (bounds[1] - bounds[0]) * ((own - 1) * shares + frost * part)
-
-    def _take(self) -> Tensor:
-        """The photographs, as large as they are used."""
-        return self.photographs.inputs[..., self.step // 2 :: self.step, self.step // 2 :: self.step]
-
-
-def _measure_photographs(photographs: Tensor) -> Tensor:
-    """Height and width of each of `photographs` `(P, C, H, W)`, int64 `(P, 2)`."""
-    inside = photographs[:, 0] >= 0
-    return torch.stack([inside[:, :, 0].sum(1), inside[:, 0].sum(1)], 1)
-
-
-def _choose(ranks: Tensor, counts: Tensor) -> Tensor:
-    """A whole number from 0 to below the count for each rank, int64; 0 where the count is 0."""
-    return torch.minimum((ranks * counts).floor(), counts - 1).clamp(min=0).long()
-
-
-@dataclass(frozen=True)
 class GlassBlur(Transformation):
     """A Gaussian blur, then pixels that take the value of a pixel nearby, then the same blur.
 
@@ -265,7 +197,7 @@ class GlassBlur(Transformation):
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """Two for each pixel and iteration."""
-        return 2 * math.ceil(self.get_range("iterations")[1]) * math.prod(shape[-2:])
+        return 2 * math.ceil(as_range(self.iterations)[1]) * math.prod(shape[-2:])
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         blur, sigma = GaussianBlur(self.sigma), parameters[:, :1]
@@ -403,7 +335,7 @@ class Elastic(Transformation):
         side = min(height, width)
         amplitude = parameters[:, :1, None, None] * side
         sigma = (parameters[:, 1] * side).clamp(min=0.02)
-        reach = int(3 * side * self.get_range("sigma")[1] + 0.5)
+        reach = int(3 * side * as_range(self.sigma)[1] + 0.5)
         field = 2 * parameters[:, 9:].reshape(-1, 2, height, width) - 1
         down = _make_mirrored_blur(sigma, height, reach)
         across = down if width == height else _make_mirrored_blur(sigma, width, reach)

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from standfast.errors import check, is_number
 from standfast.neighbourhoods.base import choice, neighbourhoods
-from standfast.neighbourhoods.transformations import Range, Warp, check_range, parameter
+from standfast.neighbourhoods.transformations import Range, Warp, as_range, check_range, parameter
 
 Fill = Literal["border", "reflection", "lower"]
 
@@ -206,7 +206,7 @@ class Translation(ImageWarp):
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
         """Also that the shift is smaller than the image."""
         super().check_fit(inputs, bounds)
-        size, most = min(inputs.shape[-2:]), max(map(abs, self.get_range("pixels")))
+        size, most = min(inputs.shape[-2:]), max(map(abs, as_range(self.pixels)))
         check(most < size, "pixels", f"a shift of less than the {size} pixels of the inputs", f"{most:g}")
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:

@@ -48,39 +48,18 @@ def measure_plausibility(rows: Tensor, data: Tensor | Background, categories: Gr
     if isinstance(data, Tensor):
         data = Background(data)
     check_table(rows, data)
-    found, _ = find_nearest_rows(rows, data, 1, categories)
+    found = measure_nearest(rows, data, categories)
     own = _measure_own_distances(data, tuple(tuple(group) for group in categories)).to(rows.device)
     # how many of the sorted distances are at least as large
-    closer = torch.searchsorted(own, found[:, 0].contiguous(), right=False)
+    closer = torch.searchsorted(own, found, right=False)
     return 1 - closer.double() / len(own)
 
 
-def find_nearest_rows(
-    rows: Tensor, data: Background, count: int, categories: Groups = (), skip_equal: bool = False
-) -> tuple[Tensor, Tensor]:
-    """The `count` nearest rows of the data: their distances in order, float64, and their numbers, each `(M, count)`.
-
-    Args:
-        rows: `(M, F)`.
-        data: with at least `count` rows.
-        count: how many.
-        categories: as for `measure_plausibility`.
-        skip_equal: take rows at distance 0 last, with an infinite distance.
-    """
+def measure_nearest(rows: Tensor, data: Background, categories: Groups = ()) -> Tensor:
+    """The distance of each of `rows` `(M, F)` from the nearest row of the data, float64 `(M,)`."""
     table = data.inputs.to(rows.device, torch.float64)
-    rows = rows.detach().double()
-    parts = []
-    for chunk in torch.split(rows, max(1, _PAIRS // len(table))):
-        distance = _measure_distances(chunk, table, categories)
-        if skip_equal:
-            distance = torch.where(distance <= 0, torch.inf, distance)
-        if count == 1:
-            least, place = distance.min(dim=1, keepdim=True)
-        else:
-            least, place = distance.sort(dim=1, stable=True)
-        parts.append((least[:, :count], place[:, :count]))
-    distances, places = zip(*parts, strict=True)
-    return torch.cat(distances), torch.cat(places)
+    parts = torch.split(rows.detach().double(), max(1, _PAIRS // len(table)))
+    return torch.cat([_measure_distances(part, table, categories).amin(1) for part in parts])
 
 
 def check_table(rows: Tensor, data: Background) -> None:

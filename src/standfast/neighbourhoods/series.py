@@ -29,11 +29,10 @@ from torch import Tensor
 
 from standfast.errors import check, check_integer, is_number
 from standfast.neighbourhoods.base import choice, neighbourhoods
-from standfast.neighbourhoods.transformations import Axis, Range, Transformation, Warp, parameter
+from standfast.neighbourhoods.transformations import Axis, Range, Transformation, Warp, as_range, parameter
 from standfast.records import set_fields
 
 Fill = Literal["border", "zeros", "reflection"]
-Unit = Literal["std", "value"]
 Hold = Literal["hold", "zeros"]
 
 #: how far outside of the series a place may lie and still be seen, in samples: what float32 rounds off
@@ -110,7 +109,7 @@ class TimeShift(FilledTimeChange):
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
         """Also that the shift is shorter than the series."""
         super().check_fit(inputs, bounds)
-        length, (low, high) = inputs.shape[2], self.get_range("samples")
+        length, (low, high) = inputs.shape[2], as_range(self.samples)
         check(max(-low, high) < length, "samples", f"shifts below {length}, the length of the series", self.samples)
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
@@ -295,76 +294,66 @@ class Amplitude(Transformation):
 class Drift(Transformation):
     """A straight line that is added: from a at the first sample to b at the last. Equal values are an offset.
 
-    At the share u of the series, 0 to 1: `y(u) = x(u) + scale (a (1 - u) + b u)`.
+    At the share u of the series, 0 to 1: `y(u) = x(u) + std (a (1 - u) + b u)`, with the standard deviation over time
+    of each channel of each series. A channel that is constant stays as it is.
 
     Args:
-        size: from the smallest to the largest value of a and b; one number r stands for -r to r.
-        unit: of `size`: `"std"`, where `scale` is the standard deviation over time of each channel of each series, or
-            `"value"` for the units of the inputs, where it is 1. A channel that is constant has no standard deviation,
-            and `"std"` does not change it.
+        size: from the smallest to the largest value of a and b, in standard deviations; one number r stands for -r to
+            r.
 
     >>> import torch
-    >>> region = Drift(1, unit="value").around(torch.zeros(1, 1, 5))
-    >>> region.perturb(torch.tensor([[0.0, 1.0]]), torch.tensor([0]))[0, 0]
-    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    >>> region = Drift(1).around(torch.tensor([[[1.0, -1.0, 1.0, -1.0]]]))
+    >>> region.perturb(torch.tensor([[0.0, 3.0]]), torch.tensor([0]))[0, 0]
+    tensor([1., 0., 3., 2.])
     """
 
-    phrase: ClassVar = "given a drift of {size}"
+    phrase: ClassVar = "given a drift of {size} standard deviations"
     takes: ClassVar = "series"
 
-    size: Range = parameter("drift at the start [{unit}]", "drift at the end [{unit}]", default=0.2)
-    unit: Unit = choice(Unit, "std")
-
-    def describe(self) -> str:
-        """The phrase and the unit."""
-        return super().describe() + _UNITS[self.unit]
+    size: Range = parameter("drift at the start [std]", "drift at the end [std]", default=0.2)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Add the line."""
         length = inputs.shape[2]
         share = _count_samples(parameters, length) / (length - 1)
         line = parameters[:, :1] * (1 - share) + parameters[:, 1:] * share
-        return inputs + _find_scale(inputs, self.unit) * line[:, None]
+        return inputs + _measure_deviation(inputs) * line[:, None]
 
 
 @neighbourhoods.register("jitter")
 @dataclass(frozen=True)
 class Jitter(Transformation):
-    """Independent normal noise at every sample of every channel: `y = x + scale s z`, z standard normal.
+    """Independent normal noise at every sample of every channel: `y = x + std s z`, z standard normal.
+
+    Here std is the standard deviation over time of each channel of each series.
 
     The parameters are the level s and, for each value, a uniform number in [0, 1] whose normal quantile is z. So the
     result is a function of the parameters, and a search can choose the noise, too.
 
     Args:
-        size: from the smallest to the largest level, the standard deviation of the noise; one number r stands for 0
-            to r, and two equal numbers for that level.
-        unit: of `size`, as for `Drift`.
+        size: from the smallest to the largest level, in standard deviations; one number r stands for 0 to r, and two
+            equal numbers for that level.
 
     >>> import torch
-    >>> region = Jitter(0.1, unit="value").around(torch.zeros(1, 1, 3))
-    >>> region.perturb(torch.tensor([[0.1, 0.5, 0.975, 0.025]]), torch.tensor([0]))[0, 0]
-    tensor([ 0.0000,  0.1960, -0.1960])
+    >>> region = Jitter(0.1).around(torch.tensor([[[1.0, -1.0, 1.0, -1.0]]]))
+    >>> region.perturb(torch.tensor([[0.1, 0.5, 0.5, 0.975, 0.025]]), torch.tensor([0]))[0, 0]
+    tensor([ 1.0000, -1.0000,  1.1960, -1.1960])
     """
 
-    phrase: ClassVar = "given normal noise of a standard deviation of {size}"
+    phrase: ClassVar = "given normal noise of {size} standard deviations"
     takes: ClassVar = "series"
 
-    size: Range = parameter("noise [{unit}]", default=0.1, low=0)
-    unit: Unit = choice(Unit, "std")
+    size: Range = parameter("noise [std]", default=0.1, low=0)
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """One for each value."""
         return math.prod(shape)
 
-    def describe(self) -> str:
-        """The phrase and the unit."""
-        return super().describe() + _UNITS[self.unit]
-
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Add the noise."""
         edge = torch.finfo(parameters.dtype).eps / 2  # the quantiles of 0 and 1 are infinite
         z: Tensor = torch.special.ndtri(parameters[:, 1:].clamp(edge, 1 - edge)).reshape(inputs.shape)
-        return inputs + _find_scale(inputs, self.unit) * parameters[:, :1, None] * z
+        return inputs + _measure_deviation(inputs) * parameters[:, :1, None] * z
 
 
 @neighbourhoods.register("dropped_samples")
@@ -410,9 +399,6 @@ class DroppedSamples(Transformation):
         return inputs.gather(2, held[:, None].expand_as(inputs))
 
 
-_UNITS = {"std": " standard deviations", "value": ""}
-
-
 def interpolate(series: Tensor, places: Tensor, fill: Fill = "border") -> Tensor:
     """`series` `(M, C, T)` at `places` `(M, S)`, in samples from 0 to T - 1, by linear interpolation; `(M, C, S)`.
 
@@ -451,9 +437,7 @@ def _lie_inside(places: Tensor, length: int) -> Tensor:
     return (places >= -_SLACK) & (places <= length - 1 + _SLACK)
 
 
-def _find_scale(inputs: Tensor, unit: Unit) -> Tensor:
-    """What a change of 1 is in the units of the inputs, for each channel, `(M, C, 1)`."""
-    if unit == "value":
-        return torch.ones_like(inputs[:, :, :1])
-    scale: Tensor = inputs.std(dim=2, correction=0, keepdim=True)
-    return scale
+def _measure_deviation(inputs: Tensor) -> Tensor:
+    """The standard deviation over time of each channel, `(M, C, 1)`."""
+    deviation: Tensor = inputs.std(dim=2, correction=0, keepdim=True)
+    return deviation

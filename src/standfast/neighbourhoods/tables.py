@@ -9,16 +9,13 @@ A row x has F columns. Some of them change, each by its own parameter; the other
 - **Rules**, such as `debt <= 3 * income`, hold for every perturbed row. A rule with `==` computes its column from the
   others: that column moves along, `x_t + sum_j a_j (x'_j - x_j)`.
 
-Three priors say how the changes are distributed:
+Two priors say how the changes are distributed:
 
 - `independent`: each parameter by itself, uniform on its range (or truncated normal around the clean row).
 - `copula`: a move in the space of a Gaussian copula that is fitted to training data; `copula.py` has the formula. The
   parameters are the differences of uniform numbers from those that leave the row as it is. Categories are independent.
-- `neighbours`: a point on the way from the row to one of its k nearest training rows, `x + t (n_i - x)`. The parameters
-  are i, uniform, and t, uniform on [0, size]. On the further half of that way categories are the neighbour's. This is
-  SMOTE's rule (Chawla et al., JAIR 2002).
 
-With the last two, ranges are limits: a row outside them is not possible, as if it broke a rule.
+With a copula, ranges are limits: a row outside them is not possible, as if it broke a rule.
 
 Parameters that break a rule or leave a range are not drawn (`satisfies_rules`), so probabilities are over rows that
 keep them. A search may try such parameters. Then the row is moved back towards the clean one: the largest share of its
@@ -37,16 +34,16 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check, check_integer, is_number
+from standfast.errors import ArgumentError, check, is_number
 from standfast.neighbourhoods.base import choice, neighbourhoods
 from standfast.neighbourhoods.copula import Copula, fit_copula
-from standfast.neighbourhoods.plausibility import check_table, find_nearest_rows, measure_plausibility
+from standfast.neighbourhoods.plausibility import check_table, measure_plausibility
 from standfast.neighbourhoods.rules import Rule, describe_unknown_column, read_rules
-from standfast.neighbourhoods.transformations import Limits, Transformation
+from standfast.neighbourhoods.transformations import Limits, Transformation, find_scale
 from standfast.records import Background, ConfigurationType, FrozenMapping, set_fields
 from standfast.tensors import is_on_host
 
-TablePrior = Literal["independent", "copula", "neighbours"]
+TablePrior = Literal["independent", "copula"]
 #: how a column changes, as the user writes it
 Change = float | str | tuple[Any, ...] | Mapping[str, Any]
 
@@ -162,10 +159,8 @@ class TableChanges(Transformation):
         units: where the model's inputs are standardised outside of the model: the mean and the standard deviation of
             each column, `(mean, std)`. Changes, rules and codes are then in the units `input * std + mean`, and `data`
             is standardised like the inputs. None: the inputs' own units.
-        prior: `"independent"`, `"copula"` or `"neighbours"`; the last two need `data`.
-        size: how far rows move with the last two: of a copula from near 0 to 1, an independent draw; for neighbours the
-            largest share of the way.
-        neighbours: how many of the nearest training rows are possible.
+        prior: `"independent"`, or `"copula"`, which needs `data`.
+        size: how far rows move with a copula, from near 0 to 1, an independent draw.
 
     Raises:
         ArgumentError: something that does not fit; unknown columns; rows that break a rule themselves.
@@ -191,12 +186,10 @@ class TableChanges(Transformation):
     units: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     prior: TablePrior = choice(TablePrior, "independent")
     size: float = 0.25
-    neighbours: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(_is_number(self.size) and 0 < self.size <= 1, "size", "a number above 0 and at most 1", repr(self.size))
-        check_integer(self.neighbours, "neighbours")
         if isinstance(self.rules, str):
             set_fields(self, rules=(self.rules,))
         for option in ("columns", "fixed", "rules"):
@@ -222,10 +215,10 @@ class TableChanges(Transformation):
             made = _read_change(self.changes)
         set_fields(self, changes=made)
         independent = self.prior == "independent"
-        check(independent or self.data is not None, "data", f"training rows, for prior {self.prior!r}", None)
+        check(independent or self.data is not None, "data", "training rows, for prior 'copula'", None)
         plain = independent and not any(feature.categories for feature in self._features()) and not self.one_hot
         fits = self.distribution == "uniform" or plain
-        check(fits, "distribution", "uniform, for categories and with a copula or neighbours", self.distribution)
+        check(fits, "distribution", "uniform, for categories and with a copula", self.distribution)
         features = self._count_features()
         if features is not None and (self.data is None or self._table.digest):
             _make_plan(self, features)  # says what does not fit
@@ -253,10 +246,10 @@ class TableChanges(Transformation):
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
-        """Whether all changes are numbers without steps, and are not taken from neighbours."""
+        """Whether all changes are numbers without steps."""
         smooth = all(feature.by is not None and not feature.step for feature in self._features())
         whole = not isinstance(self.changes, Mapping) and len(self.one_hot) > 0
-        return smooth and not whole and self.prior != "neighbours"
+        return smooth and not whole
 
     @property
     def restricted(self) -> bool:  # type: ignore[override]
@@ -277,20 +270,16 @@ class TableChanges(Transformation):
         text = " and ".join(words)
         if self.prior == "copula":
             text += f", by a move of size {self.size:g} in a Gaussian copula of the data"
-        if self.prior == "neighbours":
-            text += f", by up to {self.size:g} of the way to one of the {self.neighbours} nearest rows of the data"
         return text + (f", such that {' and '.join(self.rules)}" if self.rules else "")
 
     def count_parameters(self, shape: Sequence[int]) -> int:
-        """One for each column or group that changes; two with neighbours."""
+        """One for each column or group that changes."""
         plan = self._plan_for(shape)
-        return 2 if self.prior == "neighbours" else len(plan.numbers) + len(plan.categories)
+        return len(plan.numbers) + len(plan.categories)
 
     def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
         """The names of the columns and groups."""
         plan = self._plan_for(shape)
-        if self.prior == "neighbours":
-            return {0: f"neighbour [of {self.neighbours}]", 1: "way to the neighbour [share]"}
         if self.prior == "copula":
             names = [f"{number.name} [copula, shift of a uniform number]" for number in plan.numbers]
         else:
@@ -298,7 +287,7 @@ class TableChanges(Transformation):
         return dict(enumerate([*names, *(f"{category.name} [uniform number]" for category in plan.categories)]))
 
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The ranges, cut by the bounds; of categories and neighbours, the uniform numbers.
+        """The ranges, cut by the bounds; of categories, the uniform numbers.
 
         Raises:
             ArgumentError: rows of another shape, rows that break a rule, or a category that is not known.
@@ -306,21 +295,14 @@ class TableChanges(Transformation):
         plan = self._plan(inputs)
         work = _Work(self, plan, inputs, bounds)
         work.check_rows()
-        count = 2 if self.prior == "neighbours" else len(plan.numbers)
-        zeros = inputs.new_zeros(len(inputs), count, dtype=torch.float64)
-        identity = zeros
-        if self.prior == "neighbours":
-            lower, upper = zeros, zeros + zeros.new_tensor([float(self.neighbours), self.size])
-        elif self.prior == "copula":
+        if self.prior == "copula":
             still = torch.special.ndtr(work.copula.locate(work.clean[:, list(plan.continuous)]).still)
             lower, upper = still.clamp(max=_TAIL) - still, still.clamp(min=1 - _TAIL) - still
         else:
             lower, upper = work.limit_numbers()
-        if self.prior != "neighbours" and plan.categories:
-            unit = zeros.new_zeros(len(inputs), len(plan.categories))
-            identity, lower = torch.cat([identity, unit], 1), torch.cat([lower, unit], 1)
-            upper = torch.cat([upper, unit + 1], 1)
-        return Limits(*(values.to(inputs.dtype) for values in (identity, lower, upper)))
+        unit = lower.new_zeros(len(inputs), len(plan.categories))
+        lower, upper = (torch.cat(ends, 1).to(inputs.dtype) for ends in ([lower, unit], [upper, unit + 1]))
+        return Limits(torch.zeros_like(lower), lower, upper, find_scale(lower, upper, self.distribution))
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changed rows; those that would break a rule are moved back towards the clean ones."""
@@ -330,12 +312,9 @@ class TableChanges(Transformation):
     def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changes of the row that was made: in steps, within the bounds, and moved back where a rule would break.
 
-        A category that was moved back has the parameter 0, which stands for the row's own. The parameters of a prior
-        from data say where a move leads, and the row that was made shows how far it went. So they stay as they are, but
-        for the number of a neighbour, which becomes whole.
+        A category that was moved back has the parameter 0, which stands for the row's own. The parameters of a copula
+        say where a move leads, and the row that was made shows how far it went. So they stay as they are.
         """
-        if self.prior == "neighbours":
-            return torch.cat([parameters[:, :1].floor().clamp(0, self.neighbours - 1), parameters[:, 1:]], 1)
         if self.prior != "independent":
             return parameters
         work = _Work(self, self._plan(inputs), inputs, bounds)
@@ -503,8 +482,6 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
     if changes.data is not None:
         rows = torch.empty(1, features)
         check_table(rows, changes._table)
-        few = changes.prior == "neighbours" and changes.neighbours >= changes.data.shape[0]
-        check(not few, "neighbours", f"fewer than the {changes.data.shape[0]} rows of the data", changes.neighbours)
     ends = _read_ends(numbers, changes.data, mean, std)
     return _Plan(tuple(numbers), tuple(categories), every, rules, definitions, continuous, mean, std, ends)
 
@@ -676,11 +653,10 @@ class _Work:
         m = len(self.plan.numbers)
         possible = torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
         owns = [own.clamp(min=0) for own in self.owns]
-        if self.changes.prior == "neighbours":
-            return *self._approach_neighbours(parameters, owns), possible
         values = parameters[:, :m].double()
         if self.changes.prior == "copula" and m:
-            rows, copy = self._find_originals()
+            # the different rows, and which of them each row is: copies of one row stand together as a rule
+            rows, copy = torch.unique_consecutive(self.inputs, dim=0, return_inverse=True)
             origin = self.copula.locate(self._in_units(rows)[:, list(self.plan.continuous)])
             change, possible = self.copula.move(origin.select(copy), values)
             change = self._round(change)
@@ -694,30 +670,9 @@ class _Work:
         chosen = [category.choose(own, parameters[:, m + g]) for g, (category, own) in enumerate(pairs)]
         return change, chosen, possible
 
-    def _find_originals(self) -> tuple[Tensor, Tensor]:
-        """The different rows, and which of them each row is: copies of one row stand together as a rule."""
-        rows, copy = torch.unique_consecutive(self.inputs, dim=0, return_inverse=True)
-        return rows, copy
-
     def _round(self, change: Tensor) -> Tensor:
         step = torch.where(self.step > 0, self.step, 1.0)
         return torch.where(self.step > 0, (change / step).round() * step, change)
-
-    def _approach_neighbours(self, parameters: Tensor, owns: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        data, count = self.changes._table, self.changes.neighbours
-        rows, copy = self._find_originals()
-        _, nearest = find_nearest_rows(rows, data, count, self.plan.groups, skip_equal=True)
-        which = parameters[:, 0].double().floor().long().clamp(0, count - 1)
-        way = parameters[:, 1].double().clamp(0, self.changes.size)
-        numbers = nearest[copy].gather(1, which[:, None])[:, 0]
-        found = data.inputs.to(self.inputs.device).double()[numbers]
-        change = way[:, None] * (self._in_units(found) - self.clean)[:, self.columns]
-        further = way > self.changes.size / 2
-        chosen = []
-        for category, own in zip(self.plan.categories, owns, strict=True):
-            other = category.find(found)
-            chosen.append(torch.where(further & (other >= 0), other, own))
-        return self._round(change), chosen
 
     def apply(self, change: Tensor, chosen: Sequence[Tensor]) -> Tensor:
         """The rows `(M, F)`, as the model gets them, with changes `(M, m)` and categories; computed columns follow."""

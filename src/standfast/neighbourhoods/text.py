@@ -128,7 +128,7 @@ class TokenSwaps(Transformation):
         inside = bool(((swapped >= bounds[0]) & (swapped <= bounds[1])).all())
         check(inside, "bounds", "the embeddings of all candidates within the bounds", "some outside")
         zeros = inputs.new_zeros(len(inputs), inputs.shape[2])
-        return Limits(zeros, zeros, zeros + 1)
+        return Limits(zeros, zeros, zeros + 1, zeros + torch.inf)
 
     def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str]:
         """The new words by position; `#5` for token 5 where its word is not known."""

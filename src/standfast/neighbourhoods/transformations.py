@@ -114,11 +114,15 @@ class Axis(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The parameters of P inputs: which ones leave the input as it is, the smallest and the largest; `(P, D)` each."""
+    """The parameters of P inputs, `(P, D)` each: which ones leave the input as it is, the smallest and the largest.
+
+    `scale` is that of the normal distribution of each parameter, infinite for a uniform one.
+    """
 
     identity: Tensor
     lower: Tensor
     upper: Tensor
+    scale: Tensor
 
 
 @dataclass(frozen=True)
@@ -156,27 +160,16 @@ class Transformation(Neighbourhood):
         super().__init_subclass__(**options)
         refuse_hooks(cls, _GONE)
 
-    def get_range(self, option: str) -> tuple[float, float]:
-        """The smallest and the largest value of an option that declares parameters."""
-        value: tuple[float, float] = getattr(self, option)
-        return value
-
-    @classmethod
-    def list_declared(cls) -> dict[str, Parameter]:
-        """The parameters that the options declare, by option."""
-        found = {each.name: each.metadata.get("declared") for each in fields(cls)}
-        return {option: declared for option, declared in found.items() if isinstance(declared, Parameter)}
-
     def describe(self) -> str:
         """The phrase, with the values of the options."""
-        words = {option: write_range(self.get_range(option)) for option in self.list_declared()}
+        words = {option: write_range(getattr(self, option)) for option in list_declared(type(self))}
         return self.phrase.format(**{**vars(self), **words})
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
         """The parameters that people read, for an input of this shape; by default those that the options declare."""
         return [
-            Axis(name.format(**vars(self)), declared.identity, *self.get_range(option))
-            for option, declared in self.list_declared().items()
+            Axis(name.format(**vars(self)), declared.identity, *getattr(self, option))
+            for option, declared in list_declared(type(self)).items()
             for name in declared.names
         ]
 
@@ -215,29 +208,25 @@ class Transformation(Neighbourhood):
             check_range(bounds, name)
 
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The limits of the parameters for `inputs` `(P, *input_shape)`; those of ranks are 0 and 1.
+        """The limits of the parameters for `inputs` `(P, *input_shape)`.
 
-        The ranks of the clean input are medians.
+        Ranks go from 0 to 1, and those of the clean input are medians. They are always uniform, since they are ranks in
+        a distribution of their own, as that of noise.
 
         Raises:
             ArgumentError: the transformation does not fit the inputs or their bounds (`check_fit`).
         """
         self.check_fit(inputs, bounds)
-        shape = inputs.shape[1:]
-        limits = spread_limits(inputs, self.list_axes(shape))
-        ranks = inputs.new_zeros(len(inputs), self.count_ranks(shape))
-        return Limits(*(torch.cat([own, ranks + value], 1) for own, value in zip(limits, (0.5, 0.0, 1.0), strict=True)))
-
-    def scale_parameters(self, limits: Limits, shape: Sequence[int]) -> Tensor:
-        """The scale of the normal distribution of each parameter, `(P, D)`; infinite for a uniform distribution.
-
-        Parameters without names are always uniform: they are ranks in a distribution of their own, as that of noise.
-        """
-        scales = torch.full_like(limits.lower, torch.inf)
-        if self.distribution == "truncated_normal":
-            named = list(self.name_parameters(shape))
-            scales[:, named] = ((limits.upper - limits.lower) / 4).clamp(min=1e-12)[:, named]
-        return scales
+        axes, count = self.list_axes(inputs.shape[1:]), self.count_ranks(inputs.shape[1:])
+        columns = [[axis.identity for axis in axes], [axis.low for axis in axes], [axis.high for axis in axes]]
+        own, lower, upper = (row.expand(len(inputs), -1) for row in send(columns, inputs.device, inputs.dtype))
+        ranks = inputs.new_zeros(len(inputs), count)
+        return Limits(
+            torch.cat([own, ranks + 0.5], 1),
+            torch.cat([lower, ranks], 1),
+            torch.cat([upper, ranks + 1], 1),
+            torch.cat([find_scale(lower, upper, self.distribution), ranks + torch.inf], 1),
+        )
 
     @abstractmethod
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
@@ -275,12 +264,17 @@ class Transformation(Neighbourhood):
     def around(self, inputs: Tensor, bounds: Bounds | None = None) -> TransformedRegion:
         """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
         inputs, bounds = check_inputs(inputs, bounds)
-        limits = self.limit_parameters(inputs, bounds)
-        scales = self.scale_parameters(limits, inputs.shape[1:])
-        sigma = None if bool(torch.isinf(scales).all()) else scales
-        centre = torch.minimum(torch.maximum(limits.identity, limits.lower), limits.upper)
+        identity, lower, upper, scale = self.limit_parameters(inputs, bounds)
         return TransformedRegion(
-            centre, limits.lower, limits.upper, sigma, inputs=inputs, bounds=bounds, transformation=self
+            torch.minimum(torch.maximum(identity, lower), upper),
+            lower,
+            upper,
+            None if bool(torch.isinf(scale).all()) else scale,
+            differentiable=self.differentiable,
+            aligns=self.aligns,
+            inputs=inputs,
+            bounds=bounds,
+            transformation=self,
         )
 
 
@@ -292,6 +286,7 @@ _GONE = {
     "identity": "parameter(..., identity=...)",
     "parameters": "options that are made by parameter(...)",
     "needs_images": "takes",
+    "scale_parameters": "limit_parameters",
 }
 
 
@@ -335,16 +330,6 @@ class TransformedRegion(Region):
     def input_shape(self) -> torch.Size:
         """Shape of one input."""
         return self.inputs.shape[1:]
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether gradients flow through `perturb`."""
-        return self.transformation.differentiable
-
-    @property
-    def aligns(self) -> bool:
-        """Whether maps are moved back before they are compared."""
-        return self.transformation.aligns
 
     @property
     def is_plain(self) -> bool:
@@ -479,16 +464,11 @@ class Compose(Transformation):
 
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
         """Those of all parts, side by side."""
-        limits = [part.limit_parameters(inputs, bounds) for part in self.parts]
-        return Limits(*(torch.cat(columns, dim=1) for columns in zip(*limits, strict=True)))
-
-    def scale_parameters(self, limits: Limits, shape: Sequence[int]) -> Tensor:
-        """Those of all parts, side by side, unless the composition has a distribution of its own."""
+        parts: Sequence[Transformation] = self.parts
         if self.distribution != "uniform":
-            return super().scale_parameters(limits, shape)
-        own = zip(*(self._split(shape, rows) for rows in limits), strict=True)
-        scales = [part.scale_parameters(Limits(*rows), shape) for part, rows in zip(self.parts, own, strict=True)]
-        return torch.cat(scales, dim=1)
+            parts = [replace(part, distribution=self.distribution) for part in parts]
+        limits = [part.limit_parameters(inputs, bounds) for part in parts]
+        return Limits(*(torch.cat(columns, dim=1) for columns in zip(*limits, strict=True)))
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """All parts in turn; what one returns is clipped to the bounds before the next one gets it."""
@@ -544,11 +524,23 @@ def _see_everything(maps: Tensor) -> Tensor:
     return torch.ones_like(maps[:, :1], dtype=torch.bool)
 
 
-def spread_limits(inputs: Tensor, axes: Sequence[Axis]) -> Limits:
-    """The same limits for each of `inputs` `(P, ...)`."""
-    columns = [[axis.identity for axis in axes], [axis.low for axis in axes], [axis.high for axis in axes]]
-    own, lower, upper = (row.expand(len(inputs), -1) for row in send(columns, inputs.device, inputs.dtype))
-    return Limits(own, lower, upper)
+def list_declared(kind: type[Transformation]) -> dict[str, Parameter]:
+    """The parameters that the options of a class declare, by option."""
+    found = {each.name: each.metadata.get("declared") for each in fields(kind)}
+    return {option: declared for option, declared in found.items() if isinstance(declared, Parameter)}
+
+
+def as_range(value: Range) -> tuple[float, float]:
+    """The smallest and the largest value of an option that declares parameters, as the class has read it."""
+    assert isinstance(value, tuple)
+    return value
+
+
+def find_scale(lower: Tensor, upper: Tensor, distribution: Distribution) -> Tensor:
+    """The scale of the distribution of parameters between these limits; infinite if it is uniform."""
+    if distribution == "uniform":
+        return torch.full_like(lower, torch.inf)
+    return ((upper - lower) / 4).clamp(min=1e-12)
 
 
 def write_range(limits: tuple[float, float]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -255,18 +256,35 @@ class MetricResults:
         named = {key: row[key] for key in ("targets", "predicted") if row.get(key) in known}
         return {**row, **{key: self.classes[number] for key, number in named.items()}}
 
+    def _read(
+        self, explainer: str, names: Sequence[str], also: Sequence[str] = (), sample: int | None = None
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Array]]]:
+        """Rows and named arrays of the evaluated samples, or of one, of the first repeat, one job in memory.
+
+        Samples whose job does not store all of `names` are left out; those of `also` are there where they are stored.
+        """
+        if not len(self.jobs):
+            return
+        rows = self.rows_for(explainer, sample, self._first).filter(pl.col("status") == "ok")
+        known = {int(row["sample"]): row for row in rows.iter_rows(named=True)}
+        jobs = self.jobs.filter((pl.col("explainer") == explainer) & (pl.col("repeat") == self._first)).sort("start")
+        for job, start, stop in jobs.select("job", "start", "stop").iter_rows():
+            here = [number for number in range(start, stop) if number in known]
+            arrays = self.load(str(job)) if here else {}
+            if set(names) <= set(arrays):
+                found = [*names, *(name for name in also if name in arrays)]
+                for number in here:
+                    yield known[number], {name: np.array(arrays[name][number - start]) for name in found}
+
     def load_sample(
         self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
     ) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """The row and the named arrays of a sample in the first repeat; None if it was not evaluated or not stored.
 
-        The row has the names of classes.
+        The row has the names of classes. Arrays of `also` are there where they are stored.
         """
-        rows = self.rows_for(explainer, sample, self._first).filter(pl.col("status") == "ok")
-        if not len(rows):
-            return None
-        arrays = self.arrays(explainer, sample, names, also=also)
-        return None if arrays is None else (self.name_classes(rows.row(0, named=True)), arrays)
+        found = next(self._read(explainer, names, also, sample), None)
+        return None if found is None else (self.name_classes(found[0]), found[1])
 
     def gallery(
         self, count: int, names: Sequence[str], also: Sequence[str] = ()
@@ -281,31 +299,15 @@ class MetricResults:
     def arrays(
         self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
     ) -> dict[str, Array] | None:
-        """The named arrays of a sample in the first repeat, and those of `also` that are stored; None unless all are.
-
-        It reads the job of this sample only.
-        """
-        for start, _, arrays in self._jobs(explainer, sample):
-            if set(names) <= set(arrays):
-                found = [*names, *(name for name in also if name in arrays)]
-                return {name: np.array(arrays[name][sample - start]) for name in found}
-        return None
+        """The arrays of `load_sample` alone."""
+        found = self.load_sample(explainer, sample, names, also)
+        return None if found is None else found[1]
 
     def lines(
         self, explainer: str, names: Sequence[str], limit: int
     ) -> Iterator[tuple[dict[str, Any], dict[str, Array]]]:
         """Rows and named arrays of the first `limit` evaluated samples of the first repeat, one job in memory."""
-        rows = {row["sample"]: row for row in self.rows_for(explainer, repeat=self._first).iter_rows(named=True)}
-        given = 0
-        for start, stop, arrays in self._jobs(explainer):
-            if not set(names) <= set(arrays):
-                continue
-            for sample in range(start, stop):
-                if given < limit and sample in rows and rows[sample]["status"] == "ok":
-                    given += 1
-                    yield rows[sample], {name: np.array(arrays[name][sample - start]) for name in names}
-            if given >= limit:
-                return
+        return islice(self._read(explainer, names), limit)
 
     def parts(self, names: Sequence[str]) -> Iterator[tuple[str, int, int, dict[str, Array]]]:
         """Explainer, repeat, first sample and named arrays of every job that stores them all, of all repeats.
@@ -326,16 +328,6 @@ class MetricResults:
             for (_, explainer, repeat, start), arrays in zip(rows, read_all, strict=True):
                 if arrays:
                     yield str(explainer), int(repeat), int(start), arrays
-
-    def _jobs(self, explainer: str, sample: int | None = None) -> Iterator[tuple[int, int, Mapping[str, Array]]]:
-        """The first and the last sample, and the arrays, of each job of an explainer in the first repeat."""
-        if not len(self.jobs):
-            return
-        found = self.jobs.filter((pl.col("explainer") == explainer) & (pl.col("repeat") == self._first))
-        if sample is not None:
-            found = found.filter((pl.col("start") <= sample) & (sample < pl.col("stop")))
-        for job, start, stop in found.sort("start").select("job", "start", "stop").iter_rows():
-            yield int(start), int(stop), self.load(str(job))
 
 
 @dataclass(frozen=True)

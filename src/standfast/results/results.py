@@ -19,7 +19,7 @@ from standfast.results.formatting import format_count
 from standfast.results.outputs import show_as
 from standfast.results.presentation import ConfiguredMetric, MetricResults, metric_class, presentation_of
 from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
-from standfast.results.summary import Statistic, Summary, summarise_metric
+from standfast.results.summary import Summary, summarise_metric
 from standfast.results.tables import Best, count_explainers, list_best, make_table
 from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
@@ -119,7 +119,7 @@ class Results:
 
     def __repr__(self) -> str:
         labels = format_count(len(self._list_names("metrics", "label")), "metric")
-        samples = " + ".join(format_count(count, "sample") for count in self.count_samples().values()) or "no samples"
+        samples = " + ".join(format_count(count, "sample") for count in self._count_samples().values()) or "no samples"
         failed = f", {format_count(len(self.failures), 'failed job')}" if self.failures else ""
         return f"Results({count_explainers(self.explainers)} x {labels}, {samples}{failed}; print it for the table)"
 
@@ -192,16 +192,10 @@ class Results:
             have |= set(self.jobs.select("data", "model").unique().iter_rows())
         return [(data, model) for data in self.data for model in self.models if (data, model) in have]
 
-    def count_samples(self) -> dict[str, int]:
+    def _count_samples(self) -> dict[str, int]:
         """How many samples each data set has."""
         known = self.manifest.get("data") or {}
         return {name: int((known.get(name) or {}).get("samples") or 0) for name in self.data}
-
-    def name_pair(self, data: str, model: str) -> str:
-        """The name of a pair of data and model; empty where there is only one pair."""
-        parts = [data] if len(self.data) > 1 else []
-        parts += [model] if len(self.models) > 1 else []
-        return " · ".join(parts) if len(self.pairs) > 1 else ""
 
     def _list_names(self, key: str, column: str) -> list[str]:
         names = list(self.manifest.get(key) or {})
@@ -222,19 +216,21 @@ class Results:
         return rows.partition_by("data", "model", "label", as_dict=True)
 
     @cached_property
-    def _compared(self) -> tuple[dict[str, ConfiguredMetric], dict[tuple[Any, ...], pl.DataFrame]]:
-        """The metrics, and the frames with the values by which explainers are compared. Arrays are read here, once."""
-        metrics, frames = {}, dict(self._stored)
+    def _compared(self) -> tuple[dict[str, ConfiguredMetric], dict[tuple[str, str, str], MetricResults]]:
+        """The metrics, and their rows with the values by which explainers are compared. Arrays are read here, once."""
+        metrics: dict[str, ConfiguredMetric] = {}
+        views: dict[tuple[str, str, str], MetricResults] = {}
         for label in self._list_names("metrics", "label"):
             known = self._configure(label)
-            places = [(*pair, label) for pair in self.pairs if (*pair, label) in frames]
-            found = [self._make_metric_results(known, place[0], place[1], frames[place]) for place in places]
+            found = [self._view(known, *pair) for pair in self.pairs if (*pair, label) in self._stored]
             comparable = known.presentation.make_comparable(found)
             if comparable is not None:
-                known = replace(known, spec=comparable[0], compared=True)
-                frames.update(zip(places, comparable[1], strict=True))
+                spec, frames = comparable
+                known = replace(known, spec=spec, compared=True)
+                found = [replace(each, spec=spec, frame=frame) for each, frame in zip(found, frames, strict=True)]
             metrics[label] = known
-        return metrics, frames
+            views |= {(each.data, each.model, label): each for each in found}
+        return metrics, views
 
     def _configure(self, label: str) -> ConfiguredMetric:
         stored = dict((self.manifest.get("metrics") or {}).get(label) or {})
@@ -256,29 +252,24 @@ class Results:
         """`samples` with the columns by which explainers are compared, where these are not the stored values."""
         keys = [*COORDINATES, "sample"]
         added = []
-        for place, frame in self._compared[1].items():
-            new = [name for name in frame.columns if name not in self._stored[place].columns]
-            added += [frame.select(*keys, *new)] if new else []
+        for place, view in self._compared[1].items():
+            new = [name for name in view.frame.columns if name not in self._stored[place].columns]
+            added += [view.frame.select(*keys, *new)] if new else []
         if not added:
             return self.samples
         return self.samples.join(pl.concat(added, how="diagonal_relaxed"), on=keys, how="left", maintain_order="left")
 
-    def select(self, data: str, model: str, label: str, explainer: str | None = None) -> pl.DataFrame:
-        """The rows of a configured metric for one data set and model, or for one explainer there."""
-        rows = self._compared[1].get((data, model, label), self.samples.clear())
-        return rows.filter(pl.col("explainer") == explainer) if explainer is not None and len(rows) else rows
-
     def metric_results(self, data: str, model: str, label: str) -> MetricResults:
-        """The rows of a configured metric for one data set and model, with all that its figures need."""
-        return self._make_metric_results(self.metrics[label], data, model, self.select(data, model, label))
+        """The rows of a configured metric for one data set and model, with all that its figures need; maybe no rows."""
+        found = self._compared[1].get((data, model, label))
+        return self._view(self.metrics[label], data, model) if found is None else found
 
     def list_metric_results(self, label: str) -> list[MetricResults]:
         """Those of all data sets and models that have rows."""
-        return [self.metric_results(*pair, label) for pair in self.pairs if len(self.select(*pair, label))]
+        return [each for (_, _, name), each in self._compared[1].items() if name == label]
 
-    def _make_metric_results(
-        self, metric: ConfiguredMetric, data: str, model: str, frame: pl.DataFrame
-    ) -> MetricResults:
+    def _view(self, metric: ConfiguredMetric, data: str, model: str) -> MetricResults:
+        """The stored rows of a metric for one data set and model."""
         jobs = self.jobs
         if {"data", "model", "label", "artefacts", "status"} <= set(jobs.columns):
             mine = (pl.col("data") == data) & (pl.col("model") == model) & (pl.col("label") == metric.name)
@@ -293,19 +284,19 @@ class Results:
             data,
             model,
             self.explainers,
-            frame,
+            self._stored.get((data, model, metric.name), self.samples.clear()),
             self._find_bounds(data),
             jobs,
             self.artefacts,
             self._list_texts(data, "features"),
             [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
             self.explainers.controls,
-            self._list_unfit(data, model),
-            self.list_classes(data),
+            [name for name, each in self._select_sanity(data, model).items() if each.state != "passed"],
+            self._list_classes(data),
             self._errors.get((data, model, metric.name), {}),
         )
 
-    def list_classes(self, data: str) -> list[str]:
+    def _list_classes(self, data: str) -> list[str]:
         """The names of the classes of a data set; empty where they are not known."""
         return [str(name) for name in self._list_texts(data, "classes")]
 
@@ -345,10 +336,6 @@ class Results:
     def _select_sanity(self, data: str, model: str) -> dict[str, Sanity]:
         """The sanity checks on one data set and model, by explainer."""
         return {name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)}
-
-    def _list_unfit(self, data: str, model: str) -> list[str]:
-        """The explainers that do not pass the sanity checks on a data set and model."""
-        return [name for name, each in self._select_sanity(data, model).items() if each.state != "passed"]
 
     @cached_property
     def _accuracies(self) -> dict[tuple[str, str], Accuracy]:
@@ -454,7 +441,7 @@ class Results:
         """
         pairs = self._choose_pairs(data, model)
         check(len(pairs) == 1, "results", "those of a data set and a model", "none")
-        return reach_verdict(self.summary, *pairs[0], self.list_classes(pairs[0][0]))
+        return reach_verdict(self.summary, *pairs[0])
 
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""
@@ -488,29 +475,19 @@ class Results:
         return written
 
 
-def summarise(results: Results, statistic: Statistic = "median", labels: Sequence[str] | None = None) -> Summary:
-    """The numbers of results.
+def summarise(results: Results) -> Summary:
+    """The numbers of results, with medians over samples, which may be censored, and whose intervals assume nothing.
 
     The tests are Friedman's, then Wilcoxon's on all pairs with Holm's correction, at 5%, on the samples that have a
     value for every explainer. Controls are not ranked.
-
-    Args:
-        results: opened results.
-        statistic: `"median"`, which may be censored and whose interval needs no assumption; or `"mean"`, with a BCa
-            bootstrap interval, for values of which none is censored.
-        labels: the configured metrics to take; all by default.
-
-    Raises:
-        ArgumentError: a mean of censored values.
     """
-    configured = {label: results.metrics[label] for label in (results.metrics if labels is None else labels)}
+    configured, controls = results.metrics, results.explainers.controls
     specs = {label: known.spec for label, known in configured.items()}
-    controls = results.explainers.controls
-    frame = results.compared_samples
-    checks = results.sanity_rows
+    frame, checks, sanity = results.compared_samples, results.sanity_rows, results.sanity
 
     def leave_out(data: str, model: str) -> list[str]:
-        return [*controls, *results._list_unfit(data, model)]
+        decided = results._select_sanity(data, model)
+        return [*controls, *(name for name, each in decided.items() if each.state != "passed")]
 
     rankings = rank_explainers(frame, specs, unranked=leave_out) if len(frame) else []
     comparisons = {(each.data, each.model, each.label): each.comparison for each in rankings}
@@ -522,24 +499,23 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
         decided = results._select_sanity(data, model)
         for label, known in configured.items():
             place = (data, model, label)
-            found, own_tests = results.metric_results(*place), tests.get(place, ())
-            comparison = comparisons.get(place)
-            metrics.append(summarise_metric(found, known, comparison, own_tests, statistic, here, decided))
+            found, comparison = results.metric_results(*place), comparisons.get(place)
+            metrics.append(summarise_metric(found, known, comparison, tests.get(place, ()), here, decided))
     return Summary(
-        statistic,
         tuple(results.data),
         tuple(results.models),
         tuple(results.explainers),
         tuple(controls),
-        results.count_samples(),
+        results._count_samples(),
         tuple(metrics),
         {(each.data, each.model): each for each in measure_agreements(rankings) if len(each.explainers) >= 3},
         results.planned,
         results.missing,
         len(results.failures),
         tuple(group_failures(results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {}))),
-        results.sanity,
+        sanity,
         results._accuracies,
+        {name: tuple(results._list_classes(name)) for name in results.data},
     )
 
 

@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from standfast.errors import check
 from standfast.results.controls import is_random
 from standfast.results.failures import Failure
 from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec, read_flags
@@ -32,7 +31,6 @@ from standfast.statistics.paired import Interval, bootstrap_interval, median_ove
 from standfast.statistics.ranking import Agreement
 from standfast.tensors import Array
 
-Statistic = Literal["median", "mean"]
 Verdict = Literal["best", "tied", "worse", "undecided"]
 Star = Literal["alone", "tied"]
 #: see `Decision.state` and `Decision.reason`
@@ -100,11 +98,10 @@ class SummaryRow:
     """The numbers of one explainer by one configured metric, for one data set and model.
 
     Attributes:
-        data, model, explainer, label, metric: names; a single `Result` has only the metric's.
+        data, model, explainer, label, metric: names.
         spec: how the values are read.
-        statistic: `"median"` or `"mean"` over samples. The value of a sample is the same statistic over its repeats.
-        estimate: the statistic with its interval, the side on which it is only a bound, and the number of samples;
-            None where no sample counts.
+        estimate: the median over samples with its interval, the side on which it is only a bound, and the number of
+            samples; None where no sample counts.
         mean_rank: over the samples that have a value for every explainer, 1 is best; None where the metric does not
             rank explainers, or there is no such sample.
         verdict: `"best"` by mean rank; `"tied"` if the tests do not show that it is worse than the best; `"worse"`;
@@ -130,7 +127,6 @@ class SummaryRow:
     label: str
     metric: str
     spec: ValueSpec
-    statistic: Statistic
     estimate: Interval | None
     mean_rank: float | None = None
     verdict: Verdict | None = None
@@ -151,7 +147,7 @@ class SummaryRow:
 
     @property
     def value(self) -> float | None:
-        """The statistic; None where there is none, or where not even a bound of it is known."""
+        """The median; None where there is none, or where not even a bound of it is known."""
         return None if self.estimate is None or math.isnan(self.estimate.value) else self.estimate.value
 
 
@@ -230,7 +226,6 @@ class Summary:
     """What results say.
 
     Attributes:
-        statistic: of the rows.
         data, models, explainers, controls: names, in the order of the study; `explainers` has the controls, too.
         samples: how many samples each data set has.
         metrics: what each metric says on each data set and model that was evaluated.
@@ -240,9 +235,9 @@ class Summary:
         failures: what failed and why.
         sanity: the checks of each explainer that is no control, by data, model and explainer; empty without checks.
         accuracies: of the models, by data and model, where labels are known.
+        classes: the names of the classes of each data set; empty where they are not known.
     """
 
-    statistic: Statistic
     data: tuple[str, ...]
     models: tuple[str, ...]
     explainers: tuple[str, ...]
@@ -256,6 +251,7 @@ class Summary:
     failures: tuple[Failure, ...] = ()
     sanity: Mapping[tuple[str, str, str], Sanity] = field(default_factory=dict)
     accuracies: Mapping[tuple[str, str], Accuracy] = field(default_factory=dict)
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[SummaryRow]:
@@ -266,6 +262,11 @@ class Summary:
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs of data and model that were evaluated."""
         return list(dict.fromkeys((each.data, each.model) for each in self.metrics))
+
+    def name_pair(self, data: str, model: str) -> str:
+        """The name of a pair of data and model; empty where there is only one pair."""
+        parts = [data] * (len(self.data) > 1) + [model] * (len(self.models) > 1)
+        return " · ".join(parts) if len(self.pairs) > 1 else ""
 
     def select(self, data: str, model: str) -> list[MetricSummary]:
         """The metrics on one data set and model."""
@@ -300,7 +301,6 @@ def summarise_metric(
     metric: ConfiguredMetric,
     comparison: Comparison | None,
     control_tests: Sequence[ControlTest] = (),
-    statistic: Statistic = "median",
     checks: pl.DataFrame | None = None,
     sanity: Mapping[str, Sanity] | None = None,
 ) -> MetricSummary:
@@ -311,12 +311,8 @@ def summarise_metric(
         metric: its configuration.
         comparison: the tests between explainers, if there are two or more with a value.
         control_tests: the tests against the controls.
-        statistic: over samples.
         checks: the rows of the sanity checks on this data set and model.
         sanity: the decisions of the checks, by explainer.
-
-    Raises:
-        ArgumentError: a mean of values of which some are only bounds.
     """
     tests, decided = {test.explainer: test for test in control_tests}, sanity or {}
     parts = {str(name): rows for (name,), rows in found.frame.partition_by("explainer", as_dict=True).items()}
@@ -339,8 +335,7 @@ def summarise_metric(
                 found.label,
                 found.metric,
                 found.spec,
-                statistic,
-                estimate(found.spec, own, statistic),
+                estimate(found.spec, own),
                 *_rank(name, None if unchanged else comparison),
                 name in found.controls,
                 tests.get(name),
@@ -413,26 +408,13 @@ def read_samples(spec: ValueSpec, rows: pl.DataFrame) -> tuple[Array, Array, Arr
     return samples, table[0, :, 0], marked[0, :, 0]
 
 
-def estimate(spec: ValueSpec, rows: pl.DataFrame, statistic: Statistic = "median") -> Interval | None:
-    """The median or mean over the samples of one explainer's rows, with its interval; None where no sample counts.
-
-    The value of a sample is the same statistic over its repeats.
-
-    Raises:
-        ArgumentError: a mean of values of which some are only bounds.
-    """
+def estimate(spec: ValueSpec, rows: pl.DataFrame) -> Interval | None:
+    """The median over the samples of one explainer's rows, with its interval; None where no sample counts."""
     rows = spec.select_valid(rows)
     if not len(rows):
         return None
-    if statistic == "median":
-        _, values, bounds = read_samples(spec, rows)
-        return bootstrap_interval(values, censored=bounds, censored_side=spec.censored_side)
-    bounds = spec.bounds(rows)
-    expected = "'median' where values are censored: no mean is taken over bounds"
-    check(not bounds.any(), "statistic", expected, f"'mean' of {spec.column}, {int(bounds.sum())} of it censored")
-    value = pl.col(spec.column).cast(pl.Float64).mean()
-    means = rows.group_by("sample", maintain_order=True).agg(value)[spec.column].to_numpy()
-    return bootstrap_interval(np.asarray(means), "mean")
+    _, values, bounds = read_samples(spec, rows)
+    return bootstrap_interval(values, censored=bounds, censored_side=spec.censored_side)
 
 
 def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Counts:

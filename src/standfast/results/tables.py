@@ -13,7 +13,7 @@ from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
 #: what `make_frame` has, in this order
 SUMMARY = {
-    **dict.fromkeys(("data", "model", "explainer", "label", "metric", "column", "better", "statistic"), pl.String),
+    **dict.fromkeys(("data", "model", "explainer", "label", "metric", "column", "better"), pl.String),
     **dict.fromkeys(("value", "low", "high", "coverage"), pl.Float64),
     "count": pl.Int64,
     "bound": pl.String,
@@ -65,7 +65,7 @@ def make_frame(rows: Sequence[SummaryRow]) -> pl.DataFrame:
     """One row per row of the summary; `standfast.report.exports.summary` describes the columns."""
     found: list[dict[str, object]] = []
     for row in rows:
-        about = {name: getattr(row, name) for name in ("data", "model", "explainer", "label", "metric", "statistic")}
+        about = {name: getattr(row, name) for name in ("data", "model", "explainer", "label", "metric")}
         about |= {name: getattr(row, name) for name in ("value", "mean_rank", "verdict", "quality", "sanity")}
         about |= {"column": row.spec.column, "better": row.spec.direction if row.counts.rows else None, "count": 0}
         if row.estimate is not None:

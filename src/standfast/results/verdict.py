@@ -90,14 +90,8 @@ class Verdict:
         return str(show_as("verdict", self))
 
 
-def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str] = ()) -> Verdict:
-    """The verdict on one data set and model.
-
-    Args:
-        summary: of the results.
-        data, model: names.
-        classes: names of the classes.
-    """
+def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
+    """The verdict on one data set and model."""
     metrics = summary.select(data, model)
     show: list[str] = []
     unjudged: list[str] = []
@@ -136,7 +130,7 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
         tuple(unjudged),
         tuple(weak),
         tuple(_find_hollow(summary, data, model)),
-        tuple(classes),
+        tuple(summary.classes.get(data, ())),
         summary.accuracies.get((data, model)),
         bool(summary.sanity),
     )

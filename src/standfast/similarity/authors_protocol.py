@@ -15,7 +15,7 @@ definitions of Kamath, Mittal, Deshpande and Balasubramanian (AAAI 2024) in six 
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -30,12 +30,9 @@ Protocol = Literal["paper", "authors"]
 _CANDIDATES = {1: 6, 2: 15, 3: 25}
 
 
-def check_protocol(protocol: Any, w: int | None = None) -> None:
-    """Raise `ArgumentError` unless it is a protocol; `w` is the window of diverse positions."""
-    known = get_args(Protocol)
-    check(protocol in known, "protocol", f"one of {', '.join(known)}", repr(protocol))
-    if protocol == "authors" and w is not None:
-        check(w in _CANDIDATES, "w", "1, 2 or 3, for which the authors give a number of candidates", w)
+def check_candidates(w: int) -> None:
+    """Raise `ArgumentError` unless the authors give a number of candidates for diverse positions of this window."""
+    check(w in _CANDIDATES, "w", "1, 2 or 3, for which the authors give a number of candidates", w)
 
 
 def choose_as_authors(a: Tensor, k: int, w: int, diverse: bool) -> Tensor:

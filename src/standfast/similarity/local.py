@@ -23,10 +23,11 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.similarity.authors_protocol import Protocol, check_protocol, choose_as_authors, dilate_as_authors
+from standfast.records import CountFromZero
+from standfast.similarity.authors_protocol import Protocol, check_candidates, choose_as_authors, dilate_as_authors
 from standfast.similarity.base import Correlation, Discrepancy, Similarity, similarities
 from standfast.similarity.chance import ChanceLevel, expect_share, measure_chance
-from standfast.similarity.diverse import Ties, check_k, check_ties, resolve_k, split_maps, top_k, top_k_diverse
+from standfast.similarity.diverse import Ties, check_k, resolve_k, split_maps, top_k, top_k_diverse
 from standfast.similarity.rank import Kendall, Spearman, where_finite
 from standfast.similarity.rows import (
     binade,
@@ -39,9 +40,7 @@ from standfast.similarity.rows import (
 )
 from standfast.similarity.windows import (
     Channels,
-    check_channels,
     check_positions,
-    check_window,
     dilate,
     per_position,
     smooth,
@@ -59,11 +58,6 @@ class Positional(Similarity):
 
     _: KW_ONLY
     channels: Channels | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.channels is not None:
-            check_channels(self.channels)
 
     def of_maps(self, maps: Tensor) -> Tensor:
         """One value per position."""
@@ -107,7 +101,7 @@ class SetSimilarity(Positional):
     range: ClassVar = (0.0, 1.0)
 
     k: int | float | None = None
-    w: int = 1
+    w: CountFromZero = 1
     diverse: bool = False
     ties: Ties = "position"
     protocol: Protocol = "paper"
@@ -115,9 +109,8 @@ class SetSimilarity(Positional):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_k(self.k)
-        check_sets(self.diverse, self.w)
-        check_ties(self.ties)
-        check_protocol(self.protocol, self.w if self.diverse else None)
+        if self.diverse and self.protocol == "authors":
+            check_candidates(self.w)
         own = self.protocol == "paper" or self.ties == "position"
         check(own, "ties", "no other than the default, since protocol=authors has a rule of its own", repr(self.ties))
 
@@ -255,11 +248,7 @@ class SmoothedSimilarity(Positional, Correlation):
 
     ranked: ClassVar[Similarity]
 
-    w: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_window(self.w)
+    w: CountFromZero = 1
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = (m.detach() for m in self.reduce_pair(a, b))
@@ -386,12 +375,6 @@ class CentreOfMass(Positional, Discrepancy):
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
         """Of the part's mass; exact."""
         return self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
-
-
-def check_sets(diverse: object, w: object) -> None:
-    """Raise `ArgumentError` unless these options of sets are valid."""
-    check(isinstance(diverse, bool), "diverse", "True or False", diverse)
-    check_window(w)
 
 
 def _count(mask: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
+import itertools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -12,33 +13,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import check, is_number
+from standfast.errors import check
 from standfast.records import set_fields
 from standfast.similarity.base import Discrepancy, similarities
 from standfast.similarity.diverse import check_k, find_turns, pick_from_maps, resolve_k, split_maps
-from standfast.similarity.local import LensPrecision, LensRecall, Positional, check_sets, reduce_pair
+from standfast.similarity.local import LensPrecision, LensRecall, Positional, reduce_pair
 from standfast.similarity.rank import where_finite
 from standfast.similarity.rows import working_dtype
-from standfast.similarity.windows import Channels, check_channels, window_minimum
+from standfast.similarity.windows import Channels, check_channels, check_window, window_minimum
 from standfast.tensors import compile_loops, is_on_host, send
 
 
 @similarities.register("lens_distance")
 @dataclass(frozen=True)
 class LensDistance(Positional, Discrepancy):
-    """A discrepancy: `sum_k alpha_k sum_w beta_w ((1 - precision) + (1 - recall))` over the given k and w.
+    """A discrepancy: the mean of `(1 - precision) + (1 - recall)` over the given k and w.
 
-    For one k and one w, with weights of 1, it is the paper's d_k^(w). It decreases as w grows (Proposition 1). At w = 0
-    it is the same sum of |S_k delta T_k| / k, a metric on rankings, which is an upper bound for all w (Proposition 2).
-    For w above 0 it is no metric: different maps can have distance 0. It lies in [0, 2], times the sums of both
-    weights.
+    For one k and one w it is the paper's d_k^(w). It decreases as w grows (Proposition 1). At w = 0 it is the same mean
+    of |S_k delta T_k| / k, a metric on rankings, which is an upper bound for all w (Proposition 2). For w above 0 it is
+    no metric: different maps can have distance 0. It lies in [0, 2].
 
     Args:
         k: as in `TopKIntersection`; one number or several.
         w: positions at most w away along each axis are near; at least 0; one number or several.
         diverse: select positions none of which lies in the window of another.
-        alpha: weight of each k, at least 0 (the paper's weights decrease with k); by default equal weights of sum 1.
-        beta: weight of each w, at least 0; by default equal weights of sum 1.
 
     Raises:
         ArgumentError: an option is out of range.
@@ -56,37 +54,29 @@ class LensDistance(Positional, Discrepancy):
     k: int | float | tuple[int | float, ...] | None = None
     w: int | tuple[int, ...] = 1
     diverse: bool = False
-    alpha: float | tuple[float, ...] | None = None
-    beta: float | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        for option in ("k", "w", "alpha", "beta"):
+        for option in ("k", "w"):
             value = getattr(self, option)
             set_fields(self, **{option: tuple(value) if isinstance(value, list) else value})
         super().__post_init__()
         for k in _as_sequence(self.k):
             check_k(k)
         for w in _as_sequence(self.w):
-            check_sets(self.diverse, w)
-        _read_weights("alpha", self.alpha, _as_sequence(self.k))
-        _read_weights("beta", self.beta, _as_sequence(self.w))
+            check_window(w)
 
-    def _sum_up(self, find_shares: Callable[[int, int], tuple[Tensor, Tensor]]) -> Tensor:
-        """The weighted sum for precision and recall `(N,)` of the k and the w with these numbers."""
-        ks, ws = _as_sequence(self.k), _as_sequence(self.w)
-        total: Tensor | None = None
-        for i, alpha in enumerate(_read_weights("alpha", self.alpha, ks)):  # one addition at a time: the same bits in
-            for j, beta in enumerate(_read_weights("beta", self.beta, ws)):  # any batch
-                precision, recall = find_shares(i, j)
-                term = alpha * beta * ((1 - precision) + (1 - recall))
-                total = term if total is None else total + term
-        assert total is not None
-        return total
+    def _average(self, find_shares: Callable[[int, int], tuple[Tensor, Tensor]]) -> Tensor:
+        """The mean for precision and recall `(N,)` of the k and the w with these numbers."""
+        ks, ws = len(_as_sequence(self.k)), len(_as_sequence(self.w))
+        pairs = (find_shares(i, j) for i, j in itertools.product(range(ks), range(ws)))
+        weight = 1 / ks * (1 / ws)
+        # one addition at a time: the same bits in any batch
+        return functools.reduce(operator.add, (weight * ((1 - p) + (1 - r)) for p, r in pairs))
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = self.reduce_pair(a, b)
         shares = _profile(x, y, _as_sequence(self.k), _as_sequence(self.w), (self.diverse,))[self.diverse]
-        return self._sum_up(lambda i, j: (shares.precision[:, i, j], shares.recall[:, i, j]))
+        return self._average(lambda i, j: (shares.precision[:, i, j], shares.recall[:, i, j]))
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
         """The largest positions of the part, as for `LensPrecision`."""
@@ -98,7 +88,7 @@ class LensDistance(Positional, Discrepancy):
             precision, recall = (one.compare_part(a, b, mask) for one in made)
             return precision, recall
 
-        return self._sum_up(find_shares)
+        return self._average(find_shares)
 
 
 @dataclass(frozen=True)
@@ -161,7 +151,7 @@ def lens_profile(
     check(isinstance(k, Sequence) and len(k) > 0, "k", "a sequence of numbers or shares", k)
     check(isinstance(w, Sequence) and len(w) > 0, "w", "a sequence of whole numbers, at least 0", w)
     for entry in w:
-        check_sets(diverse, entry)
+        check_window(entry)
     check_channels(channels)
     x, y = reduce_pair(a, b, channels)
     found = _profile(x, y, k, w, (False, True) if diverse else (False,))
@@ -173,15 +163,6 @@ def lens_profile(
 
 def _as_sequence(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
-
-
-def _read_weights(name: str, given: Any, entries: Sequence[Any]) -> Sequence[float]:
-    if given is None:
-        return [1 / len(entries)] * len(entries)
-    weights = _as_sequence(given)
-    fit = len(weights) == len(entries) and all(is_number(w) and 0 <= w < math.inf for w in weights)
-    check(fit, name, f"finite numbers, at least 0, as many as there are of {'k' if name == 'alpha' else 'w'}", given)
-    return weights
 
 
 class _Shares(NamedTuple):

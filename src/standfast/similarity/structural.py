@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check, is_number
+from standfast.errors import check
+from standfast.records import Positive
 from standfast.similarity.base import Correlation, similarities
 from standfast.similarity.rows import binade, check_pair, is_degenerate, row_sum, working_dtype
 
@@ -48,16 +49,13 @@ class SSIM(Correlation):
     differentiable: ClassVar = True
 
     window: int = 7
-    data_range: float | None = None
+    data_range: Positive | None = None
     gaussian: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         odd = isinstance(self.window, int) and self.window >= 3 and self.window % 2 == 1
         check(odd, "window", "an odd whole number, at least 3", self.window)
-        fits = self.data_range is None or (is_number(self.data_range) and 0 < self.data_range < math.inf)
-        check(fits, "data_range", "a finite number above 0", self.data_range)
-        check(isinstance(self.gaussian, bool), "gaussian", "True or False", self.gaussian)
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         return self._compare_windows(a, b)

@@ -32,7 +32,6 @@ def intervals_of_means(
     level: float = LEVEL,
     resamples: int = 2000,
     seed: int = 0,
-    accelerated: bool = True,
     fewest: int = FEW,
 ) -> tuple[Array, Array, Array]:
     """A statistic of means over samples, and the ends of its bootstrap interval.
@@ -47,13 +46,11 @@ def intervals_of_means(
         level: confidence level, in (0, 1).
         resamples: how many times the samples are resampled, at least 1.
         seed: of the random draws.
-        accelerated: whether the interval is BCa, or has plain percentiles as its ends, for a statistic that is not
-            smooth in the means.
         fewest: with fewer samples there is no interval; at least 2.
 
     Returns:
         Three arrays `(R,)`: the statistic, the lower ends and the upper ends. The ends are NaN for too few samples, and
-        if the statistic is undefined for more than 5% of the draws or, for BCa, when one of the samples is left out.
+        if the statistic is undefined for more than 5% of the draws, or when one of the samples is left out.
 
     >>> values = np.array([[0.0], [1.0], [1.0], [2.0], [2.0], [3.0]])
     >>> [round(float(end[0]), 1) for end in intervals_of_means(values)]
@@ -65,10 +62,8 @@ def intervals_of_means(
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
     drawn = np.concatenate([statistic(means) for means in _resample(values, resamples, seed)])
     probabilities = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
-    if accelerated:
-        without = statistic((count * mean - values) / (count - 1))
-        probabilities = _accelerate(probabilities, value, drawn, without)
-    low, high = _quantiles(drawn, probabilities)
+    without = statistic((count * mean - values) / (count - 1))
+    low, high = _quantiles(drawn, _accelerate(probabilities, value, drawn, without))
     defined = np.isfinite(drawn)
     width = np.where(defined, drawn, -np.inf).max(0) - np.where(defined, drawn, np.inf).min(0)
     same = np.isfinite(low) & (width <= _tolerance(drawn))

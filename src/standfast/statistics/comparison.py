@@ -139,8 +139,6 @@ def compare(
     censored: Array | None = None,
     censored_side: Side = "upper",
     level: float = 0.05,
-    permutations: int = 9999,
-    seed: int = 0,
 ) -> Comparison:
     """Compare k explainers on the same samples: Friedman's test, then Wilcoxon's on every pair with Holm's correction.
 
@@ -155,7 +153,6 @@ def compare(
         censored: bool (samples, k), True for values that are bounds.
         censored_side: `"upper"`: the true value lies at or below a recorded bound; `"lower"`: at or above.
         level: family-wise significance level over the pairs.
-        permutations, seed: options of Friedman's test.
 
     >>> noise = np.random.default_rng(0).normal(size=(20, 3))
     >>> found = compare(noise + [2, 1.9, 0], ["a", "b", "c"], "higher")
@@ -187,7 +184,7 @@ def compare(
     upper = np.triu_indices(k, 1)
     raw = p_values[upper] if count else np.ones(len(above))
     p_values[upper] = p_values.T[upper] = holm(raw)
-    statistic, p = (math.nan, float(raw[0])) if k == 2 else friedman(ranks, permutations, seed)
+    statistic, p = (math.nan, float(raw[0])) if k == 2 else friedman(ranks)
     return Comparison(
         names=tuple(names),
         direction=direction,

@@ -20,6 +20,7 @@ Sources: Efron 1987 (JASA 82); Friedman 1937 (JASA 32); Iman and Davenport 1980 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, Protocol
@@ -263,13 +264,7 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
         return 1.0, effect, untied
     if untied > EXACT_DIFFERENCES:
         return float(2 * ndtr(-2 * abs(balance) / math.sqrt((weights**2).sum()))), effect, untied
-    # the probability of every sum of the positive ranks, if each sign is positive with probability 1/2
-    chance = np.zeros(int(weights.sum()) + 1)
-    chance[0] = 1.0
-    for weight in weights:
-        shifted = chance[:-weight] / 2
-        chance /= 2
-        chance[weight:] += shifted
+    chance = _sum_chances(weights)
     positive = int(weights[sign[sign != 0] > 0].sum())
     tail = min(chance[: positive + 1].sum(), chance[positive:].sum())
     return float(min(1.0, 2 * tail)), effect, untied
@@ -338,13 +333,17 @@ def _count_rejected(count: int, error: float) -> int:
 
 @cache
 def _signed_rank_chances(count: int) -> Array:
-    """The probability of every sum of the positive ranks of so many differences without ties, under the hypothesis."""
-    chance = np.zeros(count * (count + 1) // 2 + 1)
-    chance[0] = 1.0
-    for rank in range(1, count + 1):
-        shifted = chance[:-rank] / 2
-        chance /= 2
-        chance[rank:] += shifted
+    """`_sum_chances` of so many differences without ties."""
+    return _sum_chances(range(1, count + 1))
+
+
+def _sum_chances(ranks: Iterable[int]) -> Array:
+    """The probability of every sum of the positive ranks, if each sign is positive with probability 1/2."""
+    chance = np.ones(1)
+    for rank in ranks:
+        half = chance / 2
+        chance = np.concatenate([half, np.zeros(rank)])
+        chance[rank:] += half
     return chance
 
 

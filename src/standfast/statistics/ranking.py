@@ -70,14 +70,13 @@ class Agreement:
     explainers: tuple[str, ...] = ()
 
 
-def measure_agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed: int = 0) -> Agreement:
+def measure_agreement(ranks: Array, names: Sequence[str]) -> Agreement:
     """Measure the agreement of m rankings.
 
     Args:
         ranks: (m, k), mean ranks or other numbers by which each metric orders the explainers. An explainer with a NaN
             is left out for all metrics.
         names: names of the metrics.
-        permutations, seed: options of the test.
 
     >>> found = measure_agreement(np.array([[1.0, 2, 3, 4], [1, 2, 4, 3], [2, 1, 3, 4]]), ["a", "b", "c"])
     >>> found.kendalls_w, found.correlations[0]
@@ -96,7 +95,7 @@ def measure_agreement(ranks: Array, names: Sequence[str], permutations: int = 99
         unit = centred / np.sqrt((centred**2).sum(axis=1, keepdims=True))
     correlations = np.clip(unit @ unit.T, -1, 1)
     np.fill_diagonal(correlations, np.where(np.isnan(unit[:, 0]), np.nan, 1.0))
-    _, p = friedman(ordered, permutations, seed)
+    _, p = friedman(ordered)
     return Agreement(tuple(names), used, float(_kendalls_w(ordered)), p, correlations)
 
 

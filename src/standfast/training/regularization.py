@@ -7,7 +7,6 @@ radius r the change of the loss is bounded by
 
 where K is a Lipschitz constant of the gradient, which ||H||_F at x approximates. K also bounds how far a gradient, used
 as an explanation, can change. So both norms are added to the loss in training. They are norms, as in the proposition.
-Their squares are available too; these penalise outliers more and small values less.
 
 H is never built. For a random vector v of independent signs (Hutchinson), E ||H v||^2 = ||H||_F^2, and H v is the
 gradient of (grad l . v), computed exactly by differentiating twice. The square root of the mean over probes is biased
@@ -72,22 +71,23 @@ class InputDerivatives:
         (gradient,) = torch.autograd.grad(self.losses.sum(), self.inputs, create_graph=True)
         set_fields(self, gradient=gradient)
 
-    def compute_gradient_norms(self, *, squared: bool = False) -> Tensor:
-        """`||grad l||_2` of each row, or its square: `(N,)`. Where it is 0, its derivative is taken as 0."""
-        return _compute_norms(self.gradient, squared)
+    def compute_gradient_norms(self) -> Tensor:
+        """`||grad l||_2` of each row, `(N,)`. Where it is 0, its derivative is taken as 0."""
+        norms: Tensor = torch.linalg.vector_norm(self.gradient.flatten(1), dim=1)
+        return norms
 
-    def compute_hessian_norms(self, probes: int, generator: torch.Generator, *, squared: bool = False) -> Tensor:
-        """An estimate of `||H||_F` of each row, or of its square, from products of H with random signs: `(N,)`.
+    def compute_hessian_norms(self, probes: int, generator: torch.Generator) -> Tensor:
+        """An estimate of `||H||_F` of each row from products of H with random signs, `(N,)`.
 
-        The estimate of the square is unbiased. Memory and time grow with `probes`, the number of products.
+        The square of the estimate is unbiased. Memory and time grow with `probes`, the number of products.
 
         Raises:
             ArgumentError: fewer than one probe.
         """
         check_integer(probes, "probes")
         products = torch.stack([self._multiply_hessian(generator) for _ in range(probes)], dim=1)  # (N, probes, ...)
-        norms = _compute_norms(products, squared)
-        return norms / (probes if squared else probes**0.5)
+        norms: Tensor = torch.linalg.vector_norm(products.flatten(1), dim=1) / probes**0.5
+        return norms
 
     def _multiply_hessian(self, generator: torch.Generator) -> Tensor:
         """`H v` for each row, with independent random signs v."""
@@ -99,9 +99,3 @@ class InputDerivatives:
             return torch.zeros_like(self.inputs)
         (product,) = torch.autograd.grad(along, self.inputs, create_graph=True, allow_unused=True)
         return torch.zeros_like(self.inputs) if product is None else product
-
-
-def _compute_norms(rows: Tensor, squared: bool) -> Tensor:
-    """The 2-norm of each of `rows` (N, ...), whose derivative at 0 is taken as 0, or its square."""
-    flat = rows.flatten(1)
-    return flat.square().sum(dim=1) if squared else torch.linalg.vector_norm(flat, dim=1)

@@ -60,7 +60,6 @@ class GradientHessian(Scheme):
         gradient_weight: of the gradient's norm, at least 0.
         hessian_weight: of the Hessian's Frobenius norm, at least 0.
         probes: Hessian-vector products per input and step; each costs about two forward and backward passes.
-        squared: take the squares of the norms; the estimate of the Hessian's is unbiased then.
 
     >>> GradientHessian(hessian_weight=0.0).describe()
     'gradient and Hessian norm: cross-entropy + 0.1 x 2-norm of its input gradient'
@@ -73,13 +72,11 @@ class GradientHessian(Scheme):
     gradient_weight: float = 0.1
     hessian_weight: float = 0.1
     probes: int = 1
-    squared: bool = False
 
     def __post_init__(self) -> None:
         _check_weight("gradient_weight", self.gradient_weight)
         _check_weight("hessian_weight", self.hessian_weight)
         check_integer(self.probes, "probes")
-        check(isinstance(self.squared, bool), "squared", "True or False", repr(self.squared))
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         inputs = batch.inputs.detach().requires_grad_()
@@ -87,19 +84,19 @@ class GradientHessian(Scheme):
         derivatives = InputDerivatives(F.cross_entropy(logits, batch.labels, reduction="none"), inputs)
         penalties = []
         if self.gradient_weight:
-            penalties.append(self.gradient_weight * derivatives.compute_gradient_norms(squared=self.squared))
+            penalties.append(self.gradient_weight * derivatives.compute_gradient_norms())
         if self.hessian_weight:
-            norms = derivatives.compute_hessian_norms(self.probes, batch.generator, squared=self.squared)
+            norms = derivatives.compute_hessian_norms(self.probes, batch.generator)
             penalties.append(self.hessian_weight * norms)
         yield Part((derivatives.losses + sum(penalties)).mean(), logits, 1.0)
 
     def describe(self) -> str:
-        power, words = "squared " if self.squared else "", ["cross-entropy"]
+        words = ["cross-entropy"]
         if self.gradient_weight:
-            words.append(f"{self.gradient_weight:g} x {power}2-norm of its input gradient")
+            words.append(f"{self.gradient_weight:g} x 2-norm of its input gradient")
         if self.hessian_weight:
             probes = f"{self.probes} Hutchinson probe{'s' if self.probes > 1 else ''}"
-            words.append(f"{self.hessian_weight:g} x {power}Frobenius norm of its input Hessian ({probes})")
+            words.append(f"{self.hessian_weight:g} x Frobenius norm of its input Hessian ({probes})")
         return f"gradient and Hessian norm: {' + '.join(words)}"
 
 

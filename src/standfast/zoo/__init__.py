@@ -30,8 +30,6 @@ from standfast.zoo.networks.embedded_text import (
     token_relevance,
 )
 from standfast.zoo.networks.lenet import LeNet5
-from standfast.zoo.networks.mobilenet_v2 import MobileNetV2
-from standfast.zoo.networks.names import architectures
 from standfast.zoo.networks.resnet import ResNet18
 from standfast.zoo.networks.resnet20 import ResNet20
 from standfast.zoo.networks.series_cnn import SeriesCNN
@@ -49,7 +47,6 @@ __all__ = [
     "EmbeddedText",
     "LeNet5",
     "MissingWeightsError",
-    "MobileNetV2",
     "ResNet18",
     "ResNet20",
     "SeriesCNN",
@@ -70,6 +67,21 @@ __all__ = [
     "token_relevance",
 ]
 
+#: the architectures by name, with random initial weights: `architectures["resnet20"](num_classes=10)`. Each takes
+#: `num_classes` and `in_channels`; its class has further options. By default `lenet5` is for 28x28 images;
+#: `series_cnn`, `bilstm` and `series_transformer` for series of any length; all others for 32x32 images
+architectures: Registry[Callable[..., nn.Module]] = Registry("architecture")
+architectures.add("bilstm", BiLSTM)
+architectures.add("dla", DLA34)
+architectures.add("lenet5", LeNet5)
+architectures.add("resnet18", ResNet18)
+architectures.add("resnet20", ResNet20)
+architectures.add("series_cnn", SeriesCNN)
+architectures.add("series_transformer", SeriesTransformer)
+architectures.add("small_cnn", SmallCNN)
+architectures.add("vgg16", VGG16)
+architectures.add("vit", VisionTransformer)
+
 _TanhLeNet5 = partial(LeNet5, activation="tanh", pooling="average", side=32)
 _ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     **dict.fromkeys(("lenet5-fashion-mnist", "lenet5-fashion-mnist-ig-sum-norm", "lenet5-fashion-mnist-pgd"), LeNet5),
@@ -80,7 +92,7 @@ _ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     "resnet20-cifar10-softplus": partial(ResNet20, activation="softplus"),
     "vgg16w8-cifar10": partial(VGG16, width=8),
     "cnn-gtsrb": SmallCNN,
-    "vit-mnist": partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
+    "vit-mnist": partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4),
     "vit-cifar10": partial(VisionTransformer, layers=4, stem=(48, 96)),
     "transformer-sentences": make_sentence_classifier,
     **SERIES,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import standfast
 from standfast.algorithms.certified.bound import certified_distortion
 from standfast.algorithms.certified.linear_relaxation import PermittedInputs, bound_margins, bound_values
-from standfast.algorithms.certified.network_rules import MaxPool, Rectifier, pool_windows
+from standfast.algorithms.certified.network_rules import MaxPool, pool_windows
 from standfast.algorithms.certified.network_trace import Network, trace_network
 from standfast.errors import ModelError
 
@@ -430,18 +430,6 @@ def test_inputs_do_not_see_each_other() -> None:
     torch.testing.assert_close(together, alone, rtol=1e-9, atol=0)
 
 
-def test_a_known_distortion_stops_the_search() -> None:
-    module, shape = networks()["dense"]
-    model = model_of(module)
-    torch.manual_seed(6)
-    x = torch.rand(3, *shape)
-    plain = certified_distortion(model, x).lower
-    upper = torch.stack([plain[0] / 2, plain[1] * 4, torch.tensor(math.inf)])
-    capped = certified_distortion(model, x, upper=upper).lower
-    assert float(capped[0]) == float(upper[0])
-    torch.testing.assert_close(capped[1:], plain[1:], rtol=0.02, atol=0)
-
-
 def test_parameters_and_modes_are_as_before() -> None:
     module, shape = networks()["pooled"]
     module.train()
@@ -501,7 +489,7 @@ def test_arguments_are_checked() -> None:
         return certified_distortion(model_of(nn.Linear(4, 2)), torch.rand(2, 4), **options)
 
     assert_refused(make, norm=[1, True], method=["ibp"], tolerance=[0.0])
-    assert_refused(make, free=[torch.ones(4), torch.ones(3, dtype=torch.bool)], upper=[torch.ones(3), -torch.ones(2)])
+    assert_refused(make, free=[torch.ones(4), torch.ones(3, dtype=torch.bool)])
 
 
 def test_the_residual_network_of_the_zoo_is_supported() -> None:
@@ -512,24 +500,6 @@ def test_the_residual_network_of_the_zoo_is_supported() -> None:
     free[..., 10:13, 10:13] = True
     lower = certified_distortion(model, x, free=free, method="interval").lower
     assert float(lower) > 0
-
-
-@pytest.mark.parametrize("slope", [0.0, 0.2])
-def test_the_lines_of_a_rectifier_hold_and_touch(slope: float) -> None:
-    torch.manual_seed(0)
-    rule = Rectifier(slope)
-    ends = torch.randn(300, 2, dtype=torch.float64).sort(1).values
-    low, high = ends[:, :1], ends[:, 1:]
-    lines = rule.lines(low, high)
-    for a in (1.0, -1.0):
-        slopes, constants = rule.backward(torch.full_like(low, a), lines, torch.Size([1]))
-        z = low + (high - low) * torch.linspace(0, 1, 51, dtype=torch.float64)
-        gap = a * rule.apply(z) - (slopes * z + constants[:, None])
-        assert float(gap.min()) > -1e-12
-        # the chord meets the function at both ends, the line below at one of them or at zero
-        assert float(gap.amin(1).max()) < 0.1 * float((high - low).max())
-        if a < 0:
-            assert float(gap[:, [0, -1]].abs().max()) < 1e-12
 
 
 def test_the_lines_of_a_pooling_hold_and_are_exact_where_one_candidate_beats_all() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,6 +72,10 @@ def spread_out(p_value: Tensor, permuted: int) -> Tensor:
     """P-values on a grid, made continuous: exactly uniform if they are uniform on the grid."""
     chance = torch.rand(p_value.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     return p_value - chance / (permuted + 1)
+
+
+def measure(p: Tensor, e: Tensor, masks: Tensor, **options: Any) -> Consistency:
+    return measure_consistency(torch.stack([p, e]), masks, **options)
 
 
 def fields(found: Consistency, rows: slice | list[int] = slice(None)) -> list[Tensor]:
@@ -179,7 +184,7 @@ def test_rho_is_spearman_ties_included(estimator: str) -> None:
     masks = draw_masks(12, 9, 0.6, source)
     p, e = (source.uniform((12,), torch.float64).mul(3).floor() for _ in range(2))
     features = torch.tensor([9, 7, 5, 3] * 10)
-    found = measure_consistency(p, e, masks, features=features, estimator=estimator, permutations=9, resamples=9)
+    found = measure(p, e, masks, features=features, estimator=estimator, permutations=9, resamples=9)
     tied = 0
     for row, m in enumerate(features.tolist()):
         # sums of whole numbers are exact; twelve times the centred sum is whole, too
@@ -208,7 +213,7 @@ def test_doubled_ranks_are_midranks() -> None:
 def test_agreement_is_the_share_of_the_most_sensitive() -> None:
     p, e, masks = independent(30, 40, 6)
     features = torch.tensor([6, 4, 2] * 10)
-    found = measure_consistency(p, e, masks, features=features, permutations=0, resamples=0)
+    found = measure(p, e, masks, features=features, permutations=0, resamples=0)
     for row, m in enumerate(features.tolist()):
         s_p, s_e = (s[row, :m].tolist() for s in (found.prediction_sensitivity, found.explanation_sensitivity))
         for k, agreement in ((1, found.top1), (3, found.top3)):
@@ -221,7 +226,7 @@ def test_agreement_is_the_share_of_the_most_sensitive() -> None:
 def test_agreement_takes_the_first_of_tied_features() -> None:
     masks = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0]])
     p, e = torch.tensor([[2.0, 1.0]]), torch.tensor([[2.0, 2.0]])
-    found = measure_consistency(p, e, masks, estimator="paper", permutations=0, resamples=0)
+    found = measure(p, e, masks, estimator="paper", permutations=0, resamples=0)
     assert (found.top1.item(), found.top3.item()) == (1.0, 1.0)
 
 
@@ -238,8 +243,7 @@ def expected_rho(setting, features: int) -> float:
 def test_published_sum_is_biased_as_the_formula_says(setting, spec: float) -> None:
     p, e, masks = independent(300, 400, 20, setting)
     paper, centred = (
-        measure_consistency(p, e, masks, estimator=name, permutations=0, resamples=0).rho
-        for name in ("paper", "centred")
+        measure(p, e, masks, estimator=name, permutations=0, resamples=0).rho for name in ("paper", "centred")
     )
     assert expected_rho(setting, 20) == pytest.approx(spec, abs=0.005)
     # five standard errors: fails once in a million (the cosine of 400 weights is nearly that of all)
@@ -251,7 +255,7 @@ def test_published_sum_is_biased_as_the_formula_says(setting, spec: float) -> No
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_p_values_are_uniform_for_independent_weights(estimator: str) -> None:
     p, e, masks = independent(1000, 120, 12)
-    found = measure_consistency(p, e, masks, estimator=estimator, permutations=199, resamples=0)
+    found = measure(p, e, masks, estimator=estimator, permutations=199, resamples=0)
     # fails once in a thousand; rho near 1 takes few values, ties count as reached, so there p may only be too large
     alternative = "two-sided" if estimator == "centred" else "greater"
     assert stats.kstest(spread_out(found.p_value, 199), "uniform", alternative=alternative).pvalue > 1e-3
@@ -269,7 +273,7 @@ def test_p_values_are_uniform_with_the_masks_of_the_paper(estimator: str) -> Non
     rho, p_value = [], []
     for part in range(10):
         p, e, masks = independent(100, 5000, 20, first=1000 * part)
-        found = measure_consistency(p, e, masks, estimator=estimator, permutations=199, resamples=0)
+        found = measure(p, e, masks, estimator=estimator, permutations=199, resamples=0)
         rho.append(found.rho)
         p_value.append(found.p_value)
     alternative = "two-sided" if estimator == "centred" else "greater"
@@ -283,10 +287,10 @@ def test_p_values_are_uniform_with_the_masks_of_the_paper(estimator: str) -> Non
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_consistent_weights_are_found(estimator: str) -> None:
     p, e, masks, _ = linear(10, 3000, 12, 1.0, noise=0.1)
-    found = measure_consistency(p, e, masks, estimator=estimator, permutations=199, resamples=50)
+    found = measure(p, e, masks, estimator=estimator, permutations=199, resamples=50)
     assert found.rho.min() > 0.9
     assert (found.p_value == 1 / 200).all()
-    upside_down = measure_consistency(p, -e, masks, permutations=199, resamples=50)
+    upside_down = measure(p, -e, masks, permutations=199, resamples=50)
     assert upside_down.rho.max() < -0.9
     assert (upside_down.p_value == 1).all()
     assert (upside_down.rho < upside_down.null_band[:, 0]).all()
@@ -407,9 +411,7 @@ def test_quantiles_are_those_of_numpy() -> None:
 
 def test_each_problem_has_its_own_random_null() -> None:
     p, e, masks, _ = linear(1, 100, 8, 0.5)
-    twice = measure_consistency(
-        p.repeat(2, 1), e.repeat(2, 1), masks[0], permutations=99, resamples=99, streams=streams(2)
-    )
+    twice = measure(p.repeat(2, 1), e.repeat(2, 1), masks[0], permutations=99, resamples=99, streams=streams(2))
     assert twice.rho[0] == twice.rho[1]
     assert not torch.equal(twice.null_band[0], twice.null_band[1])
     assert not torch.equal(twice.interval[0], twice.interval[1])
@@ -423,7 +425,7 @@ def test_bits_do_not_depend_on_chunks_or_repetition(estimator: str, monkeypatch:
     p, e, masks, _ = linear(5, 150, 9, 0.5)
 
     def run() -> Consistency:
-        return measure_consistency(p, e, masks, estimator=estimator, permutations=299, resamples=60)
+        return measure(p, e, masks, estimator=estimator, permutations=299, resamples=60)
 
     usual = run()
     assert_same_bits(usual, run())
@@ -434,40 +436,34 @@ def test_bits_do_not_depend_on_chunks_or_repetition(estimator: str, monkeypatch:
 
 def test_problems_do_not_depend_on_order_or_each_other() -> None:
     p, e, masks, _ = linear(6, 150, 9, 0.5)
-    together = measure_consistency(p, e, masks, permutations=99, resamples=60)
+    together = measure(p, e, masks, permutations=99, resamples=60)
     order = [4, 1, 5, 0, 3, 2]
-    assert_same_bits(
-        together, measure_consistency(p[order], e[order], masks[order], permutations=99, resamples=60), order
-    )
-    assert_same_bits(together, measure_consistency(p[2:3], e[2:3], masks[2:3], permutations=99, resamples=60), [2])
+    assert_same_bits(together, measure(p[order], e[order], masks[order], permutations=99, resamples=60), order)
+    assert_same_bits(together, measure(p[2:3], e[2:3], masks[2:3], permutations=99, resamples=60), [2])
 
 
 def test_padding_does_not_matter() -> None:
     p, e, masks, _ = linear(4, 150, 9, 0.5)
     features = torch.tensor([9, 6, 5, 9])
     padded = masks & (torch.arange(9) < features[:, None])[:, None]
-    found = measure_consistency(p, e, padded, features=features, permutations=99, resamples=60)
-    full_of_it = measure_consistency(p, e, masks, features=features, permutations=99, resamples=60)
+    found = measure(p, e, padded, features=features, permutations=99, resamples=60)
+    full_of_it = measure(p, e, masks, features=features, permutations=99, resamples=60)
     assert_same_bits(found, full_of_it)
-    alone = measure_consistency(p[1:2], e[1:2], masks[1:2, :, :6], permutations=99, resamples=60)
+    alone = measure(p[1:2], e[1:2], masks[1:2, :, :6], permutations=99, resamples=60)
     for name in ("rho", "interval", "p_value", "null_band", "top1", "top3"):
         assert torch.equal(getattr(found, name)[1:2], getattr(alone, name)), name
 
 
 def test_masks_without_valid_weights_are_left_out() -> None:
     p, e, masks, _ = linear(3, 150, 9, 0.5)
-    valid = torch.ones(3, 150, dtype=torch.bool)
-    valid[1, 40:50] = False
     broken_p, broken_e = p.clone(), e.clone()
     broken_p[0, 3], broken_e[0, 7], broken_e[2, :5] = math.nan, math.inf, math.nan
-    whole = measure_consistency(
-        broken_p, broken_e, masks, permutations=99, resamples=60, streams=streams(3), weights_valid=valid
-    )
-    assert whole.masks_used.tolist() == [148, 140, 145]
-    keep = valid & broken_p.isfinite() & broken_e.isfinite()
+    whole = measure(broken_p, broken_e, masks, permutations=99, resamples=60, streams=streams(3))
+    assert whole.masks_used.tolist() == [148, 150, 145]
+    keep = broken_p.isfinite() & broken_e.isfinite()
     for row in range(3):
         w_p, w_e, m = p[row, keep[row]][None], e[row, keep[row]][None], masks[row, keep[row]]
-        alone = measure_consistency(w_p, w_e, m, permutations=99, resamples=60, streams=streams(1, row))
+        alone = measure(w_p, w_e, m, permutations=99, resamples=60, streams=streams(1, row))
         assert_same_bits(whole, alone, [row])
 
 
@@ -476,22 +472,21 @@ def test_masks_without_valid_weights_are_left_out() -> None:
 
 def test_one_and_two_features() -> None:
     p, e, masks, _ = linear(4, 100, 2, 1.0, noise=0.01)
-    two = measure_consistency(p, e, masks, permutations=99, resamples=60)
+    two = measure(p, e, masks, permutations=99, resamples=60)
     assert (two.rho.abs() == 1).all()
     assert ((two.interval >= -1) & (two.interval <= 1)).all()
     assert torch.equal(two.top3, torch.ones(4, dtype=torch.float64))
-    one = measure_consistency(p, e, masks[..., :1], permutations=99, resamples=60)
+    one = measure(p, e, masks[..., :1], permutations=99, resamples=60)
     assert one.degenerate.all()
 
 
 @pytest.mark.parametrize("masks", [0, 1])
 def test_no_mask_and_a_single_one(masks: int) -> None:
     p, e, drawn = independent(3, masks, 5)
-    found = measure_consistency(p, e, drawn, permutations=9, resamples=9)
+    found = measure(p, e, drawn, permutations=9, resamples=9)
     assert_degenerate(found)
     assert found.masks_used.tolist() == [masks] * 3
-    nothing_valid = measure_consistency(p, e, drawn, permutations=9, resamples=9, weights_valid=torch.zeros(3, masks))
-    assert_degenerate(nothing_valid)
+    assert_degenerate(measure(p * math.nan, e, drawn, permutations=9, resamples=9))
 
 
 def assert_degenerate(found: Consistency) -> None:
@@ -507,37 +502,14 @@ def assert_degenerate(found: Consistency) -> None:
 def test_constant_weights_have_no_centred_sensitivity(value: float) -> None:
     p, _, masks = independent(4, 333, 7)
     constant = torch.full_like(p, value)
-    assert_degenerate(measure_consistency(p, constant, masks, permutations=9, resamples=9))
-    assert_degenerate(measure_consistency(constant, p, masks, permutations=9, resamples=9))
-
-
-def test_features_that_never_vary_are_left_out_of_the_order() -> None:
-    """One that every mask keeps, one that every valid mask keeps, and one that every mask drops."""
-    p, e, masks, _ = linear(6, 400, 8, 0.9)
-    masks[:, :, 2], masks[:, :, 7] = True, False
-    valid = masks[:, :, 4]
-    found = measure_consistency(p, e, masks, weights_valid=valid, permutations=99, resamples=60)
-    tested = [0, 1, 3, 5, 6]
-    without = measure_consistency(p, e, masks[:, :, tested], weights_valid=valid, permutations=99, resamples=60)
-    for name in ("rho", "interval", "p_value", "null_band", "top1", "top3"):
-        assert torch.equal(getattr(found, name), getattr(without, name)), name
-    assert (found.rho.abs() > 0.1).any()
-    for ours, theirs in (
-        (found.prediction_sensitivity, without.prediction_sensitivity),
-        (found.explanation_sensitivity, without.explanation_sensitivity),
-    ):
-        assert torch.equal(ours[:, tested], theirs)
-        assert (ours[:, [2, 4, 7]] == 0).all()
-    nothing = measure_consistency(p, e, torch.ones_like(masks), permutations=9, resamples=9)
-    assert_degenerate(nothing)
+    assert_degenerate(measure(p, constant, masks, permutations=9, resamples=9))
+    assert_degenerate(measure(constant, p, masks, permutations=9, resamples=9))
 
 
 def test_published_sum_of_constant_weights_counts_the_masks() -> None:
     # nothing reacts to the masks, and the published rho is 1; so are all values of its null
     _, _, masks = independent(4, 333, 7)
-    found = measure_consistency(
-        torch.ones(4, 333), torch.full((4, 333), 0.3), masks, estimator="paper", permutations=99
-    )
+    found = measure(torch.ones(4, 333), torch.full((4, 333), 0.3), masks, estimator="paper", permutations=99)
     assert (found.rho == 1).all()
     assert (found.p_value == 1).all()
     assert not found.degenerate.any()
@@ -545,14 +517,14 @@ def test_published_sum_of_constant_weights_counts_the_masks() -> None:
 
 def test_sensitivity_of_tiny_changes_is_not_taken_for_rounding() -> None:
     p, e, masks, _ = linear(3, 4000, 8, 0.9, noise=0.01)
-    shrunk = measure_consistency(1 - 1e-8 * p, 1 - 1e-8 * e, masks, permutations=0, resamples=0)
-    usual = measure_consistency(-p, -e, masks, permutations=0, resamples=0)
+    shrunk = measure(1 - 1e-8 * p, 1 - 1e-8 * e, masks, permutations=0, resamples=0)
+    usual = measure(-p, -e, masks, permutations=0, resamples=0)
     assert torch.equal(shrunk.rho, usual.rho)
 
 
 def test_parts_can_be_left_out_and_arguments_are_checked() -> None:
     p, e, masks = independent(2, 50, 5)
-    bare = measure_consistency(p, e, masks, permutations=0, resamples=0)
+    bare = measure(p, e, masks, permutations=0, resamples=0)
     assert bare.p_value.isnan().all()
     assert bare.null_band.isnan().all()
     assert bare.interval.isnan().all()
@@ -564,14 +536,13 @@ def test_parts_can_be_left_out_and_arguments_are_checked() -> None:
         ({"features": torch.tensor([5])}, "features"),
         ({"features": torch.tensor([5, 6])}, "features"),
         ({"streams": streams(3)}, "streams"),
-        ({"weights_valid": torch.ones(2, 49)}, "weights_valid"),
     ):
         with pytest.raises(ArgumentError, match=name):
-            measure_consistency(p, e, masks, **arguments)
-    with pytest.raises(ArgumentError, match="explanation"):
-        measure_consistency(p, e[:, :40], masks)
+            measure(p, e, masks, **arguments)
+    with pytest.raises(ArgumentError, match="weights"):
+        measure_consistency(p, masks)
     with pytest.raises(ArgumentError, match="masks"):
-        measure_consistency(p, e, masks[:1])
+        measure(p, e, masks[:1])
     with pytest.raises(ArgumentError, match="tolerance"):
         is_settled(bare, 0.0)
 
@@ -581,7 +552,7 @@ def test_parts_can_be_left_out_and_arguments_are_checked() -> None:
 
 def covered(features: int, agreement: float, noise: float, masks: int, runs: int) -> float:
     p, e, drawn, true = linear(runs, masks, features, agreement, noise)
-    interval = measure_consistency(p, e, drawn, permutations=0, resamples=300).interval
+    interval = measure(p, e, drawn, permutations=0, resamples=300).interval
     return float(((interval[:, 0] <= true + 1e-9) & (true - 1e-9 <= interval[:, 1])).double().mean())
 
 
@@ -602,7 +573,7 @@ def test_intervals_cover_for_few_and_many_masks(features: int, agreement: float)
 
 def test_nothing_is_known_where_no_feature_matters() -> None:
     p, e, masks = independent(100, 1000, 12)
-    found = measure_consistency(p, e, masks, permutations=0, resamples=200)
+    found = measure(p, e, masks, permutations=0, resamples=200)
     assert found.interval.diff(dim=1).mean() > 1.5
     assert not is_settled(found, 0.2).any()
 
@@ -618,7 +589,7 @@ def test_looks() -> None:
 
 def test_settled_measures_from_rho_to_the_further_end() -> None:
     p, e, masks = independent(4, 30, 5)
-    found = measure_consistency(p, e, masks, permutations=0, resamples=0)
+    found = measure(p, e, masks, permutations=0, resamples=0)
     ends = torch.tensor([[0.5, 0.69], [0.5, 0.61], [0.61, 0.8], [math.nan, math.nan]], dtype=torch.float64)
     found = dataclasses.replace(found, rho=torch.full((4,), 0.6, dtype=torch.float64), interval=ends)
     assert is_settled(found, 1.2 * 0.1 + 1e-9).tolist() == [True, True, False, False]
@@ -629,9 +600,7 @@ def stop(p: Tensor, e: Tensor, masks: Tensor, true: Tensor, tolerance: float, re
     """How many problems stopped before the last mask, and how many of them within the tolerance of the truth."""
     going, early, right = torch.arange(len(p)), 0, 0
     for check in plan_checks(p.shape[1])[:-1]:
-        found = measure_consistency(
-            p[going, :check], e[going, :check], masks[going, :check], permutations=0, resamples=resampled
-        )
+        found = measure(p[going, :check], e[going, :check], masks[going, :check], permutations=0, resamples=resampled)
         done = is_settled(found, tolerance)
         early += int(done.sum())
         right += int(((found.rho - true[going]).abs()[done] <= tolerance).sum())

@@ -17,7 +17,7 @@ from traps import TRAPS, Trap, integrate_meatball
 
 from exact import irwin_hall_log_sf
 from standfast import LinfBall
-from standfast.algorithms import RareEventEstimate, StandardNormal, subset_simulation
+from standfast.algorithms import RareEventEstimate, StandardNormal, SubsetSimulation
 from standfast.algorithms.rare_events import genealogy
 from standfast.algorithms.rare_events.estimate import Score
 from standfast.algorithms.rare_events.genealogy import History
@@ -29,7 +29,7 @@ from standfast.neighbourhoods import Region
 def run_trap(trap: Trap, runs: int, dimension: int, **options: object) -> list[RareEventEstimate]:
     generator = torch.Generator().manual_seed(11)
     prior = StandardNormal(dimension * trap.blocks)
-    return [subset_simulation(trap.score, prior, generator=generator, **options) for _ in range(runs)]  # type: ignore[arg-type]
+    return [SubsetSimulation(**options).run(trap.score, prior, generator=generator) for _ in range(runs)]  # type: ignore[arg-type]
 
 
 def count_covered(estimates: list[RareEventEstimate], truth: float) -> int:
@@ -44,7 +44,7 @@ def test_the_answer_of_the_meatball() -> None:
 @pytest.mark.parametrize("dimension", [1, 20])
 def test_intervals_hold_on_traps(trap: Trap, dimension: int) -> None:
     """At least 90% hold, tested at an error probability of 1 in 1000; fewer than 20% of the runs may be unresolved."""
-    runs = 30 if dimension == 1 else 15  # the slow test has 100 of each
+    runs = 20 if dimension == 1 else 8  # the slow test has 100 of each
     estimates = run_trap(trap, runs, dimension)
     assert count_covered(estimates, trap.log_probability) >= stats.binom.ppf(1e-3, runs, 0.9)
     assert sum(not bool(e.resolved) for e in estimates) <= stats.binom.ppf(1 - 1e-3, runs, 0.2)
@@ -76,7 +76,7 @@ def test_small_populations_are_not_resolved_and_hold(particles: int) -> None:
         return z.sum(1) / 50**0.5 - far
 
     generator = torch.Generator().manual_seed(3)
-    estimates = [subset_simulation(score, StandardNormal(50), particles, generator=generator) for _ in range(20)]
+    estimates = [SubsetSimulation(particles).run(score, StandardNormal(50), generator=generator) for _ in range(20)]
     assert sum(bool(e.resolved) for e in estimates) <= 4
     assert count_covered(estimates, math.log(1e-12)) >= stats.binom.ppf(1e-3, 20, 0.95)
     for estimate in estimates:
@@ -88,12 +88,12 @@ def test_small_populations_are_not_resolved_and_hold(particles: int) -> None:
 
 def test_an_error_is_reached_by_more_runs_or_more_particles() -> None:
     far = stats.norm.isf(1e-12)
-    found = subset_simulation(lambda z: z[:, 0] - far, StandardNormal(20), particles=100, error=0.25)
+    found = SubsetSimulation(particles=100, error=0.25).run(lambda z: z[:, 0] - far, StandardNormal(20))
     assert bool(found.resolved)
     assert float(found.std_error) <= 0.25
     low, high = found.interval()[0].tolist()
     assert low <= math.log(1e-12) <= high
-    one = subset_simulation(lambda z: z[:, 0] - far, StandardNormal(20), particles=100)
+    one = SubsetSimulation(particles=100).run(lambda z: z[:, 0] - far, StandardNormal(20))
     assert int(found.model_evaluations) > int(one.model_evaluations)
 
 
@@ -107,7 +107,7 @@ def test_a_budget_is_never_exceeded() -> None:
     for budget in (100, 1000, 5000, 40_000):
         for error in (None, 0.3):
             calls.clear()
-            found = subset_simulation(score, StandardNormal(5), particles=50, budget=budget, error=error)
+            found = SubsetSimulation(particles=50, budget=budget, error=error).run(score, StandardNormal(5))
             assert sum(calls) == int(found.model_evaluations) <= budget
             low, high = found.interval()[0].tolist()
             assert low <= stats.norm.logsf(6) <= high
@@ -122,13 +122,11 @@ def test_problems_with_an_error_do_not_depend_on_the_batch() -> None:
     def score(x: Tensor, problem: Tensor) -> Tensor:
         return x.sum(1) - limits[problem]
 
-    together = subset_simulation(score, prior, 20, error=0.5, budget=8000, floor=-30.0, indexed=True)
+    simulation = SubsetSimulation(20, error=0.5, budget=8000, floor=-30.0)
+    together = simulation.run(score, prior, indexed=True)
     assert len(set(together.model_evaluations.tolist())) > 2  # some problems needed more runs than others
     for row in range(4):
-        alone = subset_simulation(
-            lambda x, p, row=row: score(x, p + row), prior.select([row]), 20, error=0.5, budget=8000, floor=-30.0,
-            indexed=True,
-        )  # fmt: skip
+        alone = simulation.run(lambda x, p, row=row: score(x, p + row), prior.select([row]), indexed=True)
         for name in ("log_probability", "std_error", "resolved", "model_evaluations", "extreme"):
             torch.testing.assert_close(
                 getattr(alone, name)[0], getattr(together, name)[row], rtol=0, atol=0, equal_nan=True
@@ -163,7 +161,7 @@ def test_an_error_is_no_reason_to_miss_the_mode() -> None:
     """Few particles, and an error that one misled run would claim to have."""
     generator = torch.Generator().manual_seed(4)
     found = [
-        subset_simulation(TRAPS[1].score, StandardNormal(2), 100, error=0.5, generator=generator) for _ in range(15)
+        SubsetSimulation(100, error=0.5).run(TRAPS[1].score, StandardNormal(2), generator=generator) for _ in range(15)
     ]
     held = count_covered([e for e in found if bool(e.resolved)], TRAPS[1].log_probability)
     assert sum(bool(e.resolved) for e in found) >= 13
@@ -261,7 +259,7 @@ def find_held(found: RareEventEstimate, truth: float) -> Tensor:
 def test_intervals_hold_on_two_stages() -> None:
     """Few particles, so that few families are left; with an error probability of 1 in 1000."""
     score, prior, truth = draw_two_stages(32.0, 32.0, 12)
-    found = subset_simulation(score, prior, 200, first=4, indexed=True, generator=torch.Generator().manual_seed(3))
+    found = SubsetSimulation(200, first=4).run(score, prior, indexed=True, generator=torch.Generator().manual_seed(3))
     assert int(found.resolved.sum()) >= 6
     assert int(find_held(found, truth).sum()) >= stats.binom.ppf(1e-3, 12, 0.93)
 
@@ -278,7 +276,7 @@ def test_intervals_hold_on_two_deep_stages_in_600_runs() -> None:
         own, count = 0, 0
         for seed in range(10):
             score, prior, truth = draw_two_stages(first, second, 20)
-            found = subset_simulation(score, prior, indexed=True, generator=torch.Generator().manual_seed(seed))
+            found = SubsetSimulation().run(score, prior, indexed=True, generator=torch.Generator().manual_seed(seed))
             own += int((find_held(found, truth) & found.resolved).sum())
             count += int(found.resolved.sum())
         assert own >= 0.9 * count
@@ -298,5 +296,5 @@ def test_sizes_and_moves_of_populations() -> None:
 
 
 def test_bad_arguments() -> None:
-    make = partial(subset_simulation, lambda z: z[:, 0], StandardNormal(2))
+    make = partial(SubsetSimulation, lambda z: z[:, 0], StandardNormal(2))
     assert_refused(make, first=[0.5], error=[0.0], budget=[500])

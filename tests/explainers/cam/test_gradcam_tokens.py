@@ -65,7 +65,7 @@ def test_grids_with_the_channels_last() -> None:
 
 def test_tokens_of_a_series() -> None:
     torch.manual_seed(0)
-    module = SeriesTransformer(stem=(8, 6), strides=(1, 2), layers=2, heads=2, feedforward=8, hidden=8)
+    module = SeriesTransformer(stem=(8, 8), strides=(1, 2), layers=2, feedforward=8)
     x = draw(2, 4, 20)
     found = hx.GradCAM(relu=False, interpolation="nearest")(classify(module), x, 1)
     for i in range(2):

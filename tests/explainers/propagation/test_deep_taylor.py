@@ -58,7 +58,7 @@ def without_biases(module: nn.Module) -> nn.Module:
     return module
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if name not in ("mobilenet_v2", "mobilenet_v2-relu")])
+@pytest.mark.parametrize("name", [name for name in SMALL if name not in ("bottlenecks", "bottlenecks-relu")])
 def test_relevance_without_biases_adds_up(name: str) -> None:
     """It adds up to the logit, also with residual sums, concatenations, scales of both signs and ReLU6."""
     module = without_biases(drawn(name))
@@ -74,7 +74,7 @@ def test_relevance_without_biases_adds_up(name: str) -> None:
     assert (maps >= 0).all()
 
 
-@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet20"])
+@pytest.mark.parametrize("name", ["bottlenecks", "resnet20"])
 def test_positive_with_biases_and_linear_bottlenecks(name: str) -> None:
     """Some units have no positive contribution; the sum never exceeds the logit."""
     module, x = drawn(name), noise(3)

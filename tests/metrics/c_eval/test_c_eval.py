@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,10 +14,11 @@ from refusals import assert_refused
 from torch import Tensor, nn
 
 import standfast
-from standfast.algorithms import find_knee
+from standfast.algorithms import find_knee, get_attack
+from standfast.algorithms.distortion import Attack
 from standfast.errors import ArgumentError
 from standfast.metrics import CEval, CEvalPlot, NearAffinity
-from standfast.metrics.c_eval import empty_distortion, fixed_features
+from standfast.metrics.c_eval import fixed_features
 from standfast.metrics.c_eval.fixed_distortion import Distortions, DistortionSearch
 from standfast.report.presentation.estimates import make_median_line
 from standfast.results import presentation_of
@@ -168,20 +170,21 @@ def test_ratios_are_at_least_one_and_sweeps_never_fall(attack: str, lenet: stand
 def test_c_empty_is_computed_once_for_all_explainers(monkeypatch: pytest.MonkeyPatch, digits: Tensor) -> None:
     """And again when the weights have changed."""
     rows = []
-    whole = empty_distortion.minimal_distortion
+    whole = Attack.minimise
 
-    def counting(model: object, x: Tensor, *args: object, **options: object) -> object:
-        rows.append(len(x))
-        return whole(model, x, *args, **options)  # type: ignore[arg-type]
+    def counting(attack: Attack, model: standfast.Model, x: Tensor, y: Tensor, free: object, *args: Any) -> object:
+        if free is None:
+            rows.append(len(x))
+        return whole(attack, model, x, y, free, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(empty_distortion, "minimal_distortion", counting)
+    monkeypatch.setattr(Attack, "minimise", counting)
     module = standfast.zoo.load("lenet5-mnist")
     model = standfast.Model(module, (0.0, 1.0), device="cpu")
     metric = CEval(attack="fmn:steps=4,polish=1")
     first = metric(model, "saliency", digits[:6])
     second = metric(model, "random", digits[2:9])
     assert rows == [6, 3]
-    raw = whole(model, digits[:9], None, None, attack=metric.attack).distortion.double()  # type: ignore[arg-type]
+    raw = whole(get_attack(metric.attack), model, digits[:9], None, None).distortion.double()
     for result, own in ((first, raw[:6]), (second, raw[2:9])):  # each repaired by its own c, and by nothing else
         least = torch.minimum(own, torch.where(result.found, result.c, torch.inf))
         assert result.c_empty.tolist() == least.tolist()

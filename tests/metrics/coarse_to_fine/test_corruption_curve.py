@@ -21,8 +21,6 @@ from torch import Tensor, nn
 
 import standfast
 from conftest import small_net
-from standfast.metrics import replaced_copies
-from standfast.metrics.coarse_to_fine import replacement
 from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
 from standfast.metrics.coarse_to_fine.gate import apply_gate
 from standfast.metrics.coarse_to_fine.replacement import (
@@ -127,12 +125,13 @@ def slowly(
         CorruptionCurve(fractions=FEW, samples=2),
         CorruptionCurve(fractions=(0.05, 0.5), samples=2, mean=0.4, sd=0.3, unit="pixel"),
         CorruptionCurve(fractions=FEW, replacement="constant", baseline=0.25, order=("bottom",)),
-        CorruptionCurve(fractions=(0.3, 1.0), samples=3, order=("top",), replacement=lambda x, u: x + u - 0.5),
+        partial(CorruptionCurve, fractions=(0.3, 1.0), samples=3, order=("top",), replacement="sample"),
     ],
-    ids=["default", "pixels", "constant, bottom", "function, top"],
+    ids=["default", "pixels", "constant, bottom", "sample, top"],
 )
-def test_the_formula_written_out(metric: CorruptionCurve, shape: tuple[int, ...]) -> None:
+def test_the_formula_written_out(metric: Any, shape: tuple[int, ...]) -> None:
     network, x = model(shape), inputs(shape)
+    metric = metric(background=inputs(shape, 9) - 0.5) if isinstance(metric, partial) else metric
     found = metric(network, "input_x_gradient", x, generator=torch.Generator().manual_seed(5))
     maps = standfast.explainers.get("input_x_gradient")(network, x)
     seed = standfast.tensors.draw_seed(torch.Generator().manual_seed(5))
@@ -290,30 +289,6 @@ def test_draw_normals_are_normal_and_independent() -> None:
     torch.testing.assert_close(three[:, 2], -5 + 2 * one[:, 2])
 
 
-def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> None:
-    network, x = model((2, 17)), inputs((2, 17), 5)
-    metric = CorruptionCurve(samples=3)
-
-    def doubled(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
-        return 2 * standfast.explainers.get("saliency")(network, x, targets)
-
-    one = metric(network, "saliency", x)
-    two = metric(network, standfast.explainers.from_callable(doubled, name="doubled"), x)
-    stored = metric(network, given(x, standfast.explainers.get("saliency")(network, x)), x)
-    for other in (two, stored):  # the same order and the same noise: the same bits
-        assert torch.equal(one.drop_top, other.drop_top)
-        assert torch.equal(one.drop_bottom, other.drop_bottom)
-        assert torch.equal(one.noise_key, other.noise_key)
-    random = metric(network, "random", x)
-    assert torch.equal(one.noise_key, random.noise_key)
-    assert not torch.equal(one.area_top, random.area_top)
-    moved = metric(network, "saliency", x, generator=torch.Generator().manual_seed(1))
-    assert not torch.equal(moved.noise_key, one.noise_key)
-    assert not torch.equal(moved.area_top, one.area_top)
-    assert "noise_key" in one.tensors()
-    assert "noise_key" not in one.frame().columns
-
-
 def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
     network, seen = watched((1, 6, 7), (0.0, 1.0))
     x = inputs((1, 6, 7))
@@ -364,46 +339,7 @@ def test_replacements_are_those_of_reference_inputs() -> None:
     assert metric.options()["background"]["shape"] == [5, 9]
 
 
-def test_a_function_gets_each_row_by_itself() -> None:
-    def shifted(x: Tensor, uniform: Tensor) -> Tensor:
-        assert x.shape == uniform.shape
-        assert ((uniform > 0) & (uniform < 1)).all()
-        return x.roll(1, dims=-1) * uniform
-
-    x = inputs((2, 17), 6)
-    metric = CorruptionCurve(fractions=FEW, samples=2, replacement=shifted)
-    whole = metric(model((2, 17)), "saliency", x)
-    alone = metric(model((2, 17)), "saliency", x[4:5])
-    assert torch.equal(alone.drop_top[0], whole.drop_top[4])
-    assert metric.options()["replacement"].endswith("shifted")
-    json.dumps(metric.options())
-    network = model((2, 17))
-    for broken, message in (
-        (lambda x, u: x[0], "replacement: expected a function that returns a tensor of shape .*, got shape .2, 17"),
-        (lambda x, u: 1.0, "replacement: expected a function that returns a tensor of shape .*, got a float"),
-        (lambda x, u: x / 0, "replacement: expected a function that returns finite values"),
-    ):
-        with pytest.raises(standfast.ArgumentError, match=message):
-            CorruptionCurve(replacement=broken)(network, "saliency", x)  # type: ignore[arg-type]
-
-
 # batches, flags
-
-
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_chunks_change_no_bit(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    x, metric = inputs(shape, 6), CorruptionCurve(fractions=FEW, samples=3)
-    whole = metric(model(shape), "input_x_gradient", x)
-
-    def same(other: CorruptionCurveResult, rows: Any = slice(None)) -> None:
-        for name in ("area_top", "area_bottom", "std_error", "drop_top", "drop_bottom", "clipped", "positive"):
-            assert torch.equal(getattr(other, name), getattr(whole, name)[rows]), name
-
-    for elements, copies in ((1, 1 << 20), (1 << 21, 1), (7 * x[0].numel(), 31)):
-        monkeypatch.setattr(replacement, "_ELEMENTS", elements)
-        monkeypatch.setattr(replaced_copies, "_ELEMENTS", elements)
-        monkeypatch.setattr(replaced_copies, "_COPIES", copies)
-        same(metric(model(shape), "input_x_gradient", x))
 
 
 def test_no_positive_relevance_is_flagged_and_counts_as_no_drop() -> None:
@@ -540,11 +476,11 @@ def test_options_that_leave_the_value_as_it_is() -> None:
     del options["preset"]
     idle = {
         kind: {name for name in options if not CorruptionCurve.has_effect(name, {**options, "replacement": kind})}
-        for kind in ("constant", "gaussian", "sample", "own:noise")
+        for kind in ("constant", "gaussian", "sample")
     }
     assert idle["constant"] == {"mean", "sd", "background", "samples"}
     assert idle["gaussian"] == {"baseline", "background"}
-    assert idle["sample"] == idle["own:noise"] - {"background"} == {"mean", "sd", "baseline"}
+    assert idle["sample"] == {"mean", "sd", "baseline"}
     assert CorruptionCurve().cost().evaluations == 1 + 5 * 21
     assert CorruptionCurve(order=("top",), replacement="constant").cost().evaluations == 12
     assert CorruptionCurve(fractions=(0.5,)).cost().evaluations == 11

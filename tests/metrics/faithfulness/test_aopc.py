@@ -15,7 +15,7 @@ from torch import nn
 
 import standfast
 from conftest import small_net
-from standfast.metrics import AOPC, AOPCResult, replaced_copies
+from standfast.metrics import AOPC, AOPCResult
 from standfast.metrics.faithfulness.aopc import cut_cells, draw_uniform
 from standfast.metrics.positions import rank_with_random_ties
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
@@ -148,36 +148,6 @@ def test_uniform_replacement_of_a_linear_model_has_a_known_mean_and_error() -> N
     z = (found.value - exact) / found.std_error
     assert abs((found.value - exact).mean() / (found.std_error.square().sum().sqrt() / 400)) < 4
     assert 0.9 < z.abs().median() / 0.711 < 1.1  # Student's t with 7 degrees of freedom
-
-
-def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> None:
-    network, x = model((1, 8, 8)), inputs((1, 8, 8), 5)
-    metric = AOPC(steps=16, samples=3)
-
-    def doubled(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return 2 * standfast.explainers.get("saliency")(network, x, targets)
-
-    one = metric(network, "saliency", x)
-    two = metric(network, standfast.explainers.from_callable(doubled, name="doubled"), x)
-    assert torch.equal(one.value, two.value)  # the same order and the same noise: the same bits
-    other = metric(network, "random", x)
-    assert torch.equal(one.noise_key, other.noise_key)
-    assert not torch.equal(one.value, other.value)
-    torch.testing.assert_close(one.curve[:, -1], other.curve[:, -1], atol=1e-6, rtol=0)  # all 16 gone: order is nothing
-    moved = metric(network, "saliency", x, generator=torch.Generator().manual_seed(1))
-    assert not torch.equal(moved.noise_key, one.noise_key)
-    assert "noise_key" in one.tensors()
-    assert "noise_key" not in one.frame().columns
-
-
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_chunks_change_no_bit(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    x, metric = inputs(shape, 6), AOPC(steps=5, samples=3)
-    whole = metric(model(shape), "input_x_gradient", x)
-    for elements, copies in ((x[0].numel(), 1 << 20), (1 << 22, 1), (7 * x[0].numel(), 31)):
-        monkeypatch.setattr(replaced_copies, "_ELEMENTS", elements)
-        monkeypatch.setattr(replaced_copies, "_COPIES", copies)
-        assert torch.equal(metric(model(shape), "input_x_gradient", x).curve, whole.curve)
 
 
 def test_segments_of_each_sample_may_differ_in_number() -> None:

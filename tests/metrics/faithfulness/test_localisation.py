@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from refusals import assert_refused
 from torch import nn
 
 import standfast.report
@@ -167,25 +169,9 @@ def test_masks_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
         expand_regions(torch.ones(*shape, dtype=torch.bool), torch.zeros(4, 3, 5))
 
 
-@pytest.mark.parametrize(
-    ("regions", "words"),
-    [
-        (torch.tensor([[0.0, 0.5]]), "the region of each sample, bool .or 0 and 1., got torch.float32 of shape"),
-        (torch.tensor([True]), "the region of each sample, bool .or 0 and 1., got torch.bool of shape"),
-        (7, "the name of an extra of the data set, a tensor of regions, or a function, got 7"),
-        ("", "the name of an extra of the data set, a tensor of regions, or a function, got ''"),
-    ],
-)
-def test_what_is_no_region_is_refused(regions: Any, words: str) -> None:
-    with pytest.raises(standfast.ArgumentError, match=f"regions: expected {words}"):
-        RelevanceLocalisation(regions)
-
-
-def test_options_are_checked() -> None:
-    with pytest.raises(standfast.ArgumentError, match="unit: expected 'entry' or 'pixel', got 'pixels'"):
-        RelevanceLocalisation("blocks", unit="pixels")  # type: ignore[arg-type]
-    with pytest.raises(standfast.ArgumentError, match="absolute: expected True or False"):
-        RelevanceLocalisation("blocks", absolute=1)  # type: ignore[arg-type]
+def test_what_is_no_region_and_no_option_is_refused() -> None:
+    assert_refused(RelevanceLocalisation, regions=[torch.tensor([[0.0, 0.5]]), torch.tensor([True]), 7, ""])
+    assert_refused(partial(RelevanceLocalisation, "blocks"), unit=["pixels"], absolute=[1])
 
 
 def test_a_configuration_with_masks_is_a_value() -> None:
@@ -350,11 +336,6 @@ def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> 
     assert len(set(rows["value"].to_list())) == 4
     assert study.plain()["metrics"]["relevance_localisation"]["relevance_localisation"]["regions"] == "blocks"
     assert store.manifest()["metrics"]["relevance_localisation"]["options"]["regions"] == "blocks"
-
-
-def test_extras_of_samples_are_checked() -> None:
-    with pytest.raises(standfast.ArgumentError, match=r"extras\['a'\]: expected a tensor of shape \(2, ...\)"):
-        Samples(torch.zeros(2, 3), extras={"a": torch.zeros(3)})
 
 
 def test_digests_tell_masks_apart() -> None:

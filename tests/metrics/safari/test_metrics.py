@@ -15,7 +15,7 @@ from refusals import assert_refused
 from torch import nn
 
 import standfast
-from standfast.algorithms import UnitBox, subset_simulation
+from standfast.algorithms import SubsetSimulation, UnitBox
 from standfast.algorithms.rare_events.subset_sampling import plan_return
 from standfast.errors import ArgumentError
 from standfast.metrics import (
@@ -26,7 +26,6 @@ from standfast.metrics import (
     WorstCase,
 )
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.safari import misinterpretation_probability
 from standfast.metrics.safari.events import EventName
 from standfast.tasks import Classification, measure_margin
 
@@ -247,20 +246,16 @@ def test_the_budget_of_a_probability_is_kept(
     assert unsure.any()
     assert torch.equal(result.value[unsure], result.high[unsure])  # what a ranking may use of it is the bound
     assert result.frame()["bound"].to_list() == (result.censored | unsure).tolist()
-    with pytest.raises(standfast.ArgumentError, match="budget: expected a whole number of at least 21"):
-        MisinterpretationProbability(BALL, particles=20, budget=20)
 
 
 def test_the_estimate_of_a_probabilitys_evaluations_is_near_their_number() -> None:
     """For an event as rare as half of the floor says."""
     metric = MisinterpretationProbability(BALL, threshold=0.5, particles=40, moves=2, floor=-8.0)
     generator = torch.Generator().manual_seed(0)
-    options = {"particles": 40, "moves": 2, "first": metric.first, "generator": generator}
+    simulation = SubsetSimulation(particles=40, moves=2, first=metric.first)
     limit = 1 - math.exp(-4)
-    spent = [
-        int(subset_simulation(lambda x: x[:, 0] - limit, UnitBox(2), **options).model_evaluations)  # type: ignore[arg-type]
-        for _ in range(5)
-    ]
+    found = [simulation.run(lambda x: x[:, 0] - limit, UnitBox(2), generator=generator) for _ in range(5)]
+    spent = [int(estimate.model_evaluations) for estimate in found]
     returning = plan_return(40, 2, round(4 / math.log(2)))[2] if metric.from_event else 0
     assert np.mean(spent) == pytest.approx(metric.cost().evaluations - returning, rel=0.2)
 
@@ -353,20 +348,6 @@ def test_scores_and_outcomes_agree_with_the_event() -> None:
                 assert torch.equal(outcome.violation <= 0, feasible)
 
 
-def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
-    lenet: standfast.Model, digits: standfast.data.Dataset
-) -> None:
-    x = digits[:4].inputs
-    ball = standfast.LinfBall(0.3)
-    plain = MisinterpretationProbability(ball, threshold=0.72, method="monte_carlo", samples=2000)
-    exact = plain(lenet, "input_x_gradient", x)
-    subset = MisinterpretationProbability(ball, threshold=0.72, particles=250, first=4.0)(lenet, "input_x_gradient", x)
-    seen = ~exact.censored
-    assert seen.sum() >= 2
-    error = (subset.std_error**2 + exact.std_error**2).sqrt()
-    assert ((subset.log_probability - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
-
-
 def test_the_estimate_from_the_event_is_in_the_result(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:2].inputs
     plain = MisinterpretationProbability(standfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000)
@@ -383,6 +364,8 @@ def test_the_estimate_from_the_event_is_in_the_result(lenet: standfast.Model, di
     assert seen.any()
     error = (both.from_event_error**2 + exact.std_error**2).sqrt()
     assert ((both.from_event - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
+    error = (both.std_error**2 + exact.std_error**2).sqrt()
+    assert ((both.log_probability - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
     without = MisinterpretationProbability(
         standfast.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, floor=-15.0
     )
@@ -397,12 +380,13 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
 ) -> None:
     """With and without gradients; and the event is known to exist where the simulation ends before it."""
     given: list[torch.Tensor | None] = []
+    run = SubsetSimulation.run
 
-    def simulate(*args: Any, **kwargs: Any) -> Any:
-        given.append(args[11])
-        return subset_simulation(*args, **kwargs)
+    def watch(simulation: SubsetSimulation, score: Any, prior: Any, witnesses: Any, *args: Any, **kwargs: Any) -> Any:
+        given.append(witnesses)
+        return run(simulation, score, prior, witnesses, *args, **kwargs)
 
-    monkeypatch.setattr(misinterpretation_probability, "subset_simulation", simulate)
+    monkeypatch.setattr(SubsetSimulation, "run", watch)
     x, ball = digits[:2].inputs, standfast.LinfBall(0.3)
     options: dict[str, Any] = {"threshold": 0.55, "particles": 40, "moves": 1, "first": 1.0, "budget": 4000}
     metric = MisinterpretationProbability(ball, floor=-1.0, from_event=True, **options)
@@ -425,20 +409,6 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
     assert not plain.witnessed.any()
 
 
-def test_a_search_for_witnesses_leaves_the_generator_and_the_simulation_as_they_are(
-    lenet: standfast.Model, digits: standfast.data.Dataset
-) -> None:
-    options: dict[str, Any] = {"threshold": 0.72, "particles": 40, "moves": 1, "first": 1.0, "floor": -8.0}
-    values, states = [], []
-    for from_event in (False, True):
-        generator = torch.Generator().manual_seed(3)
-        metric = MisinterpretationProbability(standfast.LinfBall(0.3), from_event=from_event, **options)
-        values.append(metric(lenet, "input_x_gradient", digits[:1].inputs, generator=generator).log_probability)
-        states.append(generator.get_state())
-    assert torch.equal(*values)
-    assert torch.equal(*states)
-
-
 @pytest.mark.parametrize("event", ["changed_explanation", "changed_class"])
 def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
     event: EventName, lenet: standfast.Model, digits: standfast.data.Dataset
@@ -446,10 +416,10 @@ def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
     threshold = {"changed_explanation": 0.72, "changed_class": 0.3}[event]
     options: dict[str, Any] = {"particles": 40, "moves": 1, "first": 1.0, "floor": -6.0, "threshold": threshold}
     metric = MisinterpretationProbability(standfast.LinfBall(0.35), event, from_event=True, **options)
-    x = digits[:3].inputs
-    together, alone = metric(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x[2:])
+    x = digits[:3].inputs[[0, 2]]
+    together, alone = metric(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x[1:])
     for name in ("log_probability", "from_event", "std_error", "witnessed", "model_evaluations", "extreme"):
-        assert torch.equal(getattr(together, name)[2:].nan_to_num(), getattr(alone, name).nan_to_num()), name
+        assert torch.equal(getattr(together, name)[1:].nan_to_num(), getattr(alone, name).nan_to_num()), name
     assert together.witnessed.any()
 
 

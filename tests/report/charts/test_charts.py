@@ -135,12 +135,6 @@ def test_files_are_whole_and_have_no_variables(kind: str) -> None:
     assert b"currentColor" not in drawn["svg"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_numbers_give_the_same_bytes(kind: str, hostile: dict[str, Chart]) -> None:
-    again = make_all(NAMES)[kind]
-    assert render_for_page(again, 7) == render_for_page(hostile[kind], 7)
-
-
 def test_what_the_user_has_chosen_for_altair_changes_nothing(hostile: dict[str, Chart]) -> None:
     before = altair.data_transformers.options
     themes = altair.theme if hasattr(altair.theme, "enable") else altair.themes  # before 5.5

@@ -205,7 +205,7 @@ def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
     bound = Interval(-30.0, -np.inf, -20.0, 6, 0.95, "upper", (-np.inf, -30.0))
     exact = Interval(-9.0, -10.0, None, 6, 0.95, None, (-9.0, -9.0))
     rows = tuple(
-        SummaryRow("d", "m", name, "$p$", "p", spec, "median", estimate)
+        SummaryRow("d", "m", name, "$p$", "p", spec, estimate)
         for name, estimate in (("a", bound), ("b", None), ("c", exact))
     )
     metric = ConfiguredMetric("$p$", "p", {}, None, Presentation("p"), spec, {})

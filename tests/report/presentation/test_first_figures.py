@@ -54,7 +54,8 @@ def found(
 ) -> standfast.Results:
     out = tmp_path_factory.mktemp("first")
     metrics = {name: metric for name, (metric, *_) in FIRST.items()}
-    run = standfast.evaluate(lenet, ["input_x_gradient"], digits[:3].inputs, metrics, out=out, progress=False)
+    options: dict[str, Any] = {"progress": False, "controls": False, "sanity": False}
+    run = standfast.evaluate(lenet, ["input_x_gradient"], digits[:3].inputs, metrics, out=out, **options)
     assert run.failures == []
     return run
 

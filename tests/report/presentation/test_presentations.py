@@ -11,7 +11,6 @@ from report_builder import Builder, base
 
 from standfast.errors import ArgumentError, StandfastError
 from standfast.metrics.base import metrics
-from standfast.report import exports
 from standfast.results import Presentation, presentation_of, presentations
 
 MODULE = """
@@ -85,7 +84,7 @@ def test_a_plug_in_brings_its_presentation(tmp_path: Path) -> None:
     assert "<dd>&lt;i&gt;5&lt;/i&gt; is wild</dd>" in page
     assert "<i>a" not in page
     assert "<i>5" not in page
-    (entry,) = exports.rows.list_rows(builder.results())
+    (entry,) = builder.results().summary.rows
     assert (entry.spec.title, entry.spec.direction) == ("How much it wobbles", "lower")
     assert type(presentation_of("worst_case")).__module__.startswith("standfast.")  # ours cannot be replaced
 

@@ -15,7 +15,6 @@ from standfast.metrics.base import metrics
 from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, MetricResults, presentation_of
 from standfast.results.controls import is_random
-from standfast.results.formatting import format_probability
 from standfast.results.summary import summarise_metric
 
 
@@ -143,11 +142,6 @@ def test_a_probability_is_in_percent_and_a_bound_is_at_most() -> None:
     assert "a (5%)" in said
     assert "b (≤ 0.1%)" in said
     assert "b (0.1%)" in verdict(name, options, {"a": sure, "b": beyond})
-
-
-def test_a_probability_is_that_of_the_logarithm() -> None:
-    for p, text in ((0.4, "40%"), (0.0025, "0.25%"), (1e-6, "1 in 1,000,000"), (1e-12, "1 in 10^12")):
-        assert format_probability(float(np.log(p))) == text
 
 
 def test_an_example_is_the_map_that_changed_most() -> None:

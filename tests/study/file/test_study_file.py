@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 from ruamel.yaml import YAML
 
 import standfast
@@ -448,19 +447,6 @@ metrics:
     with pytest.raises(StudyError) as caught:
         study_from(words(neighbourhood=SEVERAL, metrics=[{"max_sensitivity": {"samples": -3}}]))
     assert len(caught.value.problems) == 1
-
-
-def test_photographs_of_a_neighbourhood_are_a_folder_beside_the_study(tmp_path: Path) -> None:
-    content = words(neighbourhood={"corruption": {"name": "frost", "photographs": "frost"}})
-    with pytest.raises(StudyError, match=r"(?s)photographs: expected\s+a\s+folder\s+of\s+images"):
-        study_from(content, tmp_path).grid()
-    (tmp_path / "frost").mkdir()
-    for number, size in enumerate([(40, 50), (64, 30)]):
-        Image.new("RGB", size, "white").save(tmp_path / "frost" / f"{number}.png")
-    study = study_from(content, tmp_path)
-    metric = study.grid(check=False).metrics["max_sensitivity"]
-    assert metric.neighbourhood.photographs.shape == (2, 3, 50, 64)
-    assert study_from(study.plain(), tmp_path).plain() == study.plain()
 
 
 def test_many_problems_are_cut_to_a_screen() -> None:

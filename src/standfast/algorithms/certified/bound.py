@@ -47,7 +47,6 @@ def certified_distortion(
     norm: Norm = 2,
     method: Method = "crown",
     tolerance: float = 0.01,
-    upper: Tensor | None = None,
 ) -> CertifiedDistortion:
     """Lower bounds of the smallest distortions of free features after which the class is not the target.
 
@@ -72,8 +71,6 @@ def certified_distortion(
         method: "crown" carries linear bounds of every layer back to the input. "interval" uses intervals for all
             layers, and linear bounds for the margins only; it is much faster, and its bounds are much lower.
         tolerance: relative tolerance of the search for the radius, in (0, 1).
-        upper: `(N,)` norms of changes known to change the class, or infinity. The search stops there: `lower` does not
-            exceed `upper`. Leave it out to test one bound against the other.
 
     Raises:
         ArgumentError: arguments of the wrong type, shape or range.
@@ -100,12 +97,6 @@ def certified_distortion(
     inputs = model.check_inputs(inputs)
     targets = model.check_targets(targets, inputs)
     mask = _mask(free, inputs)
-    ceiling = torch.full((len(inputs),), torch.inf, dtype=torch.float64, device=inputs.device)
-    if upper is not None:
-        shape = tuple(upper.shape) if isinstance(upper, Tensor) else type(upper).__name__
-        check(shape == (len(inputs),), "upper", f"a tensor of shape ({len(inputs)},)", shape)
-        ceiling = upper.detach().to(ceiling)
-        check(bool((ceiling >= 0).all()), "upper", "distortions of at least 0", upper)
     network = _trace_network(model, inputs)
     low, high = (b.to(torch.float64).expand(inputs.shape[1:]).flatten() for b in model.bounds)
     centre = inputs.double().flatten(1)
@@ -122,7 +113,7 @@ def certified_distortion(
     numbers = 3 * sum(node.shape.numel() for node in network.nodes)
     with torch.no_grad():
         chunks = torch.split(torch.arange(len(inputs), device=inputs.device), max(1, _NUMBERS // numbers))
-        lower = torch.cat([_search(problem.select(rows), ceiling[rows], tolerance) for rows in chunks])
+        lower = torch.cat([_search(problem.select(rows), tolerance) for rows in chunks])
     return CertifiedDistortion(lower=lower, unbounded=torch.isinf(lower))
 
 
@@ -170,10 +161,9 @@ class _Problem:
         return margin.detach(), margin.detach() / slope.clamp(min=1e-12)
 
 
-def _search(problem: _Problem, ceiling: Tensor, tolerance: float) -> Tensor:
+def _search(problem: _Problem, tolerance: float) -> Tensor:
     """The largest certified radius `(N,)` that the search finds; infinite where it covers the whole box."""
-    reach = problem.reach()
-    limit = torch.minimum(reach, ceiling)
+    limit = problem.reach()
     margin, radius = problem.first_order()
     # a bracket: certified at low, not certified at high; and the margins proved at both ends
     low, high = torch.zeros_like(limit), torch.full_like(limit, torch.inf)
@@ -182,8 +172,8 @@ def _search(problem: _Problem, ceiling: Tensor, tolerance: float) -> Tensor:
     # start well below the radius of an affine network: the relaxation certifies less
     radius = torch.minimum(radius / 8, limit)
     done = margin <= 0
-    fixed = (reach == 0) & ~done  # no feature may change, so the class cannot change
-    low, done = torch.where(fixed, torch.inf, low), done | fixed | (limit == 0)
+    fixed = (limit == 0) & ~done  # no feature may change, so the class cannot change
+    low, done = torch.where(fixed, torch.inf, low), done | fixed
     step = 0
     while step < _TRIALS and not bool(done.all()):
         rows = (~done).nonzero().squeeze(1)
@@ -194,7 +184,7 @@ def _search(problem: _Problem, ceiling: Tensor, tolerance: float) -> Tensor:
         done = done | (low >= limit) | (high <= low * (1 + tolerance)) | (high < smallest)
         radius = _next_radius(low, high, margin_low, margin_high, limit, tolerance, halve=step % 3 == 2)
         step += 1
-    return torch.where((low >= reach) & (reach <= ceiling) & (margin > 0), torch.inf, low)
+    return torch.where((low >= limit) & (margin > 0), torch.inf, low)
 
 
 def _next_radius(

@@ -1,12 +1,12 @@
-"""The least change of the free features that changes a prediction: `minimal_distortion` and its attacks."""
+"""The least change of the free features that changes a prediction: attacks and their result."""
 
 from standfast.algorithms.distortion.augmented_lagrangian import AugmentedLagrangian
-from standfast.algorithms.distortion.base import Attack, attacks
+from standfast.algorithms.distortion.base import Attack, attacks, get_attack
 from standfast.algorithms.distortion.carlini_wagner import CarliniWagner
 from standfast.algorithms.distortion.decoupled_direction import DecoupledDirection
 from standfast.algorithms.distortion.fast_minimum_norm import FastMinimumNorm
 from standfast.algorithms.distortion.gradient_sign import GradientSign, IteratedGradient
-from standfast.algorithms.distortion.minimal import MinimalDistortion, estimate_lower_limit, minimal_distortion
+from standfast.algorithms.distortion.minimal import MinimalDistortion, estimate_lower_limit
 
 __all__ = [
     "Attack",
@@ -19,5 +19,5 @@ __all__ = [
     "MinimalDistortion",
     "attacks",
     "estimate_lower_limit",
-    "minimal_distortion",
+    "get_attack",
 ]

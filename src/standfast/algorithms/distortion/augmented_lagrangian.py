@@ -28,7 +28,8 @@ from torch import Tensor
 from standfast.algorithms.distortion.base import Attack, attacks
 from standfast.algorithms.distortion.geometry import norm_of
 from standfast.algorithms.distortion.space import FreeSpace, Nearest
-from standfast.errors import ArgumentError, check, check_integer
+from standfast.errors import ArgumentError
+from standfast.records import Count, Positive, Share
 from standfast.tensors import Streams, raise_power
 
 _SMOOTH = 0.9  # of the moving averages: multiplier, squared gradients, momentum
@@ -47,15 +48,10 @@ class AugmentedLagrangian(Attack):
         reduction: the share of its size to which the step falls after the first change of class.
     """
 
-    steps: int = 130
-    step: float = 0.1
-    reduction: float = 0.01
+    steps: Count = 130
+    step: Positive = 0.1
+    reduction: Share = 0.01
     name: ClassVar[str] = "alma"
-
-    def __post_init__(self) -> None:
-        check_integer(self.steps, "steps")
-        check(self.step > 0, "step", "a number above 0", self.step)
-        check(0 < self.reduction <= 1, "reduction", "a number above 0 and at most 1", self.reduction)
 
     def expected_evaluations(self) -> int:
         """A gradient for each step, and the last point."""

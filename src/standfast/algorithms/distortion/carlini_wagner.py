@@ -12,14 +12,15 @@ Kingma and Ba (ICLR 2015).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.distortion.base import Attack, attacks
 from standfast.algorithms.distortion.space import FreeSpace, Nearest
-from standfast.errors import ArgumentError, check, check_integer
+from standfast.errors import ArgumentError
+from standfast.records import Count, Positive, Range
 from standfast.tensors import Streams
 
 _INSIDE = 1 - 1e-6  # values of tanh are limited to this, so that its inverse exists
@@ -39,20 +40,12 @@ class CarliniWagner(Attack):
         confidence: the margin that is demanded beyond the change of class.
     """
 
-    steps: int = 1000
-    searches: int = 9
-    learning_rate: float = 0.01
-    weight: float = 1.0
-    confidence: float = 0.0
+    steps: Count = 1000
+    searches: Count = 9
+    learning_rate: Positive = 0.01
+    weight: Positive = 1.0
+    confidence: Annotated[float, Range(least=0)] = 0.0
     name: ClassVar[str] = "cw"
-
-    def __post_init__(self) -> None:
-        for what in ("steps", "searches"):
-            value = getattr(self, what)
-            check_integer(value, what)
-        check(self.learning_rate > 0, "learning_rate", "a number above 0", self.learning_rate)
-        check(self.weight > 0, "weight", "a number above 0", self.weight)
-        check(self.confidence >= 0, "confidence", "a number of at least 0", self.confidence)
 
     def expected_evaluations(self) -> int:
         """A gradient for each step of each search."""

@@ -24,7 +24,7 @@ from torch import Tensor
 from standfast.algorithms.distortion.base import Attack, attacks
 from standfast.algorithms.distortion.geometry import dual_norm_of, norm_of, shrink
 from standfast.algorithms.distortion.space import FreeSpace, Nearest
-from standfast.errors import check, check_integer
+from standfast.records import Count, Fraction, Positive
 from standfast.tensors import Streams
 
 
@@ -39,15 +39,10 @@ class DecoupledDirection(Attack):
         gamma: the relative change of the norm after each step.
     """
 
-    steps: int = 130
-    step: float = 1.0
-    gamma: float = 0.05
+    steps: Count = 130
+    step: Positive = 1.0
+    gamma: Fraction = 0.05
     name: ClassVar[str] = "ddn"
-
-    def __post_init__(self) -> None:
-        check_integer(self.steps, "steps")
-        check(self.step > 0, "step", "a number above 0", self.step)
-        check(0 < self.gamma < 1, "gamma", "a number between 0 and 1", self.gamma)
 
     def expected_evaluations(self) -> int:
         """A gradient for each step, and the last point."""

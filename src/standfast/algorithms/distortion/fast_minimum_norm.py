@@ -40,7 +40,7 @@ from standfast.algorithms.distortion.base import Attack, attacks
 from standfast.algorithms.distortion.decoupled_direction import DecoupledDirection
 from standfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, row_sums, shrink
 from standfast.algorithms.distortion.space import DIRECTIONS, MANY, FreeSpace, Nearest
-from standfast.errors import check, check_integer
+from standfast.records import Count, CountFromZero, Fraction, Positive
 from standfast.tensors import Streams, send
 
 _TOGETHER = 9  # how many classes are linearised together
@@ -64,23 +64,16 @@ class FastMinimumNorm(Attack):
         scatter: how many random points of the box, half of them corners, are evaluated where nothing was found.
     """
 
-    steps: int = 40
-    rivals: int = 3
-    second: int = 50
-    polish: int = 10
-    step: float = 1.0
-    gamma: float = 0.05
-    restarts: int = 0
-    scatter: int = 64
+    steps: CountFromZero = 40
+    rivals: Count = 3
+    second: CountFromZero = 50
+    polish: CountFromZero = 10
+    step: Positive = 1.0
+    gamma: Fraction = 0.05
+    restarts: CountFromZero = 0
+    scatter: CountFromZero = 64
     name: ClassVar[str] = "fmn"
     points_in_memory: ClassVar[int] = 9
-
-    def __post_init__(self) -> None:
-        for what in ("steps", "rivals", "second", "polish", "restarts", "scatter"):
-            value, least = getattr(self, what), int(what == "rivals")
-            check_integer(value, what, least)
-        check(self.step > 0, "step", "a number above 0", self.step)
-        check(0 < self.gamma < 1, "gamma", "a number between 0 and 1", self.gamma)
 
     def expected_evaluations(self) -> int:
         """Those for ten classes."""

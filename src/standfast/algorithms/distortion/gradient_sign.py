@@ -25,7 +25,7 @@ from torch import Tensor
 from standfast.algorithms.distortion.base import Attack, attacks
 from standfast.algorithms.distortion.geometry import dual_norm_of
 from standfast.algorithms.distortion.space import FreeSpace, Nearest
-from standfast.errors import check_integer
+from standfast.records import Count
 from standfast.tensors import Streams
 
 _GRID = 10  # how many sizes are evaluated together
@@ -42,12 +42,9 @@ class GradientSign(Attack):
         rounds: the size is found to a relative accuracy of `10^-rounds`, at 10 evaluations a round.
     """
 
-    rounds: int = 3
+    rounds: Count = 3
     name: ClassVar[str] = "gsa"
     points_in_memory: ClassVar[int] = _GRID
-
-    def __post_init__(self) -> None:
-        check_integer(self.rounds, "rounds")
 
     def expected_evaluations(self) -> int:
         """Two gradients, and a grid for the bracket and for each round."""
@@ -76,15 +73,10 @@ class IteratedGradient(Attack):
         rounds: the size of the box is found to a relative accuracy of `10^-rounds`.
     """
 
-    steps: int = 10
-    rounds: int = 2
+    steps: Count = 10
+    rounds: Count = 2
     name: ClassVar[str] = "iga"
     points_in_memory: ClassVar[int] = _GRID
-
-    def __post_init__(self) -> None:
-        for what in ("steps", "rounds"):
-            value = getattr(self, what)
-            check_integer(value, what)
 
     def expected_evaluations(self) -> int:
         """A gradient, and the steps of a grid of boxes for the bracket and for each round."""

@@ -156,8 +156,7 @@ class Consistency:
 
 
 def measure_consistency(
-    prediction: Tensor,
-    explanation: Tensor,
+    weights: Tensor,
     masks: Tensor,
     *,
     features: Tensor | None = None,
@@ -165,7 +164,6 @@ def measure_consistency(
     permutations: int = 999,
     resamples: int = 500,
     streams: Streams | None = None,
-    weights_valid: Tensor | None = None,
 ) -> Consistency:
     """Rank correlation of the sensitivities of prediction and explanation, with an interval and a null.
 
@@ -179,8 +177,8 @@ def measure_consistency(
     Time for a problem of 5000 masks and 20 features with the defaults: about 5 ms on one core.
 
     Args:
-        prediction: weights `(R, K)` of the masks, high where the prediction changed little.
-        explanation: weights `(R, K)`, high where the explanation changed little.
+        weights: `(2, R, K)`: of each mask, high where the prediction changed little, and where the explanation did.
+            Masks with a weight that is not finite are left out.
         masks: bool or 0/1, True is kept: `(K, m)` for all problems or `(R, K, m)`.
         features: int `(R,)`, if problems have fewer than m features; theirs are the first.
         estimator: see `mask_sensitivity`.
@@ -188,35 +186,30 @@ def measure_consistency(
         resamples: for the interval; with 0 it is NaN.
         streams: of R problems; drawing from them advances them. Without streams, some that are keyed by the weights,
             so that a result can be repeated.
-        weights_valid: bool `(R, K)`, False for masks to be left out. Masks with a weight that is not finite are always
-            left out.
 
     Raises:
         ArgumentError: shapes do not fit or a number is out of range.
 
     >>> masks = draw_masks(400, 4, 0.8, Streams([0], torch.device("cpu")))
     >>> weight = masks[0].double() @ torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    >>> found = measure_consistency(weight[None], weight[None] ** 2, masks)
+    >>> found = measure_consistency(torch.stack([weight, weight**2])[:, None], masks)
     >>> found.rho.item(), round(found.p_value.item(), 2) < 0.1
     (1.0, True)
     """
     check(estimator in _ESTIMATORS, "estimator", "'centred' or 'paper'", repr(estimator))
     check_integer(permutations, "permutations", 0)
     check_integer(resamples, "resamples", 0)
-    _check_masks(prediction, masks)
-    check(explanation.shape == prediction.shape, "explanation", f"shape {tuple(prediction.shape)}", explanation.shape)
-    valid = prediction.isfinite() & explanation.isfinite()
-    if weights_valid is not None:
-        check(weights_valid.shape == valid.shape, "weights_valid", f"shape {tuple(valid.shape)}", weights_valid.shape)
-        valid = valid & weights_valid.to(torch.bool)
+    check(weights.ndim == 3 and len(weights) == 2, "weights", "shape (2, R, K)", tuple(weights.shape))
+    _check_masks(weights[0], masks)
+    valid = weights.isfinite().all(0)
     sizes = [masks.shape[-1]] * len(valid) if features is None else [int(f) for f in features.tolist()]
     fits = len(sizes) == len(valid) and all(1 <= size <= masks.shape[-1] for size in sizes)
     check(fits, "features", f"{len(valid)} numbers from 1 to {masks.shape[-1]}", sizes)
     if streams is None:
-        streams = Streams.for_rows(torch.cat([prediction, explanation], dim=1).cpu(), 0)
+        streams = Streams.for_rows(torch.cat([*weights], dim=1).cpu(), 0)
     check(len(streams) == len(valid), "streams", f"one for each of {len(valid)} problems", len(streams))
     with torch.no_grad():
-        run = _Run(prediction, explanation, masks, valid, sizes, estimator)
+        run = _Run(weights, masks, valid, sizes, estimator)
         run.compute(permutations, resamples, streams)
     return run.result()
 
@@ -224,18 +217,9 @@ def measure_consistency(
 class _Run:
     """All problems, each computed alone."""
 
-    def __init__(
-        self,
-        prediction: Tensor,
-        explanation: Tensor,
-        masks: Tensor,
-        valid: Tensor,
-        sizes: list[int],
-        estimator: Estimator,
-    ) -> None:
-        self.prediction, self.explanation, self.masks, self.valid = prediction, explanation, masks, valid
-        self.sizes, self.estimator = sizes, estimator
-        self.device = prediction.device
+    def __init__(self, weights: Tensor, masks: Tensor, valid: Tensor, sizes: list[int], estimator: Estimator) -> None:
+        self.weights, self.masks, self.valid, self.sizes, self.estimator = weights, masks, valid, sizes, estimator
+        self.device = weights.device
         self.used = valid.sum(1)
         # one answer for all problems: whether it has all masks, and then all features can be told apart
         kept, places = masks.sum(-2), torch.arange(masks.shape[-1], device=self.device)
@@ -254,10 +238,10 @@ class _Run:
     def _problem(self, row: int) -> WeightedMasks:
         """The problem of a row, with all its features and the weights as they are."""
         valid, masks = self.valid[row], self.masks if self.masks.ndim == 2 else self.masks[row]
-        own, prediction, explanation = masks[:, : self.sizes[row]], self.prediction[row], self.explanation[row]
+        own, weights = masks[:, : self.sizes[row]], self.weights[:, row]
         if not self.whole[row]:
-            own, prediction, explanation = own[valid], prediction[valid], explanation[valid]
-        return WeightedMasks.of(own, prediction, explanation)
+            own, weights = own[valid], weights[:, valid]
+        return WeightedMasks.of(own, *weights)
 
     def compute(self, permuted: int, resampled: int, streams: Streams) -> None:
         """Sensitivities, rho and agreement of all problems; null and interval of those that have an order."""

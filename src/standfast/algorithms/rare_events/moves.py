@@ -23,7 +23,8 @@ import math
 import torch
 from torch import Tensor
 
-from standfast.algorithms.rare_events.priors import Prior
+from standfast.algorithms.rare_events.priors import StandardNormal
+from standfast.neighbourhoods import Region
 from standfast.tensors import Streams, broadcast_rows
 
 _JITTER = 0.7  # the logarithm of a block's side varies by that much
@@ -178,10 +179,10 @@ class RandomWalk(Moves):
 
     target = 0.234  # SAFARI's choice
 
-    def __init__(self, prior: Prior, state: Tensor) -> None:
+    def __init__(self, prior: Region, state: Tensor) -> None:
         # the first step is as wide as the prior, feature by feature
         scale = state.std(dim=1, keepdim=True)
-        self.prior = prior
+        self.prior, self.bounded = prior, not isinstance(prior, StandardNormal)
         super().__init__(state, kinds=1, size=1.0, largest=self._widest(scale))
         self.scale = scale
 
@@ -189,7 +190,7 @@ class RandomWalk(Moves):
         """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
         reach = broadcast_rows(self.size.to(state.dtype), state) * self.scale
         noise = streams.uniform(state.shape[1:], state.dtype)
-        if self.prior.box is None:
+        if not self.bounded:
             return state + reach * (2 * noise - 1), 0.0
         lower, upper = (face[:, None] for face in self.prior.box)
 
@@ -214,7 +215,7 @@ class RandomWalk(Moves):
 
     def _widest(self, scale: Tensor) -> Tensor | float:
         """The largest width `(P,)`. Above it the proposal no longer changes, and adaptation would not recover."""
-        if self.prior.box is None:
+        if not self.bounded:
             return torch.inf
         room, scale = (self.prior.box[1] - self.prior.box[0]).flatten(1), scale[:, 0].flatten(1)
         reach = torch.where((room > 0) & (scale > 0), room / scale.clamp(min=1e-30), 0.0)

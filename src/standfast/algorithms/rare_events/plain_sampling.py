@@ -7,8 +7,8 @@ import math
 import torch
 
 from standfast.algorithms.rare_events.estimate import RareEventEstimate, Score, as_columns, clopper_pearson
-from standfast.algorithms.rare_events.priors import Prior
 from standfast.errors import check_integer
+from standfast.neighbourhoods import Region
 from standfast.tensors import draw_seed
 
 _BLOCK = 1000  # samples drawn at once for each problem: a fixed number, so that results do not depend on memory
@@ -17,14 +17,14 @@ _STATE_ELEMENTS = 1 << 26
 
 def monte_carlo(
     score: Score,
-    prior: Prior,
+    prior: Region,
     samples: int = 10_000,
     generator: torch.Generator | None = None,
     indexed: bool = False,
 ) -> RareEventEstimate:
     """Estimate `ln P(score(x) >= 0)` by the share of hits among independent samples.
 
-    Arguments and result are those of `subset_simulation`. Without a hit the estimate is `censored`, and
+    Arguments and result are those of `SubsetSimulation`. Without a hit the estimate is `censored`, and
     `log_probability` is the upper end of the 95% Clopper-Pearson interval.
 
     >>> from standfast.algorithms import UnitBox

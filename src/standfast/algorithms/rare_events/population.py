@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from standfast.algorithms.rare_events.estimate import Score, as_columns
 from standfast.algorithms.rare_events.moves import GaussianMoves, Moves, RandomWalk
-from standfast.algorithms.rare_events.priors import Prior
+from standfast.neighbourhoods import Region
 from standfast.tensors import Streams, broadcast_rows, count_at_once, send
 
 Proposal = Literal["gaussian", "random_walk"]
@@ -32,7 +32,7 @@ class Population:
     kernel: Moves
 
     def __init__(
-        self, score: Score, prior: Prior, problems: Tensor, streams: Streams, proposal: Proposal, indexed: bool
+        self, score: Score, prior: Region, problems: Tensor, streams: Streams, proposal: Proposal, indexed: bool
     ) -> None:
         self.score, self.indexed, self.proposal = score, indexed, proposal
         self.prior, self.problems, self.streams = prior, problems, streams

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import get_args
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -40,10 +40,11 @@ from standfast.algorithms.rare_events.estimate import RareEventEstimate, Score
 from standfast.algorithms.rare_events.genealogy import History
 from standfast.algorithms.rare_events.pooling import AGREEMENT, concatenate, run_until
 from standfast.algorithms.rare_events.population import CHUNK_ELEMENTS, Population, Proposal, order_keys
-from standfast.algorithms.rare_events.priors import Prior
 from standfast.algorithms.rare_events.return_to_prior import estimate_from_event, join_groups
 from standfast.algorithms.rare_events.witnesses import SHRINKING, shrink_witnesses
 from standfast.errors import check, check_integer
+from standfast.neighbourhoods import Region
+from standfast.records import ConfigurationType, Count, Fraction, Positive, Range
 from standfast.tensors import draw_seed, send
 
 _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
@@ -61,106 +62,113 @@ _SHRINK = 0.7  # each population is that much smaller than the one before, down 
 _LARGE = 4  # populations of more than that many times `particles` make fewer moves, since they are that diverse
 
 
-def subset_simulation(
-    score: Score,
-    prior: Prior,
-    particles: int = 1000,
-    moves: int = 4,
-    quantile: float = 0.5,
-    first: float = 32.0,
-    proposal: Proposal = "gaussian",
-    floor: float = -100.0,
-    error: float | None = None,
-    budget: int | None = None,
-    from_event: bool = False,
-    witnesses: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    indexed: bool = False,
-) -> RareEventEstimate:
-    """Estimate `ln P(score(x) >= 0)` for x from each of the prior's P distributions.
+@dataclass(frozen=True)
+class SubsetSimulation(metaclass=ConfigurationType):
+    """Estimates `ln P(score(x) >= 0)` for x from each of P distributions.
 
     Args:
-        score: maps points `(M, *shape)` to scores `(M,)`; failure is `score >= 0`. It may return `(M, S)` for an
-            event in S stages (Eq. 13 to 15): all of the columns `>= 0`, reached one after the other. NaN is never a
-            failure.
-        prior: a neighbourhood around inputs (`ball.around(inputs, bounds)`), `UnitBox(d)` or `StandardNormal(d)`.
-        particles: N, at least 10.
+        particles: N, from 10 to 10^8.
         moves: Metropolis steps for each particle and level, at least 1.
         quantile: rho, the share of particles that a level keeps; strictly between 0 and 1.
-        proposal: `"gaussian"` or the paper's `"random_walk"`.
         first: the first population has `first * particles` particles, as far as memory allows. Later ones shrink
             level by level to `particles`. It finds ways to the event that few particles take at first. Where `error`
             is given, it has at least 32,000 particles, since a mode that it misses is lost.
+        proposal: `"gaussian"` or the paper's `"random_walk"`.
         floor: the ln P at which a run stops; the estimate is then `censored`.
         error: the standard error of ln P that is wanted. Runs are then repeated and pooled until it is reached: with
             as many particles again, or twice as many while the result is not resolved; at most 20 runs, and without a
             budget at most 32 times the particles. None: one run.
-        budget: scores at most for each problem; None: no limit. A run that would exceed it ends and is `censored`.
+        budget: scores at most for each problem, at least `particles`; None: no limit. A run that would exceed it ends
+            and is `censored`.
         from_event: also estimate ln P from the event back to the prior, if the event was reached and the budget allows.
             It costs `r (51 + 8 moves * levels)` scores with `r = max(30, particles / 16)`. Where both directions
-            contradict each other, the result is not resolved. Without `witnesses` it starts at the particles of this
+            contradict each other, the result is not resolved. Without witnesses it starts at the particles of this
             run: it shows that they moved too little, but both directions agree also where the run missed the way to
             the event that matters.
-        witnesses: points of the event, `(P, W, *shape)`, such as worst cases or those of `find_witnesses`; half of the
-            particles that go back start there, and estimate ln P by themselves. Those that are not in the event are
-            left out. They imply `from_event`, and have no effect where the event was not reached; the result's
-            `from_witnesses` says where they were used. They show the ways to the event on which they lie, and no
-            others.
-        generator: the seed is drawn from it; without one the seed is always the same.
-        indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
 
     Raises:
-        ArgumentError: for a value outside these ranges, or a score of the wrong shape.
+        ArgumentError: a value outside these ranges, or more than 10^8 particles in the first population.
 
     >>> from standfast.algorithms import UnitBox
-    >>> half = subset_simulation(lambda x: x[:, 0] - 0.5, UnitBox(2), particles=500)
+    >>> half = SubsetSimulation(particles=500).run(lambda x: x[:, 0] - 0.5, UnitBox(2))
     >>> bool((half.log_probability.exp() - 0.5).abs() < 0.1)
     True
     """
-    check_integer(particles, "particles", 10)
-    check(particles <= _MOST, "particles", f"at most {_MOST:,}", f"{particles:,}")
-    check_integer(moves, "moves")
-    check(0 < quantile < 1, "quantile", "a number between 0 and 1", quantile)
-    check(proposal in get_args(Proposal), "proposal", f"one of {', '.join(get_args(Proposal))}", repr(proposal))
-    check(floor < 0, "floor", "a number below 0", floor)
-    check(1 <= first < math.inf, "first", "a number of at least 1", first)
-    population = round(first * particles)
-    check(population <= _MOST, "first", f"at most {_MOST:,} particles in the first population", f"{population:,}")
-    check(error is None or error > 0, "error", "a number above 0, or None", error)
-    check_integer(budget, "budget", particles, also=(None,))
-    if witnesses is not None:
-        given, wanted = tuple(witnesses.shape), ", ".join(map(str, (len(prior), "W", *prior.shape)))
-        fits = given[:1] == (len(prior),) and given[2:] == tuple(prior.shape)
-        check(fits, "witnesses", f"shape (P, W, *shape) = ({wanted})", given)
-    seed = draw_seed(generator)
-    features = math.prod(prior.shape)
 
-    back = from_event or witnesses is not None
+    particles: Annotated[int, Range(least=10, most=_MOST)] = 1000
+    moves: Count = 4
+    quantile: Fraction = 0.5
+    first: Annotated[float, Range(least=1)] = 32.0
+    proposal: Proposal = "gaussian"
+    floor: Annotated[float, Range(below=0)] = -100.0
+    error: Positive | None = None
+    budget: Count | None = None
+    from_event: bool = False
 
-    def simulate(problems: list[int], count: int, budgets: list[float], number: int) -> RareEventEstimate:
-        wanted = first * count if error is None or first == 1 else max(first * count, _FIRST_WITH_ERROR)
-        sizes = plan_sizes(count, limit_first(wanted, budget), features)
-        together = _count_together(sizes[0], features)
-        parts = []
-        for start in range(0, len(problems), together):
-            rows, limits = torch.tensor(problems[start : start + together]), budgets[start : start + together]
+    def __post_init__(self) -> None:
+        population = round(self.first * self.particles)
+        words = f"at most {_MOST:,} particles in the first population"
+        check(population <= _MOST, "first", words, f"{population:,}")
+        check_integer(self.budget, "budget", self.particles, also=(None,))
 
-            def gather(places: list[int], own_seed: int, rows: Tensor = rows) -> Population:
-                chosen = rows[places]
-                part, device = prior.select(chosen), prior.device
-                return Population(score, part, send(chosen, device), part.streams(own_seed), proposal, indexed)
+    def run(
+        self,
+        score: Score,
+        prior: Region,
+        witnesses: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        indexed: bool = False,
+    ) -> RareEventEstimate:
+        """The estimates for the P distributions of `prior`.
 
-            everyone = gather(list(range(len(rows))), seed + number)
-            run = _Run(everyone, sizes, moves, quantile, floor, limits, back)
-            found = run.result()
-            if back:
-                own = None if witnesses is None else witnesses[rows.to(witnesses.device)]
-                found = _return_to_prior(run, found, gather, ~(seed + number), own)
-            parts.append(found)
-        return concatenate(parts)
+        Args:
+            score: maps points `(M, *shape)` to scores `(M,)`; failure is `score >= 0`. It may return `(M, S)` for an
+                event in S stages (Eq. 13 to 15): all of the columns `>= 0`, reached one after the other. NaN is never a
+                failure.
+            prior: a neighbourhood around inputs (`ball.around(inputs, bounds)`), `UnitBox(d)` or `StandardNormal(d)`.
+            witnesses: points of the event, `(P, W, *shape)`, such as worst cases; half of the particles that go back
+                start there, and estimate ln P by themselves. Those that are not in the event are left out. They imply
+                `from_event`, and have no effect where the event was not reached; the result's `from_witnesses` says
+                where they were used. They show the ways to the event on which they lie, and no others.
+            generator: the seed is drawn from it; without one the seed is always the same.
+            indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
 
-    with torch.no_grad():
-        return run_until(simulate, len(prior), particles, error, budget)
+        Raises:
+            ArgumentError: witnesses or scores of the wrong shape.
+        """
+        if witnesses is not None:
+            given, wanted = tuple(witnesses.shape), ", ".join(map(str, (len(prior), "W", *prior.shape)))
+            fits = given[:1] == (len(prior),) and given[2:] == tuple(prior.shape)
+            check(fits, "witnesses", f"shape (P, W, *shape) = ({wanted})", given)
+        seed, features = draw_seed(generator), math.prod(prior.shape)
+        options = self if witnesses is None else replace(self, from_event=True)
+
+        def simulate(problems: list[int], count: int, budgets: list[float], number: int) -> RareEventEstimate:
+            wanted = self.first * count
+            if self.error is not None and self.first != 1:
+                wanted = max(wanted, _FIRST_WITH_ERROR)
+            sizes = plan_sizes(count, limit_first(wanted, self.budget), features)
+            together = _count_together(sizes[0], features)
+            parts = []
+            for start in range(0, len(problems), together):
+                rows, limits = torch.tensor(problems[start : start + together]), budgets[start : start + together]
+
+                def gather(places: list[int], own_seed: int, rows: Tensor = rows) -> Population:
+                    chosen = rows[places]
+                    part, device = prior.select(chosen), prior.device
+                    streams = part.streams(own_seed)
+                    return Population(score, part, send(chosen, device), streams, self.proposal, indexed)
+
+                run = _Run(gather(list(range(len(rows))), seed + number), sizes, options, limits)
+                found = run.result()
+                if options.from_event:
+                    own = None if witnesses is None else witnesses[rows.to(witnesses.device)]
+                    found = _return_to_prior(run, found, gather, ~(seed + number), own)
+                parts.append(found)
+            return concatenate(parts)
+
+        with torch.no_grad():
+            return run_until(simulate, len(prior), self.particles, self.error, self.budget)
 
 
 def limit_first(wanted: float, budget: int | None) -> int:
@@ -211,15 +219,10 @@ class _Run:
         self,
         population: Population,
         sizes: list[int],
-        moves: int,
-        quantile: float,
-        floor: float,
+        options: SubsetSimulation,
         budgets: list[float],
-        from_event: bool,
     ) -> None:
-        self.population = population
-        self.sizes, self.moves, self.quantile = sizes, moves, quantile
-        self.floor, self.budgets = floor, budgets
+        self.population, self.sizes, self.options, self.budgets = population, sizes, options, budgets
         self.level = 0
         total = len(population)
         self.active = list(range(total))  # their places in the result
@@ -228,8 +231,8 @@ class _Run:
         self.censored = torch.zeros(total, dtype=torch.bool)
         self.stalled = torch.zeros(total, dtype=torch.bool)
         self.out_of_budget = torch.zeros(total, dtype=torch.bool)
-        self.from_event = from_event
-        self.within: dict[int, Tensor] = {}  # if so: a few particles in the event, by the problem's place
+        #: for the way back, a few particles in the event, by the problem's place
+        self.within: dict[int, Tensor] = {}
         # what the host does not need before the next level, or before the end, so that it does not wait for it
         self.moved: Tensor | None = None
         self.parents: list[tuple[list[int], Tensor]] = []
@@ -276,7 +279,7 @@ class _Run:
         last = population.scores.shape[2]
         ended: list[tuple[int, int, int]] = []  # row, place and best particle
         going_on, level_stage, level_value, survivors = [], [], [], []
-        keep = min(self.count - 1, max(1, round(self.quantile * self.count)))
+        keep = min(self.count - 1, max(1, round(self.options.quantile * self.count)))
         for row, place in enumerate(self.active):
             history = self.histories[place]
             ended.append((row, place, int(_order(stages[row], values[row])[-1])))
@@ -292,13 +295,13 @@ class _Run:
             column = (stage - 1, 0.0) if stage and value == -math.inf else (stage, value)
             history.record(*column, before + log_ratio, above)
             if stage == last:
-                if self.from_event:
+                if self.options.from_event:
                     inside = above.nonzero()[:, 0]
                     few = inside[:: max(1, len(inside) // plan_return(self.sizes[-1], 1, 0)[0])]
                     self.within[place] = population.state[row][send(few, population.state.device)]
                 continue
             spent = int(self.evaluations[place]) + self._plan_evaluations()
-            below = before + log_ratio < self.floor
+            below = before + log_ratio < self.options.floor
             if below or spent > self.budgets[place]:
                 self.censored[place] = True
                 self.out_of_budget[place] = not below
@@ -348,11 +351,11 @@ class _Run:
     def _plan_evaluations(self) -> int:
         """The evaluations of the next level for each problem."""
         size = self.sizes[min(self.level + 1, len(self.sizes) - 1)]
-        return size * count_moves(size, self.sizes[-1], self.moves)
+        return size * count_moves(size, self.sizes[-1], self.options.moves)
 
     def _move(self) -> None:
         """`moves` Metropolis steps of every particle within its problem's level."""
-        moves = count_moves(self.count, self.sizes[-1], self.moves)
+        moves = count_moves(self.count, self.sizes[-1], self.options.moves)
         self.moved = self.population.move(moves, self.level_stage, self.level_value)
         self.evaluations[self.active] += moves * self.count
 
@@ -365,7 +368,7 @@ def _return_to_prior(
     witnesses: Tensor | None,
 ) -> RareEventEstimate:
     """The estimates, with those from the event where it was reached and the budget allows."""
-    plans = [plan_return(run.sizes[-1], run.moves, len(history.stage)) for history in run.histories]
+    plans = [plan_return(run.sizes[-1], run.options.moves, len(history.stage)) for history in run.histories]
     count, moves = plans[0][:2]
     walk = run.population.proposal == "random_walk"
     tries = 0 if witnesses is None else witnesses.shape[1] * (1 if walk else SHRINKING)

@@ -22,7 +22,8 @@ from standfast.algorithms.searches.base import FEW, Search, SearchRun, searches
 from standfast.algorithms.searches.block import BlockSearch
 from standfast.algorithms.searches.gradient import GradientSearch
 from standfast.algorithms.searches.grid import GridSearch
-from standfast.errors import NoGradientsError, SecondDerivativeError, check, check_integer
+from standfast.errors import NoGradientsError, SecondDerivativeError
+from standfast.records import CountFromZero, Share
 from standfast.tensors import Streams
 
 
@@ -37,16 +38,11 @@ class AutoSearch(Search):
         few: the most parameters for which it is the grid search.
     """
 
-    white: float = 0.85
-    start: float = 0.02
-    few: int = FEW
+    white: Share = 0.85
+    start: Share = 0.02
+    few: CountFromZero = FEW
     name: ClassVar[str] = "auto"
     takes_gradient: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check(0 < self.white <= 1, "white", "a share above 0 and at most 1", self.white)
-        check(0 < self.start <= 1, "start", "a share above 0 and at most 1", self.start)
-        check_integer(self.few, "few", 0)
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Search a grid; or follow gradients, and change blocks of what they led to."""

@@ -43,7 +43,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -58,8 +58,8 @@ from standfast.algorithms.searches.base import (
     searches,
     take_points,
 )
-from standfast.errors import check, check_integer
 from standfast.neighbourhoods import Region
+from standfast.records import Count, Range, Share
 from standfast.tensors import Streams, broadcast_rows, is_on_host, raise_power
 
 _MOVES = 5
@@ -88,23 +88,14 @@ class BlockSearch(Search):
         memory: the factor by which the weight of a success falls with each further round.
     """
 
-    proposals: int = 80
-    merges: int = 3
-    starts: int = 400
-    start: float = 0.1
-    power: float = 4.0
-    explore: float = 0.02
-    memory: float = 0.98
+    proposals: Count = 80
+    merges: Count = 3
+    starts: Count = 400
+    start: Share = 0.1
+    power: Annotated[float, Range(least=0)] = 4.0
+    explore: Share = 0.02
+    memory: Annotated[float, Range(least=0, below=1)] = 0.98
     name: ClassVar[str] = "block"
-
-    def __post_init__(self) -> None:
-        for option in ("proposals", "merges", "starts"):
-            count = getattr(self, option)
-            check_integer(count, option)
-        check(0 < self.start <= 1, "start", "a share above 0 and at most 1", self.start)
-        check(self.power >= 0, "power", "a number of at least 0", self.power)
-        check(0 < self.explore <= 1, "explore", "a share above 0 and at most 1", self.explore)
-        check(0 <= self.memory < 1, "memory", "a number in [0, 1)", self.memory)
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Query vertices, then one round of proposals after the other."""

@@ -23,14 +23,14 @@ Cost: `budget` evaluations for each problem, `population` of them for each gener
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import FEW, Outcome, Search, SearchRun, draw_starts, searches, take_points
-from standfast.errors import check, check_integer
 from standfast.neighbourhoods import Region
+from standfast.records import Positive, Range
 from standfast.tensors import Streams, raise_power
 
 _RARE = 1e-3  # a smaller `mutation` is drawn in float64
@@ -47,22 +47,13 @@ class GeneticSearch(Search):
         mutation: expected share of a child's elements that are altered.
         noise: standard deviation of the normal mutations, as a share of the box's half width.
         pressure: of linear ranking, in [1, 2].
-        patience: stop after this many generations in which no problem's best improved; None: never.
     """
 
-    population: int = 1000
-    mutation: float = 0.02
-    noise: float = 0.5
-    pressure: float = 2.0
-    patience: int | None = None
+    population: Annotated[int, Range(least=2)] = 1000
+    mutation: Annotated[float, Range(least=0, most=1)] = 0.02
+    noise: Positive = 0.5
+    pressure: Annotated[float, Range(least=1, most=2)] = 2.0
     name: ClassVar[str] = "genetic"
-
-    def __post_init__(self) -> None:
-        check_integer(self.population, "population", 2)
-        check(0 <= self.mutation <= 1, "mutation", "a share between 0 and 1", self.mutation)
-        check(self.noise > 0, "noise", "a number above 0", self.noise)
-        check(1 <= self.pressure <= 2, "pressure", "a number between 1 and 2", self.pressure)
-        check_integer(self.patience, "patience", also=(None,))
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """Generation after generation."""
@@ -76,15 +67,11 @@ class GeneticSearch(Search):
         first = draw_starts(region, starts, streams)[:, : run.left]
         centre = Outcome(run.best.value[:, None], run.best.violation[:, None])
         x, seen = torch.cat([run.best_inputs[:, None], first], dim=1), _join(centre, run.query(first))
-        idle = 0
-        while run.left and (self.patience is None or idle < self.patience):
+        while run.left:
             order = _rank_fitness(seen, run)[:, : self.population]  # more only at the start
             x, seen = take_points(x, order), seen.gather(order)
             children = self._breed(x, region, streams)[:, : run.left]
-            before = run.best_key
             x, seen = torch.cat([x, children], dim=1), _join(seen, run.query(children))
-            if self.patience is not None:
-                idle = 0 if bool((run.best_key > before).any()) else idle + 1
             best = _rank_fitness(seen, run)[:, : self.population]
             x, seen = take_points(x, best), seen.gather(best)
         return x

@@ -29,14 +29,14 @@ true model. The evaluations that do not make a whole iteration go to further ran
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import FEW, Search, SearchRun, draw_starts, searches, take_points
-from standfast.errors import check, check_integer
 from standfast.neighbourhoods import Region
+from standfast.records import Count, CountFromZero, Positive, Range
 from standfast.tensors import Streams, broadcast_rows
 
 
@@ -54,23 +54,15 @@ class GradientSearch(Search):
             its own.
     """
 
-    restarts: int = 8
-    step: float = 0.5
-    momentum: float = 0.75
-    halvings: int = 2
-    smooth: float = 0.5
-    sharp: float = 6.0
+    restarts: Count = 8
+    step: Positive = 0.5
+    momentum: Annotated[float, Range(least=0, below=1)] = 0.75
+    halvings: CountFromZero = 2
+    smooth: Positive = 0.5
+    sharp: Positive = 6.0
     name: ClassVar[str] = "gradient"
     needs: ClassVar[str] = "gradients"
     white_box: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_integer(self.restarts, "restarts")
-        check(self.step > 0, "step", "a number above 0", self.step)
-        check(0 <= self.momentum < 1, "momentum", "a number in [0, 1)", self.momentum)
-        check_integer(self.halvings, "halvings", 0)
-        for option in ("smooth", "sharp"):
-            check(getattr(self, option) > 0, option, "a number above 0", getattr(self, option))
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """All restarts in parallel, then the better half of them, and so on."""

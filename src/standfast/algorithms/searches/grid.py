@@ -47,7 +47,8 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import Outcome, Search, SearchRun, searches
-from standfast.errors import check, check_integer
+from standfast.errors import check
+from standfast.records import Count, Share
 from standfast.tensors import Streams
 
 #: so many parameters at most: with more of them there is not even a point at each corner
@@ -75,13 +76,9 @@ class GridSearch(Search):
     (tensor([[0.30]]), True)
     """
 
-    dense: float = 0.4
-    cells: int = 8
+    dense: Share = 0.4
+    cells: Count = 8
     name: ClassVar[str] = "grid"
-
-    def __post_init__(self) -> None:
-        check(0 < self.dense <= 1, "dense", "a share above 0 and at most 1", self.dense)
-        check_integer(self.cells, "cells")
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """The grid, and then divisions of cells until the budget is spent."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from standfast.algorithms.searches.base import Search, SearchRun, searches
-from standfast.errors import check_integer
+from standfast.records import Count
 from standfast.tensors import Streams
 
 
@@ -28,11 +28,8 @@ class RandomSearch(Search):
             this size, so another size gives other samples for the same seed.
     """
 
-    block: int = 128
+    block: Count = 128
     name: ClassVar[str] = "random"
-
-    def __post_init__(self) -> None:
-        check_integer(self.block, "block")
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Query one block of samples after the other."""

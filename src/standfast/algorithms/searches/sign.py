@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import FEW, Search, SearchRun, draw_starts, searches, take_points
-from standfast.errors import check, check_integer
+from standfast.errors import check
 from standfast.neighbourhoods.transformations import TransformedRegion
+from standfast.records import Count, Positive
 from standfast.tensors import Streams, broadcast_rows
 
 _FEW_RESTARTS, _SHORTER = 5, 0.7  # where there are few parameters
@@ -59,8 +60,8 @@ class SignSearch(Search):
     tensor([[0.40, 0.40, 0.40, 0.40, 0.40]])
     """
 
-    restarts: int = 16
-    step: float | None = None
+    restarts: Count = 16
+    step: Positive | None = None
     sharpness: tuple[float, ...] = (1.0,)
     from_centre: bool = False
     name: ClassVar[str] = "sign"
@@ -68,9 +69,6 @@ class SignSearch(Search):
     white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_integer(self.restarts, "restarts")
-        fine = self.step is None or (isinstance(self.step, int | float) and 0 < self.step < float("inf"))
-        check(fine, "step", "a finite number above 0", self.step)
         fine = isinstance(self.sharpness, tuple) and all(0 < value < float("inf") for value in self.sharpness)
         check(fine and len(self.sharpness) > 0, "sharpness", "finite numbers above 0, at least one", self.sharpness)
 

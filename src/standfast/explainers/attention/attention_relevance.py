@@ -54,7 +54,7 @@ class AttentionRelevance(AttentionExplainer):
     >>> from standfast.model import Model
     >>> from standfast.zoo.networks.series_transformer import SeriesTransformer
     >>> _ = torch.manual_seed(0)
-    >>> module = SeriesTransformer(stem=(8, 8), strides=(1, 2), layers=2, heads=2, feedforward=8, hidden=8)
+    >>> module = SeriesTransformer(stem=(8, 8), strides=(1, 2), layers=2, feedforward=8)
     >>> model = Model(module, bounds=(0.0, 1.0), device="cpu")
     >>> AttentionRelevance()(model, torch.rand(2, 4, 30), 1).shape
     torch.Size([2, 4, 30])

@@ -56,7 +56,7 @@ class AttentionRollout(AttentionExplainer):
     >>> from standfast.model import Model
     >>> from standfast.zoo.networks.series_transformer import SeriesTransformer
     >>> _ = torch.manual_seed(0)
-    >>> module = SeriesTransformer(stem=(8, 8), strides=(1, 2), layers=2, heads=2, feedforward=8, hidden=8)
+    >>> module = SeriesTransformer(stem=(8, 8), strides=(1, 2), layers=2, feedforward=8)
     >>> maps = AttentionRollout()(Model(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(2, 4, 30))
     >>> maps.shape
     torch.Size([2, 4, 30])

@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms import certified_distortion
-from standfast.errors import check
 from standfast.metrics.base import Direction, Presets, metrics
 from standfast.metrics.c_eval.fixed_distortion import (
     QUICK,
@@ -38,6 +37,7 @@ from standfast.metrics.c_eval.fixed_distortion import (
 )
 from standfast.metrics.c_eval.fixed_features import mark_free
 from standfast.metrics.probe import Call
+from standfast.records import Fraction
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,8 @@ class CEval(DistortionMetric):
     direction: ClassVar[Direction] = "higher"
     presets: ClassVar[Presets] = {"quick": {"attack": QUICK}, "paper": {"attack": "iga"}}
 
-    fraction: float = 0.1
+    fraction: Fraction = 0.1
     certify: Literal["crown", "interval"] | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self.certify in (None, "crown", "interval"), "certify", "'crown', 'interval' or None", repr(self.certify))
-        within = isinstance(self.fraction, int | float) and 0 < self.fraction < 1
-        expected = "a number between 0 and 1 (with all features fixed the class never changes)"
-        check(within, "fraction", expected, self.fraction)
 
     @classmethod
     def example(cls) -> CEval:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from standfast.algorithms.distortion import Attack, minimal_distortion
+from standfast.algorithms.distortion import Attack
 from standfast.model import Model
 from standfast.tensors import send
 
@@ -23,7 +23,7 @@ _remembered: WeakKeyDictionary[Model, OrderedDict[Key, _Entry]] = WeakKeyDiction
 def find_empty_distortion(
     model: Model, inputs: Tensor, targets: Tensor, norm: float | str, attack: Attack, seed: int
 ) -> _Entry:
-    """`minimal_distortion` of `inputs` `(N, ...)` with all features free; remembered by content.
+    """The least distortions of `inputs` `(N, ...)` with all features free; remembered by content.
 
     A distortion does not depend on the rest of the batch, so no result depends on what was computed before. The key
     has a digest of the weights, buffers and bounds, so further training is noticed. Changes of other attributes of the
@@ -44,7 +44,7 @@ def find_empty_distortion(
     if missing:
         rows = send(missing, inputs.device)
         generator = torch.Generator().manual_seed(seed)
-        found = minimal_distortion(model, inputs[rows], targets[rows], None, norm, attack, generator=generator)
+        found = attack.minimise(model, inputs[rows], targets[rows], None, norm, generator)
         columns = (found.distortion, found.found, found.second, found.model_evaluations, found.inputs)
         fresh = {keys[row]: entry for row, entry in zip(missing, zip(*columns, strict=True), strict=True)}
     entries = [fresh[key] if key in fresh else known[key] for key in keys]

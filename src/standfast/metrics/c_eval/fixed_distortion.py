@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.algorithms.distortion import Attack, estimate_lower_limit, minimal_distortion
-from standfast.algorithms.distortion.base import get as get_attack
+from standfast.algorithms.distortion import Attack, estimate_lower_limit, get_attack
 from standfast.algorithms.distortion.geometry import check_norm
 from standfast.errors import check
 from standfast.metrics.base import Cost, Metric
@@ -73,8 +72,6 @@ class DistortionMetric(Metric):
 
     def __post_init__(self) -> None:
         get_attack(self.attack)
-        check(self.unit in ("pixel", "segment"), "unit", "'pixel' or 'segment'", repr(self.unit))
-        check(isinstance(self.absolute, bool), "absolute", "True or False", self.absolute)
         set_fields(self, segments=check_segments(self.segments), norm=check_norm(self.norm))
 
     @abstractmethod
@@ -188,16 +185,7 @@ class DistortionSearch:
         start, parts = empty.points[:, 0], []
         for mask in masks:
             generator, free = torch.Generator().manual_seed(self.call.seed), mark_free(mask, self.inputs)
-            found = minimal_distortion(
-                self.call.model,
-                self.inputs,
-                self.targets,
-                free,
-                self.norm,
-                self.attack,
-                generator=generator,
-                start=start,
-            )
+            found = self.attack.minimise(self.call.model, self.inputs, self.targets, free, self.norm, generator, start)
             parts.append(found)
             start = torch.where(found.found.reshape(-1, *[1] * (start.ndim - 1)), found.inputs, start)
         every = Distortions(

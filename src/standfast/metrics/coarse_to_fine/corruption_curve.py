@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check, check_integer
+from standfast.errors import ArgumentError, check
 from standfast.explainers import Background
 from standfast.explainers.background import check_background
 from standfast.explainers.base import Baseline, check_baseline
@@ -45,10 +45,8 @@ from standfast.metrics.base import Cost, Direction, Metric, PartOf, Presets, Rol
 from standfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
-    Fill,
     find_levels,
     make_constant_fields,
-    make_filled_fields,
     make_gaussian_fields,
     make_sample_fields,
 )
@@ -59,7 +57,7 @@ from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from standfast.metrics.result import Result
 from standfast.model import Model
-from standfast.records import set_fields
+from standfast.records import Count, set_fields
 from standfast.tasks import measure_score
 
 Replacement = Literal["gaussian", "constant", "sample"]
@@ -142,10 +140,8 @@ class CorruptionCurve(Metric):
     Args:
         fractions: shares k of the positions with positive relevance, in (0, 1], increasing.
         order: which positions come first: the most relevant, `"top"`, the least relevant, `"bottom"`, or both orders.
-        replacement: the values of replaced positions: `"gaussian"` noise, a `"constant"`, a `"sample"` of the
-            background, or a function `(inputs, uniform) -> values`. The function gets inputs `(m, ...)` and uniform
-            numbers in (0, 1) of the same shape, and returns values of that shape. Each row of the values must depend on
-            that row alone.
+        replacement: the values of replaced positions: `"gaussian"` noise, a `"constant"`, or a `"sample"` of the
+            background.
         samples: how many random draws of the replacement; a constant needs only one.
         mean, sd: of the noise: one number, or one for each channel. Best are the mean and the standard deviation of the
             training data. By default, for tables those of the model's reference; else for finite bounds of the model
@@ -158,8 +154,7 @@ class CorruptionCurve(Metric):
             channels. The relevance of a pixel is the sum over its channels.
 
     Raises:
-        ArgumentError: options out of range; in the call, a mean, baseline or background that does not fit the inputs,
-            or a function that does not return finite values of the inputs' shape.
+        ArgumentError: options out of range; in the call, a mean, baseline or background that does not fit the inputs.
 
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:4]
@@ -186,8 +181,8 @@ class CorruptionCurve(Metric):
 
     fractions: tuple[float, ...] = FRACTIONS
     order: Order | tuple[Order, ...] = ("top", "bottom")
-    replacement: Replacement | Fill = "gaussian"
-    samples: int = 5
+    replacement: Replacement = "gaussian"
+    samples: Count = 5
     mean: Baseline | None = None
     sd: Baseline | None = None
     baseline: Baseline | None = None
@@ -207,16 +202,12 @@ class CorruptionCurve(Metric):
         orders = self.order if isinstance(self.order, tuple) else ()
         known = len(orders) > 0 and set(orders) <= set(get_args(Order)) and len(set(orders)) == len(orders)
         check(known, "order", "'top', 'bottom', or a list of both", repr(self.order))
-        known = callable(self.replacement) or self.replacement in get_args(Replacement)
-        check(known, "replacement", "'gaussian', 'constant', 'sample' or a function", repr(self.replacement))
-        check_integer(self.samples, "samples")
         for name in ("mean", "sd", "baseline"):
             if name == "baseline" or getattr(self, name) is not None:
                 self._check_numbers(name)
         sd = 1.0 if self.sd is None else self.sd
         spread = [sd] if isinstance(sd, int | float) else sd
         check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
-        check(self.unit in get_args(Unit), "unit", "'entry' or 'pixel'", repr(self.unit))
         got = repr(self.background)
         if self.replacement == "sample":
             given = isinstance(self.background, Background | Tensor)
@@ -254,10 +245,8 @@ class CorruptionCurve(Metric):
             return make_gaussian_fields(model, inputs, self.mean, self.sd)
         if self.replacement == "constant":
             return make_constant_fields(model, inputs, self.baseline)
-        if self.replacement == "sample":
-            assert isinstance(self.background, Background)  # since `__post_init__`
-            return make_sample_fields(model, inputs, self.background)
-        return make_filled_fields(self.replacement)
+        assert isinstance(self.background, Background)  # since `__post_init__`
+        return make_sample_fields(model, inputs, self.background)
 
     def evaluate(self, call: Call) -> CorruptionCurveResult:
         """Replace positions of every sample in each order, and measure the drops."""

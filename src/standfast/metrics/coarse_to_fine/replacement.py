@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check
+from standfast.errors import ArgumentError
 from standfast.explainers import Background
 from standfast.explainers.background import resolve_background
 from standfast.explainers.base import Baseline, make_baseline, resolve_baseline
@@ -27,8 +27,6 @@ from standfast.segments import spatial_shape
 from standfast.similarity.rows import order_rows
 from standfast.tensors import count_at_once, describe_bounds, hashed_uniform, send
 
-#: from inputs `(m, ...)` and uniform numbers in (0, 1) of the same shape to values of that shape, each row by itself
-Fill = Callable[[Tensor, Tensor], Tensor]
 #: from inputs `(m, ...)` and their keys `(m,)` to a field of values for each, `(m, ...)`; or `(1, ...)`, one for all
 Fields = Callable[[Tensor, Tensor], Tensor]
 
@@ -166,30 +164,6 @@ def make_sample_fields(model: Model, inputs: Tensor, background: Background) -> 
 
     def fields(x: Tensor, keys: Tensor) -> Tensor:
         return references[(hashed_uniform(keys, 1)[:, 0].double() * len(references)).long()]
-
-    return fields
-
-
-def make_filled_fields(fill: Fill) -> Fields:
-    """Fields that a user's function returns.
-
-    Raises:
-        ArgumentError: in use, if the function does not return finite values of the inputs' shape.
-    """
-
-    def fields(x: Tensor, keys: Tensor) -> Tensor:
-        values = fill(x.clone(), hashed_uniform(keys, x[0].numel()).reshape(x.shape).to(x.dtype))
-        fits = isinstance(values, Tensor) and values.shape == x.shape
-        got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
-        check(fits, "replacement", f"a function that returns a tensor of shape {tuple(x.shape)}", got)
-        values = values.detach().to(x)
-        check(
-            bool(torch.isfinite(values).all()),
-            "replacement",
-            "a function that returns finite values",
-            "NaN or infinity",
-        )
-        return values
 
     return fields
 

@@ -26,12 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check, check_integer
+from standfast.errors import ArgumentError, check
 from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from standfast.metrics.base import Cost, Direction, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.positions import Order, rank_with_random_ties, sum_channels
@@ -43,7 +43,7 @@ from standfast.metrics.replaced_copies import (
     make_sample_keys,
 )
 from standfast.metrics.result import Result
-from standfast.records import set_fields
+from standfast.records import Count, set_fields
 from standfast.segments import Method, Segments, check_segments, segment, spatial_shape
 from standfast.tasks import Scale, measure_score
 from standfast.tensors import hashed_uniform
@@ -123,9 +123,9 @@ class AOPC(Metric):
     }
     presets: ClassVar[Presets] = {"quick": {"steps": 30, "samples": 2}}
 
-    region: int | None = None
-    steps: int = 100
-    samples: int = 5
+    region: Count | None = None
+    steps: Count = 100
+    samples: Count = 5
     order: Order = "top"
     replacement: Literal["uniform", "constant"] = "uniform"
     baseline: Baseline | None = None
@@ -134,15 +134,7 @@ class AOPC(Metric):
     segments: Method | int | Tensor | None = None
 
     def __post_init__(self) -> None:
-        check_integer(self.region, "region", also=(None,))
-        check_integer(self.steps, "steps")
-        check_integer(self.samples, "samples")
-        check(self.order in get_args(Order), "order", "'top' or 'bottom' (of the relevance, first)", repr(self.order))
-        kinds = ("uniform", "constant")
-        check(self.replacement in kinds, "replacement", "'uniform' or 'constant'", repr(self.replacement))
         check_baseline(self.baseline)
-        check(isinstance(self.absolute, bool), "absolute", "True or False", repr(self.absolute))
-        check(self.score in get_args(Scale), "score", "'probability' or 'logit'", repr(self.score))
         if self.segments is not None:
             check(self.region is None, "region", "None where segments are given", repr(self.region))
             try:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -182,8 +182,6 @@ class RelevanceLocalisation(Metric):
         valid = named or isinstance(self.regions, Regions) or callable(self.regions)
         words = "the name of an extra of the data set, a tensor of regions, or a function"
         check(valid, "regions", words, repr(self.regions))
-        check(self.unit in get_args(Unit), "unit", "'entry' or 'pixel'", repr(self.unit))
-        check(isinstance(self.absolute, bool), "absolute", "True or False", self.absolute)
 
     @classmethod
     def example(cls) -> RelevanceLocalisation:

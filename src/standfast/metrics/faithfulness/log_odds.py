@@ -36,7 +36,7 @@ from standfast.metrics.positions import count_positions, rank_with_random_ties, 
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies, make_sample_keys
 from standfast.metrics.result import Result
-from standfast.records import set_fields
+from standfast.records import Share, set_fields
 from standfast.segments import spatial_shape
 from standfast.tensors import count_at_once, send
 
@@ -111,7 +111,7 @@ class LogOdds(Metric):
     presets: ClassVar[Presets] = {"paper": {"pairs": ((8, 3), (8, 6), (9, 1), (4, 1))}}
 
     pairs: Pairs | None = None
-    fraction: float = 0.2
+    fraction: Share = 0.2
     baseline: Baseline | None = None
 
     def __post_init__(self) -> None:
@@ -122,8 +122,6 @@ class LogOdds(Metric):
             pairs = tuple((int(o), int(t)) for o, t in self.pairs)
             check(len(set(pairs)) == len(pairs), "pairs", expected, repr(self.pairs))
             set_fields(self, pairs=pairs)
-        share = isinstance(self.fraction, int | float) and not isinstance(self.fraction, bool)
-        check(share and 0 < self.fraction <= 1, "fraction", "a number above 0, at most 1", repr(self.fraction))
         check_baseline(self.baseline)
 
     def cost(self, classes: int | None = None) -> Cost:

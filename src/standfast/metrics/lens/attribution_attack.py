@@ -30,9 +30,8 @@ guided ones a twentieth more, but at most 100, of predictions only, for the shar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -40,7 +39,7 @@ from torch import Tensor
 
 from standfast.algorithms.searches.base import Outcome
 from standfast.algorithms.searches.sign import SignSearch
-from standfast.errors import ArgumentError, check, check_integer
+from standfast.errors import check, is_number
 from standfast.explainers import Explainer
 from standfast.metrics.base import NO_EFFECT, Cost, Direction, Metric, PartOf, Presets, Role, larger_is_closer, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
@@ -52,15 +51,15 @@ from standfast.metrics.lens.attribution_objectives import (
     check_count,
 )
 from standfast.metrics.lens.attribution_objectives import get as get_attack
-from standfast.metrics.probe import Call, Probe, check_probe_options, score_kept_class
+from standfast.metrics.probe import Call, Probe, score_kept_class
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
 from standfast.model import ROW_ALIGNMENT, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
-from standfast.records import set_fields
+from standfast.records import Count, Positive, set_fields
 from standfast.similarity import Kendall, LensProfile, Similarity, correct_for_chance, lens_profile, per_position
 from standfast.similarity import get as get_similarity
 from standfast.similarity import similarities as known_similarities
-from standfast.similarity.authors_protocol import Protocol, check_protocol
+from standfast.similarity.authors_protocol import Protocol
 from standfast.tensors import count_at_once
 
 _PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
@@ -158,8 +157,8 @@ class AttributionAttack(Metric):
         curve_k: numbers of positions of its curves, or shares of them.
         curve_w: windows of its curves, in positions to each side.
         absolute: compare absolute attributions.
-        beta: sharpness of the softplus that replaces ReLU where gradients are computed: one number, or several, which
-            the starts use in turn. With a single start it is the first.
+        beta: sharpness of the softplus that replaces ReLU where gradients are computed, which the starts use in turn.
+            With a single start it is the first.
         protocol: `paper`: from random starts, the point with the largest objective; `authors`: the choices of the
             authors' script (see above). For their sets and windows, give similarities the option of the same name.
 
@@ -191,15 +190,15 @@ class AttributionAttack(Metric):
 
     neighbourhood: Neighbourhood
     attack: str | AttributionObjective = "top_k"
-    steps: int = 100
-    step: float | None = None
-    restarts: int = 3
+    steps: Count = 100
+    step: Positive | None = None
+    restarts: Count = 3
     similarities: tuple[str | Similarity, ...] = ("topk_intersection", "lens_precision", "lens_recall")
     k: int | float | None = None
     curve_k: tuple[int | float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4)
     curve_w: tuple[int, ...] = (1, 2, 3)
     absolute: bool = True
-    beta: float | tuple[float, ...] = (10.0, 30.0)
+    beta: tuple[float, ...] = (10.0, 30.0)
     protocol: Protocol = "paper"
 
     def __post_init__(self) -> None:
@@ -208,17 +207,11 @@ class AttributionAttack(Metric):
         words = "a LinfBall or a transformation, since steps follow signs of gradients"
         check(fits, "neighbourhood", words, self.neighbourhood)
         get_attack(self.attack)
-        check(self.step is None or _is_positive(self.step), "step", "a finite number above 0", repr(self.step))
         fits = self.step is None or isinstance(self.neighbourhood, LinfBall)
         check(fits, "step", "None for a transformation, each of whose parameters has a range of its own", self.step)
-        betas = tuple(self.beta) if isinstance(self.beta, list | tuple) else (self.beta,)
-        fine = len(betas) > 0 and all(map(_is_positive, betas))
-        check(fine, "beta", "a finite number above 0, or several", repr(self.beta))
-        set_fields(self, beta=betas[0] if len(betas) == 1 else betas)
-        check_protocol(self.protocol)
-        for option in ("steps", "restarts"):
-            value = getattr(self, option)
-            check_integer(value, option)
+        set_fields(self, beta=tuple(self.beta) if isinstance(self.beta, list | tuple) else (self.beta,))
+        fine = len(self.beta) > 0 and all(is_number(beta) and 0 < beta < math.inf for beta in self.beta)
+        check(fine, "beta", "finite numbers above 0", repr(self.beta))
         for option in ("similarities", "curve_k", "curve_w"):
             value = getattr(self, option)
             listed = isinstance(value, list | tuple) and len(value) > 0
@@ -233,7 +226,6 @@ class AttributionAttack(Metric):
         for count in self.curve_k:
             check_count("curve_k", count)
         check(all(type(w) is int and w >= 0 for w in self.curve_w), "curve_w", "whole numbers, 0 or more", self.curve_w)
-        check_probe_options(self.absolute, "origin", "logit")
 
     def _check_similarities(self) -> None:
         """Names must be usable as columns, and a report must know the direction of the first from its name."""
@@ -295,8 +287,7 @@ class AttributionAttack(Metric):
         step = self.step
         if step is None and isinstance(self.neighbourhood, LinfBall):
             step = 2.5 * self.neighbourhood.radius / self.steps
-        betas = self.beta if isinstance(self.beta, tuple) else (self.beta,)
-        sharpness = tuple(beta / betas[0] for beta in betas)
+        sharpness = tuple(beta / self.beta[0] for beta in self.beta)
         # in a ball of radius 0 the search's own step is 0
         return SignSearch(self.restarts, step or None, sharpness, from_centre=self.protocol == "authors")
 
@@ -316,14 +307,13 @@ class AttributionAttack(Metric):
                 check(fits, "attack", f"random_sign or universal, since {reason}", attack.name)
         # whatever the similarities are, the report counts the largest positions, which a constant map does not have
         probe = Probe(call, "topk_intersection", absolute=self.absolute, region=region)
-        self._check_sizes(probe.reference[:1], attack)
+        self._check_sizes(probe.reference[:1])
         usable, seed, points = probe.usable(), call.seed, region.centre.clone()
         kept = KeptClass(probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0)
         if len(usable):
             own = region.select(usable)
             if isinstance(attack, GuidedObjective):
-                beta = self.beta[0] if isinstance(self.beta, tuple) else self.beta
-                objective = _AttackObjective(attack, probe, beta, self.protocol)
+                objective = _AttackObjective(attack, probe, self.beta[0], self.protocol)
                 found = objective.run(self._search(), own, self._search_budget(), seed).inputs
             else:
                 assert isinstance(attack, BlindObjective)
@@ -332,23 +322,13 @@ class AttributionAttack(Metric):
             kept.draw(~seed)
         return self._result(probe, inputs, points, kept)
 
-    def _check_sizes(self, maps: Tensor, attack: AttributionObjective) -> None:
+    def _check_sizes(self, maps: Tensor) -> None:
         """Raise before the attack what would be raised after it, such as a k that maps of this size do not have."""
-
-        def attempt(what: str, function: Callable[[], object]) -> None:
-            try:
-                function()
-            except ArgumentError as error:
-                raise ArgumentError(f"{error.argument} of {what}", error.expected, error.got) from error
-
         for similarity in self._similarities():
             own = similarity.of_maps(maps)
-            attempt(similarity.name, partial(similarity, own, own))
+            similarity(own, own)
         positions = per_position(maps, "abs_sum").abs()
-        if isinstance(attack, GuidedObjective):
-            attempt(f"attack {attack.name}", partial(attack.state, positions))
-        for option, counts in (("k", (0.1 if self.k is None else self.k,)), ("curve_k", self.curve_k)):
-            attempt(f"option {option}", partial(lens_profile, positions, positions, counts, (0,), diverse=False))
+        lens_profile(positions, positions, (0.1 if self.k is None else self.k, *self.curve_k), (0,), diverse=False)
 
     def _result(self, probe: Probe, inputs: Tensor, points: Tensor, kept: KeptClass) -> AttributionAttackResult:
         """From a new evaluation of the points."""
@@ -389,10 +369,6 @@ class AttributionAttack(Metric):
         draws = _DRAWS // 4 if before.shape[2:].numel() >= _LARGE else _DRAWS
         level = similarity.chance(similarity.of_maps(before), similarity.of_maps(after), draws)
         return before.new_full((len(before),), torch.nan) if level is None else level.value
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 class _AttackObjective(ProbeObjective):

@@ -23,21 +23,22 @@ decides who is a member.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, as_number, check, check_integer, is_number
+from standfast.errors import ArgumentError, as_number, check
 from standfast.neighbourhoods import Region
-from standfast.records import ConfigurationType
+from standfast.records import ConfigurationType, CountFromZero, Range, Share
 from standfast.registry import Registry, build
 from standfast.similarity import dilate, mass_centre, smooth, top_k
 from standfast.similarity.rows import row_sum
 from standfast.tensors import Streams
+
+_Start = Annotated[float, Range(least=0, below=1)]
 
 
 class AttributionObjective(metaclass=ConfigurationType):
@@ -149,18 +150,10 @@ class Target(GuidedObjective):
     """
 
     name: ClassVar[str] = "target"
-    top: float = 0.0
-    left: float = 0.0
-    height: float = 0.25
-    width: float = 0.25
-
-    def __post_init__(self) -> None:
-        for option in ("top", "left"):
-            value = getattr(self, option)
-            check(is_number(value) and 0 <= value < 1, option, "a share in [0, 1)", value)
-        for option in ("height", "width"):
-            value = getattr(self, option)
-            check(is_number(value) and 0 < value <= 1, option, "a share in (0, 1]", value)
+    top: _Start = 0.0
+    left: _Start = 0.0
+    height: Share = 0.25
+    width: Share = 0.25
 
     def state(self, reference: Tensor) -> Tensor:
         """The positions of the box."""
@@ -196,15 +189,12 @@ class Lens(GuidedObjective):
 
     name: ClassVar[str] = "lens"
     k: int | float | None = None
-    w: int = 1
-    alone: float = 0.3
+    w: CountFromZero = 1
+    alone: Annotated[float, Range(least=0)] = 0.3
 
     def __post_init__(self) -> None:
         if self.k is not None:
             check_count("k", self.k)
-        check_integer(self.w, "w", 0)
-        fine = is_number(self.alone) and 0 <= self.alone < math.inf
-        check(fine, "alone", "a finite number of at least 0", self.alone)
 
     def state(self, reference: Tensor) -> Tensor:
         """The positions, and the windows around them, `(P, 2, ...)`."""

@@ -15,18 +15,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import Outcome
-from standfast.errors import ArgumentError, check, is_number
+from standfast.errors import check, is_number
 from standfast.metrics.probe import Measurement, Probe, exclude_zero, score_kept_class
 from standfast.similarity import Similarity
 
 EventName = Literal["changed_explanation", "changed_class", "misclassification"]
-EVENTS = ("changed_explanation", "changed_class", "misclassification")
+EVENTS: tuple[EventName, ...] = get_args(EventName)
 
 
 @dataclass(frozen=True)
@@ -91,16 +91,14 @@ class Event:
         return (self.scores(Measurement(margin, similarity)) >= 0).all(1)
 
 
-def make_event(name: str, similarity: Similarity, threshold: float | None, needs_threshold: bool) -> Event:
+def make_event(name: EventName, similarity: Similarity, threshold: float | None, needs_threshold: bool) -> Event:
     """The event of that name; without a `threshold` it has the similarity's own one.
 
     Raises:
-        ArgumentError: an unknown name; a threshold that the similarity cannot take; a threshold for
+        ArgumentError: a threshold that the similarity cannot take; a threshold for
             `misclassification`, which has none; no threshold for a similarity without a default one where
             `needs_threshold` holds.
     """
-    if name not in EVENTS:
-        raise ArgumentError("event", f"one of {', '.join(EVENTS)}", repr(name))
     if name == "misclassification":
         check(threshold is None, "threshold", "None for misclassification, which has none", threshold)
         return Event("misclassification", similarity, None)
@@ -118,4 +116,4 @@ def make_event(name: str, similarity: Similarity, threshold: float | None, needs
         f"a number, since {similarity.name} has no threshold that suits all maps",
         threshold,
     )
-    return Event(cast(EventName, name), similarity, threshold)
+    return Event(name, similarity, threshold)

@@ -4,7 +4,7 @@
 
 F is the event `changed_explanation`, `changed_class` or `misclassification` (SAFARI, Eq. 3 and 10). Source: Huang et
 al., "SAFARI: Versatile and Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 5 and App. 8.4.
-The estimators, and where they depart from the paper, are in `standfast.algorithms.subset_simulation` and
+The estimators, and where they depart from the paper, are in `standfast.algorithms.SubsetSimulation` and
 `.monte_carlo`.
 
 `changed_class` is reached in two stages: first the class changes, and then, within these inputs, the explanation stays
@@ -30,22 +30,23 @@ from standfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
 from standfast.algorithms.rare_events.plain_sampling import monte_carlo
 from standfast.algorithms.rare_events.population import Proposal
 from standfast.algorithms.rare_events.subset_sampling import (
+    SubsetSimulation,
     count_moves,
     limit_first,
     plan_return,
     plan_sizes,
-    subset_simulation,
 )
 from standfast.algorithms.searches.auto import AutoSearch
-from standfast.errors import check, check_integer
+from standfast.errors import check_integer
 from standfast.explainers import Explainer, InputCopy
 from standfast.metrics.base import USEFUL, Cost, Direction, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
-from standfast.metrics.probe import Call, Explain, Probe, check_probe_options
+from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.safari.events import Event, EventName, make_event
 from standfast.metrics.safari.worst_case import EventObjective
 from standfast.model import Output
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.records import Count
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
 from standfast.tensors import draw_seed
@@ -151,7 +152,7 @@ class MisinterpretationProbability(Metric):
             settings it costs about half as much again. Where a short search finds a worst case in the event, half of
             its particles start there: the search `auto`, which follows gradients where there are some, with 500
             evaluations, or a sixteenth of the budget if that is less.
-        particles, moves, quantile, first, proposal, floor: see `standfast.algorithms.subset_simulation`.
+        particles, moves, quantile, first, proposal, floor: see `standfast.algorithms.SubsetSimulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
 
@@ -201,28 +202,15 @@ class MisinterpretationProbability(Metric):
     error: float | None = None
     budget: int | None = None
     from_event: bool = False
-    samples: int = 10_000
+    samples: Count = 10_000
     absolute: bool = True
     explain: Explain = "predicted"
     margin: Output = "logit"
 
     def __post_init__(self) -> None:
         check_neighbourhood(self.neighbourhood)
-        methods = ("subset", "monte_carlo")
-        check(self.method in methods, "method", f"one of {', '.join(methods)}", repr(self.method))
-        check_integer(self.particles, "particles", 10)
-        check_integer(self.moves, "moves")
-        between = isinstance(self.quantile, int | float) and 0 < self.quantile < 1
-        check(between, "quantile", "a number between 0 and 1", self.quantile)
-        check(self.proposal in ("gaussian", "random_walk"), "proposal", "gaussian or random_walk", self.proposal)
-        check(isinstance(self.floor, int | float) and self.floor < 0, "floor", "a number below 0", self.floor)
-        fits = isinstance(self.first, int | float) and 1 <= self.first < math.inf
-        check(fits, "first", "a number of at least 1", self.first)
-        fits = self.error is None or (isinstance(self.error, int | float) and self.error > 0)
-        check(fits, "error", "a number above 0, or None", self.error)
+        self._make_simulation(None)
         check_integer(self.budget, "budget", self.particles + 1, also=(None,))
-        check_integer(self.samples, "samples")
-        check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
 
     @classmethod
@@ -317,23 +305,21 @@ class MisinterpretationProbability(Metric):
             if self.method == "monte_carlo":
                 estimate = monte_carlo(score, region, self.samples, call.generator, indexed=True)
             else:
-                estimate = subset_simulation(
-                    score,
-                    region,
-                    self.particles,
-                    self.moves,
-                    self.quantile,
-                    self.first,
-                    self.proposal,
-                    self.floor,
-                    self.error,
-                    budget,
-                    self.from_event,
-                    witnesses,
-                    generator=call.generator,
-                    indexed=True,
-                )
+                estimate = self._make_simulation(budget).run(score, region, witnesses, call.generator, indexed=True)
         return self._result(probe, inputs, usable, estimate, kept, witnessed)
+
+    def _make_simulation(self, budget: int | None) -> SubsetSimulation:
+        return SubsetSimulation(
+            self.particles,
+            self.moves,
+            self.quantile,
+            self.first,
+            self.proposal,
+            self.floor,
+            self.error,
+            budget,
+            self.from_event,
+        )
 
     def _plan_search(self) -> int:
         """How many evaluations the search for a witness has, one of which checks what was found; 0: no search."""

@@ -21,11 +21,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer
 from standfast.metrics.base import Cost, Direction, Metric, Presets, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
-from standfast.metrics.probe import Call, Explain, Probe, check_probe_options
+from standfast.metrics.probe import Call, Explain, Probe
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.records import Count
 
 _BLOCK = 32  # samples drawn at once for each input
 _ELEMENTS = 1 << 26  # numbers in the perturbed inputs of a group of inputs
@@ -52,7 +52,7 @@ class _Sensitivity(Metric):
     presets: ClassVar[Presets] = {"quick": {"samples": 10}}
 
     neighbourhood: Neighbourhood
-    samples: int = 50
+    samples: Count = 50
     absolute: bool = False
     explain: Explain = "origin"
     normalise: bool = False
@@ -60,10 +60,6 @@ class _Sensitivity(Metric):
 
     def __post_init__(self) -> None:
         check_neighbourhood(self.neighbourhood)
-        check_integer(self.samples, "samples")
-        check_probe_options(self.absolute, self.explain, "logit")
-        for option in ("normalise", "same_class"):
-            check(isinstance(getattr(self, option), bool), option, "True or False", getattr(self, option))
 
     @classmethod
     def example(cls) -> _Sensitivity:

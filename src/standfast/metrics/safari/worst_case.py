@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,11 +30,12 @@ from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
 from standfast.metrics.base import NO_EFFECT, Cost, Direction, Metric, Presets, Role, larger_is_closer, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
-from standfast.metrics.probe import Call, Explain, Probe, check_probe_options
+from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
 from standfast.metrics.safari.events import Event, EventName, make_event
 from standfast.model import Output
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.records import Range
 from standfast.registry import build
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
@@ -156,7 +157,8 @@ class WorstCase(Metric):
     event: EventName = "changed_explanation"
     similarity: str | Similarity = "pearson"
     search: str | Search = "auto"
-    budget: int = 5000
+    #: at least the clean input, a query of the search, and the final check
+    budget: Annotated[int, Range(least=3)] = 5000
     threshold: float | None = None
     absolute: bool = True
     explain: Explain = "predicted"
@@ -165,10 +167,6 @@ class WorstCase(Metric):
 
     def __post_init__(self) -> None:
         check_neighbourhood(self.neighbourhood)
-        expected = "a whole number of at least 3 (the clean input, a query of the search, and the final check)"
-        check(type(self.budget) is int and self.budget > self.own_evaluations, "budget", expected, repr(self.budget))
-        check_probe_options(self.absolute, self.explain, self.margin)
-        check(isinstance(self.track_sensitivity, bool), "track_sensitivity", "True or False", self.track_sensitivity)
         self._event()
         self.make_search()
 

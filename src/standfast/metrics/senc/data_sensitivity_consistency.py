@@ -103,7 +103,6 @@ class DataSensitivityConsistency(SensitivityConsistency):
     baseline: Baseline | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         # a tensor of labels becomes a value that can be compared, hashed and written down
         set_fields(self, segments=check_segments(self.segments))
         check_baseline(self.baseline)

@@ -44,6 +44,7 @@ from standfast.metrics.senc.sensitivity_consistency import (
     CPU,
     NUMBERS,
     ConsistencyTable,
+    MaskCount,
     MaskedGroup,
     SensitivityConsistency,
     SensitivityConsistencyResult,
@@ -133,10 +134,9 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     }
 
     layers: str | tuple[str, ...] = "all"
-    masks: int = field(default=10_000, kw_only=True)
+    masks: MaskCount = field(default=10_000, kw_only=True)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         layers = tuple(self.layers) if isinstance(self.layers, list) else self.layers
         fits = isinstance(layers, str) or (
             isinstance(layers, tuple)

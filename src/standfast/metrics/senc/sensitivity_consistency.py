@@ -7,23 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.masks.random_masks import Consistency, is_settled, measure_consistency, plan_checks
 from standfast.algorithms.masks.resampling import Estimator
-from standfast.errors import check, check_integer
 from standfast.metrics.base import Direction, Metric
-from standfast.metrics.probe import Call, Explain, Probe, check_probe_options
+from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.result import Result
 from standfast.metrics.senc.masking import are_constant, mark_constant
+from standfast.records import Count, Fraction, Positive, Range
 from standfast.statistics.pooling import Pooled, pool_inputs
 from standfast.tensors import Streams, content_keys
 
 _MASK_BITS = 1 << 24  # masks of a group of samples held at once: 16 MB, and eight times that while they are compared
 CPU = torch.device("cpu")
+
+MaskCount = Annotated[int, Range(least=10)]
 
 
 @dataclass(frozen=True)
@@ -170,24 +172,14 @@ class SensitivityConsistency(Metric):
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "tan2025senc"
 
-    masks: int = 5000
-    keep: float = 0.8
+    masks: MaskCount = 5000
+    keep: Fraction = 0.8
     estimator: Estimator = "centred"
     explain: Explain = "origin"
     absolute: bool = False
-    tolerance: float | None = None
-    permutations: int = 999
-    resamples: int = 500
-
-    def __post_init__(self) -> None:
-        for name, least in (("masks", 10), ("permutations", 1), ("resamples", 1)):
-            check_integer(getattr(self, name), name, least)
-        fits = isinstance(self.keep, int | float) and 0 < self.keep < 1
-        check(fits, "keep", "a probability between 0 and 1, exclusive", repr(self.keep))
-        check(self.estimator in ("centred", "paper"), "estimator", "'centred' or 'paper'", repr(self.estimator))
-        check_probe_options(self.absolute, self.explain, "logit")
-        fits = self.tolerance is None or (isinstance(self.tolerance, int | float) and self.tolerance > 0)
-        check(fits, "tolerance", "a number above 0, or None", repr(self.tolerance))
+    tolerance: Positive | None = None
+    permutations: Count = 999
+    resamples: Count = 500
 
     def make_probe(self, call: Call) -> Probe:
         """The probe that compares maps by Spearman's correlation."""
@@ -227,8 +219,7 @@ class SensitivityConsistency(Metric):
     def _compare(self, group: MaskedGroup, weights: Tensor, members: Tensor, permutations: int) -> Consistency:
         """The consistency of weights `(2, n, k)`, of the first k masks; always with the same random numbers."""
         found = measure_consistency(
-            weights[0],
-            weights[1],
+            weights,
             group.select_masks(members, 0, weights.shape[2]).expand(len(members), -1, -1),
             features=group.features[members.cpu()],
             estimator=self.estimator,

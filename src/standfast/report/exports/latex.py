@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import groupby
 
 from standfast.errors import check
+from standfast.results import Results
 from standfast.results.formatting import format_estimate, format_interval
 from standfast.results.summary import SummaryRow
 
@@ -40,28 +40,34 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(letter, letter) for letter in " ".join(text.split()))
 
 
-def format_table(
-    found: Sequence[SummaryRow], caption: str | None = None, label: str | None = None, intervals: bool = True
-) -> str:
-    """The table: a float with caption and notes where `caption` is given, else only the `tabular`.
+def to_latex(results: Results, *, caption: str | None = None, label: str | None = None, intervals: bool = True) -> str:
+    """A LaTeX table for the package booktabs: a row per explainer, a column per configured metric.
+
+    The explainer with the best mean rank is bold, where paired tests show another to be worse. A dagger marks those
+    that the tests do not show to be worse than it, a double dagger those that do not pass the sanity checks, which are
+    not ranked. Notes with these meanings and the number of samples are comments above the table, or part of the
+    caption.
 
     Args:
-        found: the rows to show.
-        caption: plain text; special characters are escaped.
-        label: for `\\ref`; it needs a caption.
-        intervals: whether to print intervals beside the numbers.
+        results: what to show.
+        caption: puts the table into a float with this caption; special characters are escaped.
+        label: for `\\ref`, such as `tab:robustness`; it needs a caption.
+        intervals: whether to print intervals, in brackets.
+
+    Raises:
+        ArgumentError: no results, or no such label.
     """
     import jinja2
 
+    found = results.summary.rows
     check(label is None or caption is not None, "label", "none without a caption", repr(label))
-    check(len(found) > 0, "source", "results with at least one row", "none")
+    check(len(found) > 0, "results", "results with at least one row", "none")
     fits = label is None or re.fullmatch(r"[\w:.+-]+", label) is not None
     check(fits, "label", "letters, digits and : . + - _", repr(label))
     specs = {row.label: row.spec for row in found}
-    named = [""] if any(row.explainer for row in found) else []  # a single `Result` does not know its explainer
-    head = [["explainer"] * len(named) + [escape(name) for name in specs]]
+    head = [["explainer", *map(escape, specs)]]
     if any(spec.direction for spec in specs.values()):
-        head.append(named + [_ARROWS.get(spec.direction or "", "") for spec in specs.values()])
+        head.append(["", *(_ARROWS.get(spec.direction or "", "") for spec in specs.values())])
     groups = []
     for (data, model), group in groupby(found, key=lambda row: (row.data, row.model)):
         cells: dict[str, dict[str, str]] = {}
@@ -70,10 +76,7 @@ def format_table(
             doubtful |= {row.explainer} if row.sanity in ("failed", "undecided") else set()
             cells.setdefault(row.explainer, {})[row.label] = _cell(row, intervals)
         marks = {name: r"$^{\ddagger}$" if name in doubtful else "" for name in cells}
-        rows = [
-            [escape(name) + marks[name]] * len(named) + [own.get(each, "--") for each in specs]
-            for name, own in cells.items()
-        ]
+        rows = [[escape(name) + marks[name], *(own.get(each, "--") for each in specs)] for name, own in cells.items()]
         groups.append((escape(f"{data}, {model}"), rows))
     estimates = [row.estimate for row in found if row.estimate is not None]
     counts = sorted({estimate.count for estimate in estimates}) or [0]
@@ -86,14 +89,13 @@ def format_table(
         undefined=jinja2.StrictUndefined,
     )
     return environment.get_template("table.tex").render(
-        statistic=found[0].statistic,
         samples=str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}",
         coverage=min((each.coverage for each in estimates if intervals and each.low is not None), default=None),
         verdicts={row.verdict for row in found},
         sanity={row.sanity for row in found},
         caption=None if caption is None else escape(caption),
         label=label,
-        columns="l" * len(named) + "r" * len(specs),
+        columns="l" + "r" * len(specs),
         head=head,
         groups=groups,
     )

@@ -25,7 +25,7 @@ def describe_row(results: Results, row: SummaryRow) -> Cell:
     if not counts.rows:
         return Cell(main="failed", notes=broken)
     metric = results.metrics[row.label]
-    rows = results.select(row.data, row.model, row.label, row.explainer).filter(status="ok")
+    rows = results.metric_results(row.data, row.model, row.label).rows_for(row.explainer).filter(status="ok")
     notes = [detail.text for detail in metric.presentation.details(rows, metric.options)]
     if counts.bounds:
         unresolved = f" ({counts.unresolved} unresolved)" if counts.unresolved else ""

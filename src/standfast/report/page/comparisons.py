@@ -26,7 +26,9 @@ from standfast.results.summary import SummaryRow
 #: how many comparisons of options, and how many of models, are drawn
 MOST = 24
 
-#: for each line, an explainer as a rule, the row of the summary of each member that has one
+#: for each line, an explainer as a rule, the data, model, label and explainer of each member
+Keys = Mapping[str, Mapping[Member, tuple[str, str, str, str]]]
+#: the same with the row of the summary of each member that has one
 Rows = Mapping[str, Mapping[Member, SummaryRow]]
 
 
@@ -64,17 +66,11 @@ def _take(found: Iterable[Comparison]) -> list[Comparison]:
 def _compare_metrics(results: Results) -> Iterator[Comparison]:
     groups = find_groups([_configure_metric(metric) for metric in results.metrics.values()])
     for group, (data, model) in product(groups, results.pairs):
-        rows = _find_rows(
-            results,
-            {
-                name: {member: (data, model, member.name, name) for member in group.members}
-                for name in results.explainers
-            },
-        )
+        keys = {name: {each: (data, model, each.name, name) for each in group.members} for name in results.explainers}
         heading = f"{results.metrics[group.members[0].name].spec.axis}, by {group.option}"
         text = f"These configured metrics differ in {group.option}, and in nothing else."
-        figures = _draw(results, group.option, group.members, rows, heading)
-        yield Comparison(f"{group.kind}: {group.option}", results.name_pair(data, model), text, figures)
+        figures = _draw(results, group.option, group.members, keys, heading)
+        yield Comparison(f"{group.kind}: {group.option}", results.summary.name_pair(data, model), text, figures)
 
 
 def _compare_explainers(results: Results) -> Iterator[Comparison]:
@@ -84,10 +80,11 @@ def _compare_explainers(results: Results) -> Iterator[Comparison]:
         figures: list[Figure] = []
         for label in results.metrics:
             keys = {group.kind: {member: (data, model, label, member.name) for member in group.members}}
-            rows = _find_rows(results, keys)
-            figures += _draw(results, group.option, group.members, rows, f"{label}, by {group.option}")
+            figures += _draw(results, group.option, group.members, keys, f"{label}, by {group.option}")
         text = f"These explainers differ in {group.option}, and in nothing else."
-        yield Comparison(f"explainer {group.kind}: {group.option}", results.name_pair(data, model), text, figures)
+        yield Comparison(
+            f"explainer {group.kind}: {group.option}", results.summary.name_pair(data, model), text, figures
+        )
 
 
 def _compare_models(results: Results) -> Iterator[Comparison]:
@@ -96,7 +93,7 @@ def _compare_models(results: Results) -> Iterator[Comparison]:
         figures: list[Figure] = []
         for label in results.metrics:
             keys = {name: {each: (data, each.name, label, name) for each in members} for name in results.explainers}
-            figures += _draw(results, "model", members, _find_rows(results, keys), f"{label}, by model")
+            figures += _draw(results, "model", members, keys, f"{label}, by model")
         yield Comparison(data, "", "The same data, explainers and options; only the model differs.", figures)
 
 
@@ -120,15 +117,11 @@ def _configure_explainers(results: Results) -> list[Configuration]:
     return found
 
 
-def _find_rows(results: Results, keys: Mapping[str, Mapping[Member, tuple[str, str, str, str]]]) -> Rows:
-    """The rows of the summary at data, model, label and explainer, by line and member."""
+def _draw(results: Results, option: str, members: Sequence[Member], keys: Keys, heading: str) -> list[Figure]:
+    """Lines, where the members have places on an axis, and the table; nothing where fewer than two have a value."""
     known = {(row.data, row.model, row.label, row.explainer): row for row in results.summary.rows}
     found = {line: {member: known[key] for member, key in own.items() if key in known} for line, own in keys.items()}
-    return {line: own for line, own in found.items() if own}
-
-
-def _draw(results: Results, option: str, members: Sequence[Member], rows: Rows, heading: str) -> list[Figure]:
-    """Lines, where the members have places on an axis, and the table; nothing where fewer than two have a value."""
+    rows = {line: own for line, own in found.items() if own}
     present = {member for own in rows.values() for member, row in own.items() if row.estimate is not None}
     if len(present) < 2:
         return []

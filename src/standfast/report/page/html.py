@@ -76,7 +76,7 @@ class Page:
         parts = []
         for found in self.results.list_metric_results(metric.name):
             figures = [self.prepare(figure, found) for figure in draw_figures(metric, found)]
-            parts.append(Part(self.results.name_pair(found.data, found.model), figures))
+            parts.append(Part(self.results.summary.name_pair(found.data, found.model), figures))
         return [part for part in parts if part.figures]
 
     def make_comparisons(self, found: Sequence[Comparison], start: str) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ class Page:
         agreement = results.summary.agreements.get((data, model))
         example, verdict = choose_example(results, data, model), results.verdict(data, model)
         return {
-            "where": results.name_pair(data, model),
+            "where": results.summary.name_pair(data, model),
             "verdict": verdict,
             "checks_id": f"checks-{results.pairs.index((data, model)) + 1}",
             "standings": order,

@@ -131,7 +131,7 @@ def count_rows(results: Results) -> dict[tuple[str, str], dict[str, int]]:
         for each in row.counts.uncounted:
             if each.status in tally:
                 tally[each.status] += each.rows
-        rows = results.select(row.data, row.model, row.label, row.explainer)
+        rows = results.metric_results(row.data, row.model, row.label).rows_for(row.explainer)
         for key, column in (("constant maps", "degenerate"), ("maps with NaN", "nonfinite")):
             values = read_numbers(rows, column)
             tally[key] += int(values[values > 0].sum())

@@ -25,7 +25,7 @@ def encode_rows(results: Results, links: Links) -> tuple[str, int]:
     """Encode all rows as JSON for a script element; return it with the number of rows."""
     names = {"data": list(results.data), "model": list(results.models), "explainer": list(results.explainers)}
     names |= {"label": list(results.metrics), "status": ["ok"]}
-    classes = [results.list_classes(data) for data in results.data]
+    classes = [results.summary.classes[data] for data in results.data]
     blocks = []
     for metric in results.metrics.values():
         frames = [found.frame for found in results.list_metric_results(metric.name)]

@@ -50,9 +50,8 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
 def choose_example(results: Results, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
     """The pictures that open the report, of the first metric that has an example, with the view they are from."""
     for label in results.metrics.values():
-        if len(results.select(data, model, label.name)):
-            view = results.metric_results(data, model, label.name)
-            row = label.presentation.example(view)
-            if row is not None:
-                return row, view
+        view = results.metric_results(data, model, label.name)
+        row = label.presentation.example(view) if len(view.frame) else None
+        if row is not None:
+            return row, view
     return None

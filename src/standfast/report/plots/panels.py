@@ -26,7 +26,7 @@ def plot_results(results: Results, data: str | None = None, model: str | None = 
     pairs = [pair for pair in results.pairs if data in (None, pair[0]) and model in (None, pair[1])]
     check(bool(pairs), "data, model", "names of the results", f"{data!r}, {model!r}")
     panels = [each for pair in pairs for each in results.summary.select(*pair)]
-    return plot_panels(panels, results.explainers, [results.name_pair(*pair) for pair in pairs])
+    return plot_panels(panels, results.explainers, [results.summary.name_pair(*pair) for pair in pairs])
 
 
 def plot_panels(panels: Sequence[MetricSummary], explainers: Explainers, rows: Sequence[str] = ("",)) -> list[Axes]:

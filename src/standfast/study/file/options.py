@@ -13,7 +13,6 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import (
@@ -265,14 +264,12 @@ def similarity_from(raw: object, default: object = None, kinds: Kinds = ()) -> s
 def background_from(raw: object, default: object = None, kinds: Kinds = ()) -> Background | Baseline:
     """A number, one for each channel, or what names reference inputs: a path, `{data: NAME, samples: N}`.
 
-    A path may be that of a folder of photographs, which differ in size, if an option takes one (`kinds`).
-
     >>> background_from([0, 1]), background_from("references.npy").written
     ((0.0, 1.0), {'path': 'references.npy'})
     """
     if isinstance(raw, str | Mapping):
         content = {"path": raw} if isinstance(raw, str) else raw
-        return StoredBackground(BackgroundEntry.model_validate(content), pictures=Path in kinds)
+        return StoredBackground(BackgroundEntry.model_validate(content))
     try:
         baseline: Baseline = _convert(Baseline, raw)
     except ValidationError as error:

@@ -15,7 +15,6 @@ from standfast.data.user_files import Content, read_data
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Background
 from standfast.neighbourhoods import Neighbourhood
-from standfast.neighbourhoods.corruptions import read_photographs
 from standfast.neighbourhoods.naming import find_name
 from standfast.records import set_fields
 from standfast.study.file.entries import Count
@@ -67,14 +66,12 @@ class StoredBackground(Background):
 
     Args:
         entry: of the file.
-        pictures: whether they are photographs, which may differ in size.
     """
 
     entry: BackgroundEntry
-    pictures: bool
 
-    def __init__(self, entry: BackgroundEntry, pictures: bool = False) -> None:
-        set_fields(self, shape=(entry.samples or 1,), digest="", entry=entry, pictures=pictures)
+    def __init__(self, entry: BackgroundEntry) -> None:
+        set_fields(self, shape=(entry.samples or 1,), digest="", entry=entry)
 
     @property
     def inputs(self) -> Tensor:
@@ -90,8 +87,6 @@ class StoredBackground(Background):
         """The reference inputs themselves, with paths relative to `base`."""
         entry = self.entry
         with errors_at(keys=entry.known(), key="path"):
-            if self.pictures:
-                return read_photographs(base / str(entry.path))
             found = data.load(entry.data) if entry.data is not None else read_data_at(base / str(entry.path))
             least = f"at most the {len(found.inputs)} samples that there are"
             check(entry.samples is None or entry.samples <= len(found.inputs), "samples", least, entry.samples)

@@ -64,7 +64,7 @@ from standfast.study.grid import ModelSource, Samples
 from standfast.study.identity import is_estimator
 from standfast.tasks import Classification, Task
 from standfast.tensors import describe_bounds
-from standfast.zoo.networks.names import architectures
+from standfast.zoo import architectures
 from standfast.zoo.programs import as_module, check_program, fill, load_program, read_weights
 
 

@@ -4,7 +4,7 @@ Hochreiter and Schmidhuber, Long short-term memory, Neural Computation 9(8), 199
 Schmidhuber, Framewise phoneme classification with bidirectional LSTM, Neural Networks 18, 2005. The sizes are those of
 Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C: bidirectional
 LSTMs of 64, 128 and 64 units, each followed by a dense layer of as many units, and a dense layer of 256; ReLU. The
-paper does not say how a series becomes a vector; here features are averaged over time (`readout="mean"`).
+paper does not say how a series becomes a vector; here features are averaged over time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,6 @@ from torch.nn import functional as F
 
 from standfast.errors import as_number, check
 from standfast.zoo.networks.layers import make_dense_head
-
-Readout = Literal["mean", "last"]
 
 
 class BiLSTM(nn.Module):
@@ -39,8 +37,6 @@ class BiLSTM(nn.Module):
         in_channels: of the series.
         units: of each LSTM, in each direction, and of the dense layer after it.
         patch: number of steps that are read at once; zeros complete the last patch. The time decreases by this factor.
-        readout: "mean" of the last layer's features over time; or "last": the forward features at the end and the
-            backward features at the start, which have read the whole series.
         dropout: after each dense layer, in [0, 1).
         hidden: units of the last dense layer.
 
@@ -58,7 +54,6 @@ class BiLSTM(nn.Module):
         *,
         units: Sequence[int] = (64, 128, 64),
         patch: int = 1,
-        readout: Readout = "mean",
         dropout: float = 0.0,
         hidden: int = 256,
     ) -> None:
@@ -66,19 +61,18 @@ class BiLSTM(nn.Module):
         fine = len(units) >= 1 and all(type(as_number(unit)) is int and unit >= 1 for unit in units)
         check(fine, "units", "whole numbers of at least 1, one for each LSTM", units)
         check(patch >= 1, "patch", "at least 1", patch)
-        check(readout in get_args(Readout), "readout", " or ".join(get_args(Readout)), repr(readout))
         check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
         check(hidden >= 1, "hidden", "at least 1", hidden)
-        self.patch, self.readout = patch, readout
+        self.patch = patch
         self.lstms, self.dense = nn.ModuleList(), nn.ModuleList()
         features = in_channels * patch
-        for index, unit in enumerate(units):
+        for unit in units:
             self.lstms.append(nn.LSTM(features, unit, batch_first=True, bidirectional=True))
             layers: OrderedDict[str, nn.Module] = OrderedDict(
                 fc=nn.Linear(2 * unit, unit), relu=nn.ReLU(), drop=nn.Dropout(dropout)
             )
             self.dense.append(nn.Sequential(layers))
-            features = units[index]
+            features = unit
         self.classifier = make_dense_head(features, hidden, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -86,15 +80,8 @@ class BiLSTM(nn.Module):
         series = F.pad(inputs, (0, -inputs.shape[2] % self.patch)).unfold(2, self.patch, self.patch)
         features = series.transpose(1, 2).flatten(2)  # (N, time, channels x patch)
         for lstm, dense in zip(self.lstms, self.dense, strict=True):
-            out = self._read(lstm, features)
-            if self.readout == "last" and lstm is self.lstms[-1]:
-                forward, backward = out.chunk(2, dim=2)
-                features = dense(torch.cat([forward[:, -1], backward[:, 0]], dim=1))
-            else:
-                features = dense(out)
-        if self.readout == "mean":
-            features = features.mean(1)
-        logits: Tensor = self.classifier(features)
+            features = dense(self._read(lstm, features))
+        logits: Tensor = self.classifier(features.mean(1))
         return logits
 
     def _read(self, lstm: nn.Module, features: Tensor) -> Tensor:

@@ -1,29 +1,21 @@
-"""DLA-34, a network with deep layer aggregation, for 32x32 images or as published for 224x224.
+"""DLA-34, a network with deep layer aggregation, for 32x32 images.
 
 Yu, Wang, Shelhamer and Darrell, Deep layer aggregation, CVPR 2018. The blocks of a stage are the leaves of a binary
 tree, whose nodes aggregate them (hierarchical deep aggregation). The root of a tree also gets the stage's input, and so
-aggregates across stages (iterative deep aggregation). Differences by default, since the images are small: a 3x3 stem
-instead of 7x7, and stride 1 instead of 2 in the first two stages with a stride, so that 32x32 inputs end as 4x4
-features.
-
-The published DLA-34 has 15,742,104 parameters here. The authors' code has 41,728 more, in two projections that it
-creates but does not use. The paper's table says 15.3 million.
+aggregates across stages (iterative deep aggregation). Differences, since the images are small: a 3x3 stem instead of
+7x7, and stride 1 instead of 2 in the first two stages with a stride, so that 32x32 inputs end as 4x4 features.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from standfast.errors import check
-from standfast.zoo.networks.layers import check_strides, make_conv_block, make_mean_head
+from standfast.zoo.networks.layers import make_conv_block, make_mean_head
 from standfast.zoo.networks.resnet import BasicBlock
-
-PUBLISHED_STRIDES = (1, 2, 2, 2, 2, 2)
-SMALL_STRIDES = (1, 1, 1, 2, 2, 2)
 
 
 class Tree(nn.Module):
@@ -70,16 +62,16 @@ class Tree(nn.Module):
 
 
 class Stage(nn.Module):
-    """A tree whose root also gets the stage's input, max-pooled: (N, in_channels, H, W) to (N, channels, H', W').
+    """A tree whose root also gets its input, max-pooled: (N, in_channels, H, W) to (N, channels, H / 2, W / 2).
 
-    >>> Stage(1, 8, 16, stride=2)(torch.zeros(2, 8, 16, 16)).shape
+    >>> Stage(1, 8, 16)(torch.zeros(2, 8, 16, 16)).shape
     torch.Size([2, 16, 8, 8])
     """
 
-    def __init__(self, depth: int, in_channels: int, channels: int, stride: int) -> None:
+    def __init__(self, depth: int, in_channels: int, channels: int) -> None:
         super().__init__()
-        self.pool = _make_pool(stride)
-        self.tree = Tree(depth, in_channels, channels, stride, outside=in_channels)
+        self.pool = nn.MaxPool2d(2)
+        self.tree = Tree(depth, in_channels, channels, stride=2, outside=in_channels)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Features (N, channels, H', W') of features (N, in_channels, H, W)."""
@@ -98,37 +90,23 @@ class DLA34(nn.Module):
 
     Args:
         num_classes: of the logits.
-        in_channels: of the images.
+        in_channels: of the images, whose sides are multiples of 8.
         width: channels of the stem.
-        strides: of the six stages. `SMALL_STRIDES` divide the size by 8, `PUBLISHED_STRIDES` by 32; H and W must be
-            multiples of that.
-        stem_kernel: the stem's kernel, odd; the published one is 7.
 
     >>> DLA34(width=2)(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 10])
-    >>> sum(parameter.numel() for parameter in DLA34(num_classes=1000, stem_kernel=7).parameters())
-    15742104
     """
 
-    def __init__(
-        self,
-        num_classes: int = 10,
-        in_channels: int = 3,
-        width: int = 16,
-        strides: Sequence[int] = SMALL_STRIDES,
-        stem_kernel: int = 3,
-    ) -> None:
+    def __init__(self, num_classes: int = 10, in_channels: int = 3, width: int = 16) -> None:
         super().__init__()
         check(width >= 1, "width", "at least 1", width)
-        check_strides(strides, len(SMALL_STRIDES))
-        check(stem_kernel >= 1 and stem_kernel % 2 == 1, "stem_kernel", "an odd number of at least 1", stem_kernel)
-        self.stem = make_conv_block(in_channels, width, stem_kernel)
-        self.stage1 = make_conv_block(width, width, stride=strides[0])
-        self.stage2 = make_conv_block(width, 2 * width, stride=strides[1])
-        self.stage3 = Tree(1, 2 * width, 4 * width, strides[2])  # the first tree has no stage before it to aggregate
-        self.stage4 = Stage(2, 4 * width, 8 * width, strides[3])
-        self.stage5 = Stage(2, 8 * width, 16 * width, strides[4])
-        self.stage6 = Stage(1, 16 * width, 32 * width, strides[5])
+        self.stem = make_conv_block(in_channels, width)
+        self.stage1 = make_conv_block(width, width)
+        self.stage2 = make_conv_block(width, 2 * width)
+        self.stage3 = Tree(1, 2 * width, 4 * width)  # the first tree has no stage before it to aggregate
+        self.stage4 = Stage(2, 4 * width, 8 * width)
+        self.stage5 = Stage(2, 8 * width, 16 * width)
+        self.stage6 = Stage(1, 16 * width, 32 * width)
         self.classifier = make_mean_head(32 * width, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import nn
 
-from standfast.errors import as_number, check
+from standfast.errors import check
 
 Activation = Literal["relu", "relu6", "softplus", "tanh"]
 
@@ -32,12 +32,6 @@ def find_activation(name: str) -> Callable[[], nn.Module]:
     """
     check(name in _ACTIVATIONS, "activation", f"one of {', '.join(_ACTIVATIONS)}", repr(name))
     return _ACTIVATIONS[name]
-
-
-def check_strides(strides: Sequence[int], count: int) -> None:
-    """Raise `ArgumentError` unless there are `count` strides of at least 1."""
-    fine = len(strides) == count and all(type(as_number(stride)) is int and stride >= 1 for stride in strides)
-    check(fine, "strides", f"{count} whole numbers of at least 1", strides)
 
 
 def make_conv_block(
@@ -105,34 +99,28 @@ def make_dense_head(features: int, hidden: int, num_classes: int, **before: nn.M
 def make_series_convolutions(
     in_channels: int,
     channels: Sequence[int],
-    kernel_size: int,
+    kernel_sizes: Sequence[int],
     strides: Sequence[int],
     *,
     dropout: float,
-    pool: int = 1,
 ) -> nn.Sequential:
-    """Convolutions `conv1`, `conv2`, ... of series, each followed by `relu1`, `pool1` and `drop1`, and so on.
+    """Convolutions `conv1`, `conv2`, ... of series, each followed by `relu1` and `drop1`, and so on.
 
     They map (N, in_channels, steps) to (N, channels[-1], steps'). Odd kernels are padded equally on both sides.
 
     Args:
         in_channels: of the series.
-        channels: of each convolution.
-        kernel_size: of all convolutions.
-        strides: of each convolution.
+        channels, kernel_sizes, strides: of each convolution.
         dropout: probability.
-        pool: steps of the max-pooling; 1 for none.
 
     >>> import torch
-    >>> make_series_convolutions(2, (4, 8), 3, (2, 1), dropout=0.1, pool=2)(torch.zeros(5, 2, 40)).shape
-    torch.Size([5, 8, 5])
+    >>> make_series_convolutions(2, (4, 8), (3, 3), (2, 1), dropout=0.1)(torch.zeros(5, 2, 40)).shape
+    torch.Size([5, 8, 20])
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
-    for number, (count, stride) in enumerate(zip(channels, strides, strict=True), 1):
-        layers[f"conv{number}"] = nn.Conv1d(in_channels, count, kernel_size, stride=stride, padding=kernel_size // 2)
+    for number, (count, kernel, stride) in enumerate(zip(channels, kernel_sizes, strides, strict=True), 1):
+        layers[f"conv{number}"] = nn.Conv1d(in_channels, count, kernel, stride=stride, padding=kernel // 2)
         layers[f"relu{number}"] = nn.ReLU()
-        if pool > 1:
-            layers[f"pool{number}"] = nn.MaxPool1d(pool)
         layers[f"drop{number}"] = nn.Dropout(dropout)
         in_channels = count
     return nn.Sequential(layers)

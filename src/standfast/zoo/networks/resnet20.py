@@ -3,22 +3,19 @@
 He, Zhang, Ren and Sun, Deep residual learning for image recognition, CVPR 2016, Section 4.2: 6n + 2 weighted layers in
 three stages of n blocks, n = 3. Shortcuts between stages have no parameters (the paper's option A): they take every
 second pixel in each direction, and new channels are zeros. Here the new channels are the last ones; the paper does not
-say which. The paper's option B is available too.
+say which.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Literal, get_args
 
 from torch import Tensor, nn
 
 from standfast.errors import check
 from standfast.zoo.networks.layers import Activation, find_activation, make_conv_block, make_mean_head
 from standfast.zoo.networks.resnet import BasicBlock
-
-Shortcut = Literal["A", "B"]
 
 
 class ResNet20(nn.Module):
@@ -34,8 +31,6 @@ class ResNet20(nn.Module):
         num_classes: of the logits.
         in_channels: of the images.
         width: channels of the first stage.
-        shortcut: where the shape changes: `"A"`, subsampling and zeros, without parameters; `"B"`, a 1x1 convolution
-            with batch normalisation.
         activation: `"relu"` as published, `"softplus"` (beta = 10), `"tanh"` or `"relu6"`. Layers keep their names.
 
     >>> import torch
@@ -50,17 +45,15 @@ class ResNet20(nn.Module):
         num_classes: int = 10,
         in_channels: int = 3,
         width: int = 16,
-        shortcut: Shortcut = "A",
         activation: Activation = "relu",
     ) -> None:
         super().__init__()
         check(width >= 1, "width", "at least 1", width)
-        check(shortcut in get_args(Shortcut), "shortcut", "'A' or 'B'", repr(shortcut))
         activate = find_activation(activation)
         self.stem = make_conv_block(in_channels, width, activation=activate)
-        self.stage1 = _make_stage(width, width, 1, shortcut, activate)
-        self.stage2 = _make_stage(width, 2 * width, 2, shortcut, activate)
-        self.stage3 = _make_stage(2 * width, 4 * width, 2, shortcut, activate)
+        self.stage1 = _make_stage(width, width, 1, activate)
+        self.stage2 = _make_stage(width, 2 * width, 2, activate)
+        self.stage3 = _make_stage(2 * width, 4 * width, 2, activate)
         self.classifier = make_mean_head(4 * width, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -70,14 +63,12 @@ class ResNet20(nn.Module):
         return logits
 
 
-def _make_stage(
-    in_channels: int, channels: int, stride: int, shortcut: Shortcut, activate: Callable[[], nn.Module]
-) -> nn.Sequential:
+def _make_stage(in_channels: int, channels: int, stride: int, activate: Callable[[], nn.Module]) -> nn.Sequential:
     first, second, third = (
         BasicBlock(count, channels, step, activate)
         for count, step in ((in_channels, stride), (channels, 1), (channels, 1))
     )
-    if stride != 1 and shortcut == "A":
+    if stride != 1:
         first.shortcut = _make_shortcut(channels - in_channels, stride)
     return nn.Sequential(OrderedDict(block1=first, block2=second, block3=third))
 

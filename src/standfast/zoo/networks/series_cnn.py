@@ -3,7 +3,7 @@
 Wei, Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C: three
 convolutions of 128 channels, kernel 11 and stride 1, each with a rectifier and dropout 0.2, and a dense layer of 128.
 The paper does not say how a series becomes a vector. Here features are averaged over time, as in the network of Turbe
-et al. (2023), from which it is derived; that one also has a max-pooling of 2 after each convolution (`pool=2`).
+et al. (2023), from which it is derived.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from standfast.zoo.networks.layers import make_dense_head, make_series_convoluti
 class SeriesCNN(nn.Module):
     """Convolutions, a mean over time and two linear layers: (N, in_channels, steps) to logits (N, num_classes).
 
-    For any number of steps, if at least one is left after the poolings. Every ReLU is a module of its own that runs
-    once, and no function is called outside a module, so that DeepLIFT's attributions are complete. Layers have names
-    such as `features.conv3` (the last convolution) and `classifier.fc2`.
+    For any number of steps. Every ReLU is a module of its own that runs once, and no function is called outside a
+    module, so that DeepLIFT's attributions are complete. Layers have names such as `features.conv3` (the last
+    convolution) and `classifier.fc2`.
 
     Args:
         num_classes: of the logits.
         in_channels: of the series.
         width: channels of every convolution.
-        layers: how many convolutions.
         kernel_size: odd; padded equally on both sides.
         stride: of the first convolution.
-        pool: steps of the max-pooling after each rectifier; 1 for none.
-        dropout: after each, in [0, 1).
+        dropout: after each convolution, in [0, 1).
         hidden: units of the dense layer.
 
     >>> import torch
@@ -46,23 +44,18 @@ class SeriesCNN(nn.Module):
         in_channels: int = 4,
         *,
         width: int = 128,
-        layers: int = 3,
         kernel_size: int = 11,
         stride: int = 1,
-        pool: int = 1,
         dropout: float = 0.2,
         hidden: int = 128,
     ) -> None:
         super().__init__()
-        for option, value in (("width", width), ("layers", layers), ("stride", stride), ("pool", pool)):
+        for option, value in (("width", width), ("stride", stride), ("hidden", hidden)):
             check(value >= 1, option, "at least 1", value)
         check(kernel_size >= 1 and kernel_size % 2 == 1, "kernel_size", "an odd number of at least 1", kernel_size)
         check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
-        check(hidden >= 1, "hidden", "at least 1", hidden)
-        strides = [stride] + [1] * (layers - 1)
-        self.features = make_series_convolutions(
-            in_channels, [width] * layers, kernel_size, strides, dropout=dropout, pool=pool
-        )
+        kernels, strides = (kernel_size,) * 3, (stride, 1, 1)
+        self.features = make_series_convolutions(in_channels, (width,) * 3, kernels, strides, dropout=dropout)
         self.classifier = make_dense_head(
             width, hidden, num_classes, pool=nn.AdaptiveAvgPool1d(1), flatten=nn.Flatten()
         )

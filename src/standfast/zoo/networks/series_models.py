@@ -25,14 +25,7 @@ SERIES_MODELS: dict[str, Callable[[], nn.Module]] = {
     "cnn-waves": partial(SeriesCNN, width=32, stride=2, dropout=0.1, hidden=32),
     "bilstm-waves": partial(BiLSTM, units=(32, 32), patch=4, hidden=64),
     "transformer-waves": partial(
-        SeriesTransformer,
-        stem=(32, 32),
-        kernel_size=7,
-        strides=(2, 2),
-        layers=2,
-        feedforward=64,
-        dropout=0.1,
-        hidden=32,
+        SeriesTransformer, stem=(32, 32), strides=(2, 2), layers=2, feedforward=64, dropout=0.1
     ),
 }
 

@@ -5,7 +5,8 @@ normalization in the transformer architecture, ICML 2020). The sizes are those o
 the robustness of post-hoc interpretability methods" (2024), App. C: convolutions of 128 and 64 channels with kernel 3
 and dropout 0.2; three transformer layers with 4 heads, feed-forward dimension 256, "MLP dimension 64" and no dropout; a
 dense layer of 64; ReLU. We take the MLP dimension to be the width of the tokens, since the last convolution has that
-width. The paper does not say how a series becomes a vector; here tokens are averaged over time.
+width. The paper does not say how a series becomes a vector; here tokens are averaged over time. A convolution of
+stride s has a kernel of 4 s - 1 steps, so that it reads each step about four times.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from standfast.errors import as_number, check
 from standfast.zoo.networks.encoder import EncoderLayer
-from standfast.zoo.networks.layers import check_strides, make_dense_head, make_series_convolutions
+from standfast.zoo.networks.layers import make_dense_head, make_series_convolutions
 
 
 class SeriesTransformer(nn.Module):
@@ -32,17 +33,14 @@ class SeriesTransformer(nn.Module):
     Args:
         num_classes: of the logits.
         in_channels: of the series.
-        stem: channels of the convolutions; the last one is the width of the tokens.
-        kernel_size: of the convolutions, odd; padded equally on both sides.
+        stem: channels of the convolutions; the last one, a multiple of 4, is the width of the tokens and of the dense
+            layer.
         strides: of the convolutions.
-        layers: of the transformer.
-        heads: in each layer; a divisor of the width.
+        layers: of the transformer, each with 4 heads.
         feedforward: the inner width of each layer's two linear layers.
         dropout: after the convolutions, in [0, 1).
-        layer_dropout: in the transformer, in [0, 1).
-        hidden: units of the dense layer.
 
-    >>> model = SeriesTransformer(stem=(8, 16), strides=(2, 2), layers=1, feedforward=32, hidden=16)
+    >>> model = SeriesTransformer(stem=(8, 16), strides=(2, 2), layers=1, feedforward=32)
     >>> model(torch.zeros(2, 4, 30)).shape
     torch.Size([2, 2])
     >>> sum(parameter.numel() for parameter in SeriesTransformer().parameters())
@@ -55,32 +53,25 @@ class SeriesTransformer(nn.Module):
         in_channels: int = 4,
         *,
         stem: Sequence[int] = (128, 64),
-        kernel_size: int = 3,
         strides: Sequence[int] = (1, 1),
         layers: int = 3,
-        heads: int = 4,
         feedforward: int = 256,
         dropout: float = 0.2,
-        layer_dropout: float = 0.0,
-        hidden: int = 64,
     ) -> None:
         super().__init__()
         fine = len(stem) >= 1 and all(type(as_number(channels)) is int and channels >= 1 for channels in stem)
-        check(fine, "stem", "whole numbers of at least 1, one for each convolution", stem)
-        check_strides(strides, len(stem))
-        check(kernel_size >= 1 and kernel_size % 2 == 1, "kernel_size", "an odd number of at least 1", kernel_size)
-        check(layers >= 1, "layers", "at least 1", layers)
-        check(heads >= 1 and stem[-1] % heads == 0, "heads", f"a divisor of the width {stem[-1]}", heads)
-        check(stem[-1] % 2 == 0, "stem", "an even width of the tokens", stem[-1])
-        for option, value in (("feedforward", feedforward), ("hidden", hidden)):
+        check(fine and stem[-1] % 4 == 0, "stem", "channels of each convolution, the last a multiple of 4", stem)
+        fine = len(strides) == len(stem) and all(type(as_number(stride)) is int and stride >= 1 for stride in strides)
+        check(fine, "strides", f"{len(stem)} whole numbers of at least 1", strides)
+        for option, value in (("layers", layers), ("feedforward", feedforward)):
             check(value >= 1, option, "at least 1", value)
-        for option, share in (("dropout", dropout), ("layer_dropout", layer_dropout)):
-            check(0 <= share < 1, option, "a share in [0, 1)", share)
+        check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
         width = stem[-1]
-        self.features = make_series_convolutions(in_channels, stem, kernel_size, strides, dropout=dropout)
-        self.layers = nn.Sequential(*(EncoderLayer(width, heads, feedforward, layer_dropout) for _ in range(layers)))
+        kernels = [4 * stride - 1 for stride in strides]
+        self.features = make_series_convolutions(in_channels, stem, kernels, strides, dropout=dropout)
+        self.layers = nn.Sequential(*(EncoderLayer(width, 4, feedforward) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
-        self.classifier = make_dense_head(width, hidden, num_classes)
+        self.classifier = make_dense_head(width, width, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (N, num_classes) of series (N, in_channels, steps)."""

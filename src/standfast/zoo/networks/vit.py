@@ -18,30 +18,31 @@ from standfast.errors import as_number, check
 from standfast.zoo.networks.encoder import EncoderLayer
 from standfast.zoo.networks.layers import make_conv_block
 
+_PATCH = 4  # pixels, the side of a patch
+
 
 class VisionTransformer(nn.Module):
     """Patches, encoder layers, a class token: (N, in_channels, side, side) to logits (N, num_classes).
 
-    The tokens of `patch_embed` are a grid of `side / patch` rows and columns, in reading order after the class token.
+    Patches have 4 x 4 pixels. The tokens of `patch_embed` are a grid of `side / 4` rows and columns, in reading order
+    after the class token. The two linear layers of each encoder layer have an inner width of `2 * width`.
     Layers have names such as `patch_embed.proj`, `blocks.5.norm1`, `blocks.5.attention` and `head`. Every activation is
     a module of its own that runs once, and there is no dropout. All derivatives exist.
 
     Args:
         num_classes: of the logits.
         in_channels: of the images.
-        side: of the images, in pixels.
-        patch: side of a patch, a divisor of `side`.
+        side: of the images, in pixels, a multiple of 4.
         width: of the tokens.
         layers: encoder layers.
         heads: in each layer; a divisor of the width.
-        feedforward: the inner width of each layer's two linear layers.
-        stem: channels of 3x3 convolutions before the tokens, each with stride 2; `2 ** len(stem)` must divide `patch`.
-            Empty for patches of pixels.
+        stem: channels of at most two 3x3 convolutions before the tokens, each with stride 2. Empty for patches of
+            pixels.
 
     Raises:
         ArgumentError: an option is out of range.
 
-    >>> model = VisionTransformer(width=32, layers=2, heads=2, feedforward=64)
+    >>> model = VisionTransformer(width=32, layers=2, heads=2)
     >>> model(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 10])
     >>> sum(parameter.numel() for parameter in VisionTransformer().parameters())
@@ -54,25 +55,22 @@ class VisionTransformer(nn.Module):
         in_channels: int = 3,
         *,
         side: int = 32,
-        patch: int = 4,
         width: int = 96,
         layers: int = 6,
         heads: int = 3,
-        feedforward: int = 192,
         stem: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        for option, value in (("width", width), ("layers", layers), ("feedforward", feedforward)):
+        for option, value in (("width", width), ("layers", layers)):
             check(value >= 1, option, "at least 1", value)
-        check(patch >= 1 and side % patch == 0, "patch", f"a divisor of the side {side}", patch)
+        check(side >= 1 and side % _PATCH == 0, "side", f"a multiple of {_PATCH}", side)
         check(heads >= 1 and width % heads == 0, "heads", f"a divisor of the width {width}", heads)
         fine = all(type(as_number(channels)) is int and channels >= 1 for channels in stem)
-        most = (patch & -patch).bit_length() - 1  # how often the patch can be halved
-        check(fine and len(stem) <= most, "stem", f"channels of at most {most} convolutions, each at least 1", stem)
-        self.patch_embed = _make_patch_embedding(in_channels, width, patch, stem)
+        check(fine and len(stem) <= 2, "stem", "channels of at most 2 convolutions, each at least 1", stem)
+        self.patch_embed = _make_patch_embedding(in_channels, width, stem)
         self.cls_token = nn.Parameter(torch.empty(1, 1, width))
-        self.pos_embed = nn.Parameter(torch.empty(1, 1 + (side // patch) ** 2, width))
-        self.blocks = nn.ModuleList(EncoderLayer(width, heads, feedforward, activation=nn.GELU) for _ in range(layers))
+        self.pos_embed = nn.Parameter(torch.empty(1, 1 + (side // _PATCH) ** 2, width))
+        self.blocks = nn.ModuleList(EncoderLayer(width, heads, 2 * width, activation=nn.GELU) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_classes)
         self.side = side
@@ -93,8 +91,9 @@ class VisionTransformer(nn.Module):
         return logits
 
 
-def _make_patch_embedding(in_channels: int, width: int, patch: int, stem: Sequence[int]) -> nn.Sequential:
+def _make_patch_embedding(in_channels: int, width: int, stem: Sequence[int]) -> nn.Sequential:
     parts: OrderedDict[str, nn.Module] = OrderedDict()
+    patch = _PATCH
     for number, channels in enumerate(stem, 1):
         parts[f"stem{number}"] = make_conv_block(in_channels, channels, stride=2)
         in_channels, patch = channels, patch // 2

@@ -15,7 +15,7 @@ import standfast
 from standfast import neighbourhoods
 from standfast.metrics.base import plain
 from standfast.neighbourhoods import Neighbourhood
-from standfast.report.charts import Chart, Gallery, Table
+from standfast.report.charts import Gallery, Table
 from standfast.report.page.comparisons import compare_options
 from standfast.report.presentation.lens.pictures import sum_channels
 from standfast.report.presentation.safari.worst_case import SHOWN, WorstCasePresentation
@@ -147,18 +147,6 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
         r"\[0\.\d+, 0\.\d+\], n = 8\nclass kept: 96% \[90%, 99%\]\nmisinterpreted: 8 of 8$", cells["a"][0].small
     )
     assert "misinterpreted: 0 of 8" in cells["b"][0].small
-
-
-def test_sizes_of_one_change_are_on_an_axis_and_others_are_no_references(builder: Builder) -> None:
-    turns = {f"turn {r}": neighbourhoods.Rotation(r) for r in (20, 5)}
-    fill(builder, {**turns, "ball": standfast.LinfBall(0.1)}, samples=3)
-    found = {each.title: each.figures for each in compare_options(builder.results())}
-    assert set(found) == {"worst_case: neighbourhood.degrees", "worst_case: neighbourhood"}
-    (chart,) = [f for f in found["worst_case: neighbourhood.degrees"] if isinstance(f, Chart)]
-    assert {row["x"] for row in chart.spec["datasets"]["lines"]} == {5, 20}
-    (table,) = [f for f in found["worst_case: neighbourhood"] if isinstance(f, Table)]
-    assert {column for column, _ in table.columns} == {"rotation 20", "rotation 5", "linf 0.1"}
-    assert not any(cell.star for _, cells in table.rows for cell in cells)
 
 
 def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:

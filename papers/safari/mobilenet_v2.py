@@ -1,7 +1,11 @@
-"""MobileNet, version 2: inverted residuals with linear bottlenecks, for 32x32 images or as published for 224x224.
+"""MobileNet, version 2: inverted residuals with linear bottlenecks, for 32x32 images.
+
+A network of SAFARI's Table 8. As a program it is `standfast` with this architecture:
+
+    python -m papers.safari.mobilenet_v2 train --model mobilenet_v2 --data cifar10
 
 Sandler, Howard, Zhu, Zhmoginov and Chen, MobileNetV2: inverted residuals and linear bottlenecks, CVPR 2018, Tables 1
-and 2. Difference by default, since the images are small: the stem and the blocks of 24 channels have stride 1 instead
+and 2. Difference, since the images are small: the stem and the blocks of 24 channels have stride 1 instead
 of 2, so that 32x32 inputs end as 4x4 features. Where the paper leaves something open, this follows its implementation:
 the first bottleneck, with expansion 1, has no expanding convolution; numbers of channels are multiples of 8;
 convolutions have no biases, since batch normalisation has them. Layers with strides are padded equally on both sides.
@@ -10,19 +14,18 @@ convolutions have no biases, since batch normalisation has them. Layers with str
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from standfast.cli import app
 from standfast.errors import check
-from standfast.zoo.networks.layers import Activation, check_strides, find_activation, make_conv_block, make_mean_head
+from standfast.zoo import architectures
+from standfast.zoo.networks.layers import Activation, find_activation, make_conv_block, make_mean_head
 
 _STEM, _HEAD = 32, 1280
-# expansion, channels, repetitions: the rows of the paper's Table 2
-_ROWS = ((1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1))
-
-PUBLISHED_STRIDES = (2, 1, 2, 2, 2, 1, 2, 1)
-SMALL_STRIDES = (1, 1, 1, 2, 2, 1, 2, 1)
+# expansion, channels, repetitions, stride: the rows of the paper's Table 2
+_ROWS = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
 class InvertedResidual(nn.Module):
@@ -75,8 +78,6 @@ class MobileNetV2(nn.Module):
         in_channels: of the images.
         width_multiplier: as in the paper, above 0. All numbers of channels are multiplied by it and rounded to
             multiples of 8; the last convolution always has at least 1280.
-        strides: of the stem and of the first block in each of the seven rows of the paper's Table 2. `SMALL_STRIDES`
-            divide the size by 8, `PUBLISHED_STRIDES` by 32.
         activation: `"relu6"` as published, `"relu"`, `"softplus"` (beta = 10) or `"tanh"`. Layers keep their names.
 
     >>> import torch
@@ -91,18 +92,16 @@ class MobileNetV2(nn.Module):
         num_classes: int = 10,
         in_channels: int = 3,
         width_multiplier: float = 1.0,
-        strides: Sequence[int] = SMALL_STRIDES,
         activation: Activation = "relu6",
     ) -> None:
         super().__init__()
         check(width_multiplier > 0, "width_multiplier", "above 0", width_multiplier)
-        check_strides(strides, len(SMALL_STRIDES))
         activate = find_activation(activation)
         last = _round_to_8(width_multiplier * _STEM)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
-        layers["stem"] = make_conv_block(in_channels, last, stride=strides[0], activation=activate)
+        layers["stem"] = make_conv_block(in_channels, last, activation=activate)
         number = 0
-        for (expansion, count, repetitions), stride in zip(_ROWS, strides[1:], strict=True):
+        for expansion, count, repetitions, stride in _ROWS:
             channels = _round_to_8(width_multiplier * count)
             for repetition in range(repetitions):
                 number += 1
@@ -124,3 +123,8 @@ def _round_to_8(channels: float) -> int:
     """The nearest multiple of 8 that is at least 8; the next larger one if that is less than nine tenths."""
     nearest = max(8, int(channels + 4) // 8 * 8)
     return nearest if nearest >= 0.9 * channels else nearest + 8
+
+
+if __name__ == "__main__":
+    architectures.add("mobilenet_v2", MobileNetV2)
+    app()
