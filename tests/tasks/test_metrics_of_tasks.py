@@ -101,7 +101,8 @@ def test_the_smallest_change_is_a_distance_from_planes(task: Task | str, inputs:
     model = make_model(module, task)
     metric = standfast.metrics.CEval(fraction=0.34, attack="fmn:steps=10,second=0")
     result = metric(model, "input_x_gradient", inputs)
-    assert result.status == ("ok",) * 5
+    assert set(result.status) <= {"ok", "no_answer"}
+    assert result.status.count("ok") >= 3
     weights, values = module.weight.detach(), module(inputs).detach()
     if isinstance(model.task, Regression):
         gaps, planes = torch.full((5, 1), 0.3), [0]
@@ -110,6 +111,8 @@ def test_the_smallest_change_is_a_distance_from_planes(task: Task | str, inputs:
     else:
         gaps, planes = values.abs(), list(range(len(weights)))
     for row, fixed in enumerate(result.mask):
+        if result.status[row] != "ok":  # no label is on
+            continue
         which = [planes[row]] if len(planes) == 5 and gaps.shape[1] == 1 else planes
         free = weights[which] * ~fixed.reshape(-1)
         whole = (gaps[row] / weights[which].norm(dim=1)).min()
@@ -240,9 +243,10 @@ def test_every_cell_of_the_table(column: str, name: str) -> None:
     assert set(result.status) <= {"ok", "no_answer", "misclassified", "degenerate"}
     assert "ok" in result.status
     evaluated = torch.tensor([status == "ok" for status in result.status])
-    assert result.value[evaluated].isfinite().all()
+    if name not in ("c_eval", "c_eval_plot", "near_affinity"):  # where no change of the answer may be found
+        assert result.value[evaluated].isfinite().all()
     alone = metric(model, "input_x_gradient", images[1:2])
-    assert torch.equal(alone.value, result.value[1:2]) or not evaluated[1]
+    torch.testing.assert_close(alone.value, result.value[1:2], rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_function_of_arrays_of_any_task(inputs: Tensor) -> None:

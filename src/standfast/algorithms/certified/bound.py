@@ -73,7 +73,7 @@ def certified_distortion(
         tolerance: relative tolerance of the search for the radius, in (0, 1).
 
     Raises:
-        ArgumentError: arguments of the wrong type, shape or range.
+        ArgumentError: arguments of the wrong type, shape or range; a model of another task than classification.
         ModelError: the network calls a function without a relaxation (the message names the function and its layer),
             or the traced steps give other logits than the module.
 
@@ -94,6 +94,9 @@ def certified_distortion(
     order = _order(norm)
     check(method in ("crown", "interval"), "method", "'crown' or 'interval'", repr(method))
     check(0 < tolerance < 1, "tolerance", "a number in (0, 1)", tolerance)
+    check(
+        model.task.classes, "model", "a classification, as bounds are those of classes", f"the task {model.task.name}"
+    )
     inputs = model.check_inputs(inputs)
     targets = model.check_targets(targets, inputs)
     mask = _mask(free, inputs)

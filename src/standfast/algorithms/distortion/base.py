@@ -43,7 +43,7 @@ class Attack(metaclass=ConfigurationType):
         generator: torch.Generator | None = None,
         start: Tensor | None = None,
     ) -> MinimalDistortion:
-        """`min ||delta||` so that `argmax f(x + delta) != y`, delta is 0 on fixed features, within the bounds.
+        """`min ||delta||` so that `x + delta` has another answer, delta is 0 on fixed features, within the bounds.
 
         The result is an upper bound of the minimum. For an affine classifier `"fmn"` finds the minimum itself: with up
         to 129 classes always, and with more with a probability of at least `1 - 1e-6`.
@@ -53,8 +53,8 @@ class Attack(metaclass=ConfigurationType):
         Args:
             model: the model.
             inputs: `(N, ...)` within the bounds.
-            targets: classes y `(N,)`, or None for the predicted ones. Where the model does not predict y at an input,
-                its distortion is 0.
+            targets: classes y `(N,)`, or what another task explains; None for what is predicted. Where the model does
+                not predict y at an input, its distortion is 0.
             free: bool, True where a feature may change: `(N, ...)`, or one channel for all channels. None: all may.
             norm: 2 or `"inf"`; `"alma"` and `"cw"` know the first only.
             generator: for attacks that draw random numbers; each input has a stream of its own, keyed by its content.
@@ -73,10 +73,24 @@ class Attack(metaclass=ConfigurationType):
         >>> get_attack("fmn").minimise(model, x, None, free).distortion  # 7 / |(3, 4)|
         tensor([1.40])
         """
-        order = check_norm(norm)
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
             targets = model.check_targets(targets, inputs)
+            return self.minimise_checked(model, inputs, targets, free, norm, generator, start)
+
+    def minimise_checked(
+        self,
+        model: Subject,
+        inputs: Tensor,
+        answers: Tensor,
+        free: Tensor | None,
+        norm: float | str,
+        generator: torch.Generator | None,
+        start: Tensor | None = None,
+    ) -> MinimalDistortion:
+        """As `minimise`, for inputs that are checked, and the answers `(N, ...)` of the model's task to them."""
+        order = check_norm(norm)
+        with torch.inference_mode(False):
             free = _check_free(free, inputs)
             if start is not None:
                 fits = isinstance(start, Tensor) and start.shape == inputs.shape
@@ -86,7 +100,7 @@ class Attack(metaclass=ConfigurationType):
             size = max(1, _ELEMENTS // (inputs[0].numel() * self.points_in_memory))
             groups = [slice(first, first + size) for first in range(0, len(inputs), size)]
             with model.session():
-                spaces = [FreeSpace(model, inputs[at], targets[at], free[at], order) for at in groups]
+                spaces = [FreeSpace(model, inputs[at], answers[at], free[at], order) for at in groups]
                 begins = [None if start is None else start[at].flatten(1) for at in groups]
                 parts = [_minimise(space, self, seed, begin) for space, begin in zip(spaces, begins, strict=True)]
         fields = [field.name for field in dataclasses.fields(MinimalDistortion)]

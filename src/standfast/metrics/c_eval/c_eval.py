@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms import certified_distortion
+from standfast.errors import check
 from standfast.metrics.base import Direction, Presets, metrics
 from standfast.metrics.c_eval.fixed_distortion import (
     QUICK,
@@ -123,6 +124,9 @@ class CEval(DistortionMetric):
 
     def evaluate(self, call: Call) -> CEvalResult:
         """Fix the top places of each map, and search for the least distortion of the others and of all."""
+        task = call.model.task
+        known = task.classes or self.certify is None
+        check(known, "certify", f"None for the task {task.name}, as bounds are those of classes", repr(self.certify))
         search = DistortionSearch(self, call)
         probe, rows, fixed, empty = search.probe, search.rows, search.fix_places(self.fraction), search.find_empty()
         least = search.find([fixed], empty)
@@ -131,7 +135,7 @@ class CEval(DistortionMetric):
         c, found, second, c_empty = least.c[:, 0], least.found[:, 0], least.second[:, 0], empty.c[:, 0]
         points, mask = call.inputs.clone(), torch.zeros_like(search.scores, dtype=torch.bool)
         points[rows], mask[rows] = least.points[:, 0], fixed
-        describe = call.model.task.describe
+        describe = task.describe
         predicted, flipped = torch.full_like(describe(probe.targets), -1), rows[found]
         if len(flipped):
             predicted[flipped] = describe(call.model.predict(points[flipped]))

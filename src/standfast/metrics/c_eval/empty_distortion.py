@@ -33,9 +33,9 @@ def find_empty_distortion(
         Distortions, whether they were found, the second smallest ones of the attack's separate searches, and
         evaluations, each `(N,)`; the points `(N, ...)`.
     """
-    common = (norm, attack, seed, _digest(model))
+    common = (norm, attack, seed, model.task, _digest(model))
     keys = [
-        (*common, int(target), hashlib.sha256(x.contiguous().view(torch.uint8).numpy().tobytes()).digest())
+        (*common, repr(target), hashlib.sha256(x.contiguous().view(torch.uint8).numpy().tobytes()).digest())
         for x, target in zip(inputs.detach().cpu(), targets.tolist(), strict=True)
     ]
     known = _remembered.setdefault(model, OrderedDict())
@@ -44,7 +44,7 @@ def find_empty_distortion(
     if missing:
         rows = send(missing, inputs.device)
         generator = torch.Generator().manual_seed(seed)
-        found = attack.minimise(model, inputs[rows], targets[rows], None, norm, generator)
+        found = attack.minimise_checked(model, inputs[rows], targets[rows], None, norm, generator)
         columns = (found.distortion, found.found, found.second, found.model_evaluations, found.inputs)
         fresh = {keys[row]: entry for row, entry in zip(missing, zip(*columns, strict=True), strict=True)}
     entries = [fresh[key] if key in fresh else known[key] for key in keys]

@@ -185,7 +185,8 @@ class DistortionSearch:
         start, parts = empty.points[:, 0], []
         for mask in masks:
             generator, free = torch.Generator().manual_seed(self.call.seed), mark_free(mask, self.inputs)
-            found = self.attack.minimise(self.call.model, self.inputs, self.targets, free, self.norm, generator, start)
+            columns = (self.inputs, self.targets, free, self.norm, generator, start)
+            found = self.attack.minimise_checked(self.call.model, *columns)
             parts.append(found)
             start = torch.where(found.found.reshape(-1, *[1] * (start.ndim - 1)), found.inputs, start)
         every = Distortions(
