@@ -36,8 +36,8 @@ def linear(outputs: int, seed: int = 0) -> nn.Linear:
     return module
 
 
-def make_model(module: nn.Module, task: Task | str, **options: Any) -> standfast.Model:
-    return standfast.Model(module, bounds=(-5.0, 5.0), device="cpu", task=task, **options)
+def make_model(module: nn.Module, task: Task | str, most: float = 5.0) -> standfast.Model:
+    return standfast.Model(module, bounds=(-most, most), device="cpu", task=task)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_probabilities_of_a_regression_that_moves(inputs: Tensor) -> None:
 def test_the_smallest_change_is_a_distance_from_planes(task: Task | str, inputs: Tensor) -> None:
     """c-Eval of an affine network: the nearest of the planes at which the answer changes, in the free features."""
     module = linear(1 if isinstance(task, Binary) else 3)
-    model = make_model(module, task)
+    model = make_model(module, task, most=50.0)
     metric = standfast.metrics.CEval(fraction=0.34, attack="fmn:steps=10,second=0")
     result = metric(model, "input_x_gradient", inputs)
     assert set(result.status) <= {"ok", "no_answer"}
