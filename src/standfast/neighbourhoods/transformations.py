@@ -228,6 +228,10 @@ class Transformation(Neighbourhood):
             torch.cat([find_scale(lower, upper, self.distribution), ranks + torch.inf], 1),
         )
 
+    def acts_on_slices(self, inputs: Tensor) -> bool:
+        """Whether it takes images, and inputs are volumes `(P, C, D, H, W)`: then all slices change alike."""
+        return self.takes == "images" and inputs.ndim == 5
+
     @abstractmethod
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The inputs `(M, *input_shape)`, perturbed by `parameters` `(M, D)`.
@@ -264,6 +268,10 @@ class Transformation(Neighbourhood):
     def around(self, inputs: Tensor, bounds: Bounds | None = None) -> TransformedRegion:
         """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
         inputs, bounds = check_inputs(inputs, bounds)
+        shape = inputs.shape[1:]
+        if self.acts_on_slices(inputs):
+            inputs, (low, high) = inputs.flatten(1, 2), (bound.expand(shape).flatten(0, 1) for bound in bounds)
+            bounds = low, high
         identity, lower, upper, scale = self.limit_parameters(inputs, bounds)
         return TransformedRegion(
             torch.minimum(torch.maximum(identity, lower), upper),
@@ -275,6 +283,7 @@ class Transformation(Neighbourhood):
             inputs=inputs,
             bounds=bounds,
             transformation=self,
+            sample_shape=shape,
         )
 
 
@@ -319,17 +328,22 @@ class Warp(Transformation):
 
 @dataclass(frozen=True)
 class TransformedRegion(Region):
-    """The parameters of a transformation of P inputs. `inputs` are the clean ones, `(P, *input_shape)`."""
+    """The parameters of a transformation of P inputs, which have the shape `input_shape`.
+
+    `inputs` are the clean ones, `(P, *input_shape)`; of volumes whose slices change alike, these are the channels of
+    images `(P, C * D, H, W)`.
+    """
 
     _: KW_ONLY
     inputs: Tensor
     bounds: tuple[Tensor, Tensor]
     transformation: Transformation
+    sample_shape: torch.Size
 
     @property
     def input_shape(self) -> torch.Size:
         """Shape of one input."""
-        return self.inputs.shape[1:]
+        return self.sample_shape
 
     @property
     def is_plain(self) -> bool:
@@ -355,7 +369,8 @@ class TransformedRegion(Region):
     def perturb(self, points: Tensor, problem: Tensor) -> Tensor:
         """The perturbed inputs `(M, *input_shape)` of parameters `(M, D)`; `problem` `(M,)` numbers their inputs."""
         changed = self.transformation.transform(self.inputs[problem], points, self.bounds)
-        return torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
+        clipped = torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
+        return clipped.reshape(-1, *self.input_shape)
 
     def effective_points(self, points: Tensor, problem: Tensor) -> Tensor:
         """The parameters `(M, D)` as they took effect."""
@@ -363,7 +378,10 @@ class TransformedRegion(Region):
 
     def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
-        return self.transformation.align_maps(maps, points)
+        aligned, seen = self.transformation.align_maps(maps.reshape(-1, *self.inputs.shape[1:]), points)
+        if len(self.input_shape) > self.inputs.ndim - 1:
+            seen = seen[:, :, None].expand(-1, -1, self.input_shape[1], -1, -1)
+        return aligned.reshape(maps.shape), seen
 
     def _from_uniform(self, u: Tensor) -> Tensor:
         if self.sigma is None:
@@ -448,6 +466,9 @@ class Compose(Transformation):
     def describe(self) -> str:
         """The parts, in their order."""
         return ", then ".join(part.describe() for part in self.parts)
+
+    def acts_on_slices(self, inputs: Tensor) -> bool:
+        return any(part.acts_on_slices(inputs) for part in self.parts)
 
     def count_parameters(self, shape: Sequence[int]) -> int:
         """The sum over the parts."""
