@@ -220,10 +220,10 @@ def test_adversarial_training_increases_robustness() -> None:
     features, which a perturbation in the ball can reverse.
     """
     generator = seeded()
-    labels = torch.arange(2000) % 2
+    labels = torch.arange(1000) % 2
     side = 2.0 * labels - 1
-    wide = side * torch.where(torch.rand(2000, generator=generator) < 0.9, 1.0, -1.0)
-    narrow = 0.25 * side[:, None] + 0.1 * torch.randn(2000, 20, generator=generator)
+    wide = side * torch.where(torch.rand(1000, generator=generator) < 0.9, 1.0, -1.0)
+    narrow = 0.25 * side[:, None] + 0.1 * torch.randn(1000, 20, generator=generator)
     inputs = torch.cat([wide[:, None], narrow], dim=1)
     attack = Pgd(LinfBall(0.5), steps=5, step=0.25)
     reached = {}
