@@ -536,7 +536,7 @@ def test_logits_that_ignore_the_input(name: str) -> None:
 
     x, module = batch((7,)), Constant()
     model = Model(module, (0.0, 1.0), device="cpu", batch_size=64)
-    if name != "deep_taylor":  # which distributes the logit, whatever its gradient
+    if name != "deep_taylor":  # whose map starts with the logit, and not with its gradient
         assert torch.equal(ALL[name](model, x), torch.zeros_like(x))
     module.cut = True
     with pytest.raises(ModelError, match=r"logits have no gradients.*torch.no_grad, detach"):

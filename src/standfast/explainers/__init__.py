@@ -35,8 +35,8 @@ from standfast.explainers.perturbation.shapley_sampling import ShapleySampling
 from standfast.explainers.propagation.attn_lrp import AttnLRP
 from standfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop
 from standfast.explainers.propagation.deep_shap import DeepSHAP
-from standfast.explainers.propagation.deep_taylor import DeepTaylor
 from standfast.explainers.propagation.lrp_composites import (
+    DeepTaylor,
     LRPComposite,
     LRPEpsilonAlpha2Beta1,
     LRPEpsilonAlpha2Beta1Flat,

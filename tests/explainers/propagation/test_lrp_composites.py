@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
@@ -16,11 +17,12 @@ from standfast.errors import ArgumentError, ModelError
 
 EPSILON, GAMMA = 1e-6, 0.25
 NAMED = {
-    "lrp_epsilon_plus": ("z_plus", None),
-    "lrp_epsilon_plus_flat": ("z_plus", "flat"),
-    "lrp_epsilon_alpha2_beta1": ("alpha2_beta1", None),
-    "lrp_epsilon_alpha2_beta1_flat": ("alpha2_beta1", "flat"),
-    "lrp_epsilon_gamma_box": ("gamma", "box"),
+    "lrp_epsilon_plus": ("z_plus", "epsilon", None),
+    "lrp_epsilon_plus_flat": ("z_plus", "epsilon", "flat"),
+    "lrp_epsilon_alpha2_beta1": ("alpha2_beta1", "epsilon", None),
+    "lrp_epsilon_alpha2_beta1_flat": ("alpha2_beta1", "epsilon", "flat"),
+    "lrp_epsilon_gamma_box": ("gamma", "epsilon", "box"),
+    "deep_taylor": ("taylor", "taylor", "box"),
 }
 
 
@@ -91,6 +93,9 @@ def by_rule(rule: str, w: Tensor, b: Tensor, a: Tensor, relevance: Tensor, low: 
         if rule == "epsilon":
             parts = row * a
             found += parts * share / stabilise(float(parts.sum()) + shift)
+        elif rule == "taylor":
+            above = (row * a).clamp(min=0)
+            found += above * share / stabilise(float(above.sum()))
         elif rule in ("z_plus", "alpha2_beta1"):
             above, below = (row * a).clamp(min=0), (row * a).clamp(max=0)
             plus = above * share / stabilise(float(above.sum()) + max(shift, 0.0))
@@ -152,8 +157,10 @@ def by_hand(
     return relevance[0]
 
 
-def of(net: nn.Module, bounds: tuple[float, float] = (-1.0, 1.0)) -> standfast.Model:
-    return standfast.Model(net, bounds, device="cpu")
+def of(
+    net: nn.Module, bounds: tuple[float, float] = (-1.0, 1.0), preprocess: Callable[[Tensor], Tensor] | None = None
+) -> standfast.Model:
+    return standfast.Model(net, bounds, preprocess, device="cpu")
 
 
 def draw(shape: tuple[int, ...], count: int = 2) -> Tensor:
@@ -165,14 +172,13 @@ def draw(shape: tuple[int, ...], count: int = 2) -> Tensor:
 def test_composites_equal_the_formulas_unit_by_unit(network: str, name: str) -> None:
     build, shape = NETWORKS[network]
     net, x = build(), draw(shape)
-    maps = hx.get(name)(of(net), x, 1)
-    convolution, first = NAMED[name]
+    maps = hx.get(name, epsilon=EPSILON)(of(net), x, 1)
     for one, expected in zip(x, maps, strict=True):
-        found = by_hand(net, one, 1, convolution, "epsilon", first, -1.0, 1.0)
+        found = by_hand(net, one, 1, *NAMED[name], -1.0, 1.0)
         torch.testing.assert_close(expected, found, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("rule", ["z_plus", "alpha2_beta1", "gamma", "flat"])
+@pytest.mark.parametrize("rule", ["z_plus", "taylor", "alpha2_beta1", "gamma", "flat"])
 def test_rules_of_linear_layers_and_other_stabilisers(rule: str) -> None:
     net, x = table(), draw((6,))
     maps = hx.get("lrp_composite", dense=rule)(of(net), x, 2)
@@ -242,15 +248,59 @@ def test_merging_makes_a_normalisation_part_of_the_layer_before() -> None:
         torch.testing.assert_close(explainer(of(net), x, 1), explainer(of(nn.Sequential(merged, *net[2:])), x, 1))
 
 
-def test_the_box_is_that_of_the_preprocessed_input() -> None:
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_box_is_that_of_the_preprocessed_input(sign: float) -> None:
+    """Also if the preprocessing exchanges its ends."""
     net, x = table(), draw((6,)).abs()
-    plain = standfast.Model(net, (0.0, 1.0), device="cpu", preprocess=lambda x: 2 * x - 1)
-    maps = hx.LRPComposite(first="box")(plain, x, 1)
+    maps = hx.LRPComposite(first="box")(of(net, (0.0, 1.0), lambda x: sign * (3 * x - 1)), x, 1)
     for one, expected in zip(x, maps, strict=True):
-        found = by_hand(net, 2 * one - 1, 1, "epsilon", "epsilon", "box", -1.0, 1.0)
+        found = by_hand(net, sign * (3 * one - 1), 1, "epsilon", "epsilon", "box", *sorted((-sign, 2 * sign)))
         torch.testing.assert_close(expected, found, rtol=1e-7, atol=1e-9)
     with pytest.raises(ArgumentError, match="bounds: expected finite bounds"):
-        hx.LRPEpsilonGammaBox()(standfast.Model(net, (float("-inf"), 1.0), device="cpu"), x)
+        hx.LRPEpsilonGammaBox()(of(net, (float("-inf"), 1.0)), x)
+    with pytest.raises(ModelError, match="expected preprocess to keep inputs within"):
+        hx.LRPEpsilonGammaBox()(of(net, preprocess=lambda x: x**2), x - 0.5)
+
+
+# Deep Taylor decomposition, which keeps the sign of the logit
+
+
+def make_rectifiers(*widths: int) -> nn.Sequential:
+    torch.manual_seed(0)
+    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b, bias=False), nn.ReLU())]
+    return nn.Sequential(*layers[:-1]).double()
+
+
+def test_a_negative_logit_reverses_the_sign() -> None:
+    module, x = make_rectifiers(6, 40, 40, 3), draw((6,), 20)
+    logits = module(x).detach()
+    assert bool((logits < 0).any() & (logits > 0).any())
+    for target in range(3):
+        maps = hx.DeepTaylor()(of(module), x, target)
+        torch.testing.assert_close(maps.sum(1), logits[:, target], rtol=1e-6, atol=0)
+        assert (maps * logits[:, [target]] >= 0).all()
+
+
+def test_relevance_of_a_unit_without_positive_contributions_is_lost() -> None:
+    """A unit that is active only because of its positive bias."""
+    module = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2, bias=False)).double()
+    with torch.no_grad():
+        module[0].weight.copy_(torch.tensor([[1.0, 1.0], [1.0, 0.0]]))
+        module[0].bias.copy_(torch.tensor([0.5, -0.1]))
+        module[2].weight.copy_(torch.tensor([[1.0, 2.0], [0.0, 0.0]]))
+    x = torch.tensor([[0.0, 0.0], [0.4, 0.2]], dtype=torch.float64)
+    first, second = 1.1, 2 * 0.3
+    expected = torch.tensor([[0.0, 0.0], [first * 0.4 / 0.6 + second, first * 0.2 / 0.6]], dtype=torch.float64)
+    torch.testing.assert_close(hx.DeepTaylor()(of(module, (0.0, 1.0)), x, 0), expected)
+
+
+def test_relevance_of_digits_lies_near_their_strokes(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
+    x = digits[:8].inputs
+    maps, logits = hx.DeepTaylor()(lenet, x), lenet.logits(x).amax(1)
+    torch.testing.assert_close(maps.sum((1, 2, 3)), logits, rtol=1e-4, atol=0)
+    assert (maps >= 0).all()
+    inside = F.max_pool2d(x, 9, stride=1, padding=4) > 0
+    assert (maps * ~inside).sum() < 0.1 * maps.sum()
 
 
 def test_bad_options_are_named() -> None:
