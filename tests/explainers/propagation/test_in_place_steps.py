@@ -43,13 +43,7 @@ STEPS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Ten
 }
 EXPLAINERS = (
     *("deeplift", "deep_shap", "guided_backprop", "deconvolution", "lrp", "attn_lrp", "deep_taylor", "fullgrad"),
-    *(
-        "lrp_epsilon_plus",
-        "lrp_epsilon_gamma_box",
-        "lrp_epsilon_alpha2_beta1_flat",
-        "gradcam:layer=b",
-        "guided_gradcam:layer=b",
-    ),
+    *("lrp_epsilon_gamma_box", "lrp_epsilon_alpha2_beta1_flat", "gradcam:layer=b", "guided_gradcam:layer=b"),
 )
 
 

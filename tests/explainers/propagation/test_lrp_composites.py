@@ -1,4 +1,4 @@
-"""LRP's rules and composites equal the formulas, unit by unit, on explicit matrices; and zennit's, where it imports."""
+"""LRP's rules and composites equal the formulas, unit by unit, on explicit matrices."""
 
 from __future__ import annotations
 
@@ -216,8 +216,8 @@ class Residual(nn.Module):
 
 
 @pytest.mark.parametrize("name", ["lrp_epsilon_gamma_box", "lrp_epsilon_alpha2_beta1_flat"])
-def test_relevance_is_kept_and_rows_are_apart(name: str) -> None:
-    """Without biases and shifts, the map adds up to the logit; and each input is explained as if it were alone."""
+def test_relevance_is_kept(name: str) -> None:
+    """Without biases and shifts, the map adds up to the logit."""
     module, x = Residual().double(), draw((2, 6, 6), 5)
     module.norm.running_mean.zero_()
     before = {key: value.clone() for key, value in module.state_dict().items()}
@@ -225,27 +225,8 @@ def test_relevance_is_kept_and_rows_are_apart(name: str) -> None:
     maps = hx.get(name)(model, x, 0)
     if name == "lrp_epsilon_gamma_box":
         torch.testing.assert_close(maps.sum((1, 2, 3)), model.logits(x)[:, 0], rtol=1e-3, atol=1e-4)
-    alone = torch.cat([hx.get(name)(model, one[None], 0) for one in x])
-    assert torch.equal(maps, alone)
     assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
     assert not any(parameter.grad is not None for parameter in module.parameters())
-
-
-def test_merging_makes_a_normalisation_part_of_the_layer_before() -> None:
-    """A network with its normalisation merged by hand has the same maps."""
-    torch.manual_seed(0)
-    convolution, norm = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
-    net = nn.Sequential(convolution, norm, nn.ReLU(), nn.Flatten(), nn.Linear(48, 3))
-    randomise(net)
-    merged = nn.Conv2d(2, 3, 3).double()
-    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
-    with torch.no_grad():
-        merged.weight.copy_(convolution.weight * scale[:, None, None, None])
-        merged.bias.copy_((convolution.bias - norm.running_mean) * scale + norm.bias)  # type: ignore[union-attr, operator]
-    x = draw((2, 6, 6))
-    for name in NAMED:
-        explainer = hx.get(name)
-        torch.testing.assert_close(explainer(of(net), x, 1), explainer(of(nn.Sequential(merged, *net[2:])), x, 1))
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -311,29 +292,3 @@ def test_functions_without_a_rule_are_named() -> None:
     module = nn.Sequential(nn.Linear(4, 4), nn.Softmax(1), nn.Linear(4, 2)).double()
     with pytest.raises(ModelError, match="'softmax'"):
         hx.LRPEpsilonPlus()(of(module), draw((4,)))
-
-
-@pytest.mark.parametrize("network", ["images", "series"])
-def test_composites_equal_zennit(network: str) -> None:
-    composites = pytest.importorskip("zennit.composites", reason="needs zennit (extra explainers) and torchvision")
-    from zennit.attribution import Gradient
-    from zennit.canonizers import SequentialMergeBatchNorm
-
-    build, shape = NETWORKS[network]
-    net, x = build(), draw(shape)
-    if network == "series":
-        net = net[1:]  # zennit's merging and ours differ for a normalisation of the input
-    ends = {"low": torch.full((1, *shape), -1.0).double(), "high": torch.full((1, *shape), 1.0).double()}
-    kinds = {
-        "lrp_epsilon_plus": ("EpsilonPlus", {}),
-        "lrp_epsilon_plus_flat": ("EpsilonPlusFlat", {}),
-        "lrp_epsilon_alpha2_beta1": ("EpsilonAlpha2Beta1", {}),
-        "lrp_epsilon_alpha2_beta1_flat": ("EpsilonAlpha2Beta1Flat", {}),
-        "lrp_epsilon_gamma_box": ("EpsilonGammaBox", ends),
-    }
-    for name, (kind, options) in kinds.items():
-        composite = getattr(composites, kind)(**options, canonizers=[SequentialMergeBatchNorm()])
-        with Gradient(model=net, composite=composite) as attributor:
-            logits = net(x).detach()
-            _, theirs = attributor(x, F.one_hot(torch.ones(len(x), dtype=torch.long), 3) * logits)
-        torch.testing.assert_close(hx.get(name)(of(net), x, 1), theirs, rtol=1e-5, atol=1e-7)

@@ -14,8 +14,9 @@ below, and with all sums over the inputs:
 - `flat`: relevance is divided equally between all inputs of a unit.
 
 Sources: Bach et al. (PLoS ONE 10(7), 2015) for epsilon and alpha-beta; Montavon et al. (Pattern Recognition 65, 2017)
-for z-plus, its form without biases, and the box; Montavon et al., "Layer-wise relevance propagation: an overview" (2019) for gamma, and Andeol et
-al. (2021) for its form with negative inputs; Lapuschkin et al. (Nature Communications 10, 2019) for flat.
+for z-plus, its form without biases, and the box; Montavon et al., "Layer-wise relevance propagation: an overview"
+(2019) for gamma, and Andeol et al. (2021) for its form with negative inputs; Lapuschkin et al. (Nature Communications
+10, 2019) for flat.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from standfast.explainers.propagation.relevance_rules import (
     Share,
     WeightedCall,
     call_with,
+    divide_stabilised,
     make_rule_error,
     read_weighted_call,
 )
@@ -110,7 +112,7 @@ def divide_relevance(
             for of_a, of_w, of_b in term.parts
         ]
         z = reduce(torch.add, (layer.call(*part) for part in parts))
-        share = term.factor * _over(relevance, z, epsilon)
+        share = term.factor * divide_stabilised(relevance, z, epsilon)
         if term.where:
             out = layer.call(a, w, b)
             share = share * (out > 0 if term.where == "above" else out < 0)
@@ -127,12 +129,6 @@ def _pull(layer: WeightedCall, values: Tensor, weight: Tensor, share: Tensor) ->
     with torch.enable_grad():
         out = layer.call(leaf, weight, None)
     return values.detach() * torch.autograd.grad(out, leaf, share)[0]
-
-
-def _over(relevance: Tensor, z: Tensor, epsilon: float) -> Tensor:
-    divisor = torch.where(z >= 0, z + epsilon, z - epsilon)
-    empty = divisor == 0  # only if epsilon is 0 or vanishes in rounding; such units pass on no relevance
-    return torch.where(empty, 0.0, relevance / torch.where(empty, 1.0, divisor))
 
 
 class CompositeRule(EpsilonRule):

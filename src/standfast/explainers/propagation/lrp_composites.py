@@ -7,9 +7,16 @@ from typing import ClassVar, get_args
 
 from torch import Tensor
 
-from standfast.errors import check, check_number
+from standfast.errors import check
+from standfast.explainers.options import declare, declare_number
 from standfast.explainers.propagation.backward_rules import RelevanceExplainer
 from standfast.explainers.propagation.composite_rules import CompositeRule, RuleName
+
+
+def _check_rule(rule: RuleName | None, name: str) -> None:
+    known = [each for each in get_args(RuleName) if each != "box" or name == "first"]
+    fine = rule in known or (rule is None and name == "first")
+    check(fine, name, f"one of {', '.join(known)}", repr(rule))
 
 
 @dataclass(frozen=True)
@@ -17,9 +24,10 @@ class LRPComposite(RelevanceExplainer):
     """Layer-wise relevance propagation with one rule for convolutions and one for linear layers.
 
     The rules are `"epsilon"`, `"z_plus"`, `"taylor"`, `"alpha2_beta1"`, `"gamma"`, `"flat"` and, for the layers that
-    read the input, `"box"`. `standfast.explainers.propagation.composite_rules` has their formulas and sources. Kohlbrenner et
-    al., "Towards best practice in explaining neural network decisions with LRP" (IJCNN 2020), compare composites. The
-    subclasses are those that the package zennit (Anders et al. 2021) offers by the same names, with the same numbers.
+    read the input, `"box"`. `standfast.explainers.propagation.composite_rules` has their formulas and sources.
+    Kohlbrenner et al., "Towards best practice in explaining neural network decisions with LRP" (IJCNN 2020), compare
+    composites. The subclasses `LRP...` are those that the package zennit (Anders et al. 2021) offers by the same names,
+    with the same numbers.
 
     Relevance starts as the target's logit (zennit's examples start with 1). Sums, averages and products with constant
     matrices follow the epsilon rule. Max-pooling passes relevance to the largest value. Activations with `f(0) = 0`,
@@ -53,22 +61,12 @@ class LRPComposite(RelevanceExplainer):
     True
     """
 
-    convolution: RuleName = "z_plus"
-    dense: RuleName = "epsilon"
-    first: RuleName | None = None
-    epsilon: float = 1e-6
-    gamma: float = 0.25
+    convolution: RuleName = declare("z_plus", _check_rule)
+    dense: RuleName = declare("epsilon", _check_rule)
+    first: RuleName | None = declare(None, _check_rule)
+    epsilon: float = declare_number(1e-6, least=0)
+    gamma: float = declare_number(0.25, least=0)
     name: ClassVar[str] = "lrp_composite"
-
-    def __post_init__(self) -> None:
-        rules = get_args(RuleName)
-        for what in ("convolution", "dense", "first"):
-            rule = getattr(self, what)
-            known = rules if what == "first" else tuple(name for name in rules if name != "box")
-            fine = rule in known or (what == "first" and rule is None)
-            check(fine, what, f"one of {', '.join(known)}", repr(rule))
-        for what in ("epsilon", "gamma"):
-            check_number(getattr(self, what), what, least=0)
 
     @property
     def needs_bounds(self) -> bool:
