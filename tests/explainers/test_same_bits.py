@@ -8,7 +8,7 @@ from functools import cache
 import captum.attr as ca
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_transformers import SmallViT
 from torch import Tensor, nn
@@ -65,8 +65,9 @@ def list_cases() -> dict[str, tuple[str, hx.Explainer]]:
         found[f"deep_shap of {count}"] = "images", hx.DeepSHAP(draw("images", count, 8))
     found["gradient_shap of 16"] = "images", hx.GradientSHAP(draw("images", 16, 8), samples=6)
     found["kernel_shap of 3"] = "table", hx.KernelSHAP(background=draw("table", 3, 8), samples=24)
-    for name in ("lime", "shapley_sampling"):  # with other numbers of segments for each input
-        found[f"{name} of superpixels"] = "images", hx.get(f"{name}:{QUICK[name]}", segments="quickshift")
+    # with other numbers of segments for each input, and with sums that are long enough to depend on their order
+    for text in ("lime:samples=150", "kernel_shap:samples=150", "shapley_sampling:permutations=3"):
+        found[f"{text} of superpixels"] = "images", hx.get(text, segments="quickshift")
     found["captum"] = "images", hx.from_captum(ca.Saliency)
     found["captum, drawn"] = "images", hx.from_captum(ca.GradientShap, n_samples=3, baselines=torch.zeros(2, 1, 12, 12))
     return found
@@ -91,5 +92,6 @@ def explain_all(case: str) -> Tensor:
 @pytest.mark.parametrize("case", CASES)
 @settings(derandomize=True, max_examples=4, deadline=None, database=None)
 @given(st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=COUNT + 5), st.integers(8, 300))
+@example([0, 5, 3], 88)  # 16 rows of six points each: 88, and a rest of 8
 def test_a_map_depends_on_its_input_alone(case: str, rows: list[int], batch_size: int) -> None:
     assert torch.equal(explain(case, rows, batch_size), explain_all(case)[rows])
