@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import standfast
 from standfast.algorithms import certified_distortion, searches
 from standfast.errors import ArgumentError, ModelError
-from standfast.explainers import from_shap, from_zennit
+from standfast.explainers import from_shap
 from standfast.function_calls import run_eagerly
 from standfast.metrics import AttributionAttack, WorstCase
 from standfast.neighbourhoods import Rotation
@@ -68,9 +68,7 @@ def is_exported(model: standfast.Model) -> bool:
     return isinstance(model.module, torch.fx.GraphModule)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in standfast.explainers.names() if not n.startswith(("attention_", "transformer_"))]
-)
+@pytest.mark.parametrize("name", [n for n in standfast.explainers.names() if not n.startswith("attention_")])
 def test_explainers(pair, name):
     own, made = pair
     explainer = standfast.explainers.get(name)
@@ -214,18 +212,8 @@ def test_hooks_are_refused_for_torchscript_and_by_the_other_adapters():
         def shap_values(self, x):
             return x
 
-    class Composite:
-        def register(self, module):
-            pass
-
-    class Gradient:
-        def __init__(self, model, composite=None):
-            pass
-
-    adapted = from_shap(DeepExplainer), from_zennit(Composite(), Gradient)
-    for explainer in adapted:
-        with pytest.raises(ArgumentError, match="module with layers"):
-            explainer(classify(export_module(make_module())), make_inputs(), 0)
+    with pytest.raises(ArgumentError, match="module with layers"):
+        from_shap(DeepExplainer)(classify(export_module(make_module())), make_inputs(), 0)
 
 
 def test_other_packages_without_hooks_explain_programs():
@@ -325,14 +313,12 @@ def halve(dtype: torch.dtype | str, attention: bool = False) -> tuple[standfast.
 @HALF_OR_MIXED
 @pytest.mark.parametrize("name", standfast.explainers.names())
 def test_maps_in_half_precision(name, dtype):
-    half, single, inputs = halve(dtype, name.startswith(("attention_", "transformer_")))
+    half, single, inputs = halve(dtype, name.startswith("attention_"))
     explainer, targets = standfast.explainers.get(name), torch.tensor([0, 1, 2])
     found, expected = explainer(half, inputs, targets), explainer(single, inputs.float(), targets)
     assert found.dtype == torch.float32
     alike = torch.cosine_similarity(found.flatten(1), expected.flatten(1))
-    # this map of the first input jumps where a sum changes its sign: weights that differ by 0.2% also give 0.82
-    jumps = name == "transformer_attribution" and dtype == "mixed"
-    assert (alike.median() if jumps else alike.min()) > 1 - MISSING[dtype]
+    assert alike.min() > 1 - MISSING[dtype]
     torch.testing.assert_close(found.norm(), expected.norm(), rtol=0.05, atol=0)
 
 

@@ -179,7 +179,7 @@ def find_package(value: object, packages: Iterable[str]) -> str:
     >>> find_package(Fraction(1, 2).limit_denominator, ["fractions"])
     'fractions'
     """
-    package = str(getattr(_find_kind(value), "__module__", "")).partition(".")[0].removeprefix("pytorch_")
+    package = str(getattr(_find_kind(value), "__module__", "")).partition(".")[0]
     return package if package in packages else ""
 
 

@@ -167,7 +167,9 @@ def test_the_bounds_of_a_classifier_are_accepted_wherever_bounds_are(tmp_path):
         metric = standfast.metrics.AOPC(steps=2, samples=1)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            standfast.evaluate(net, "saliency", made, metric, controls=False, progress=False)  # bounds of the data
+            standfast.evaluate(
+                net, "saliency", made, metric, controls=False, sanity=False, progress=False
+            )  # bounds of the data
 
 
 def test_names_of_swapped_axes_are_noticed():

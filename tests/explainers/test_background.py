@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +54,6 @@ def test_is_compared_by_its_content() -> None:
         a.shape = ()  # type: ignore[misc]
 
 
-def test_can_be_pickled_and_copied() -> None:
-    background = Background(batch(4))
-    for twin in (pickle.loads(pickle.dumps(background)), copy.deepcopy(background), copy.copy(background)):
-        assert twin == background
-        assert torch.equal(twin.inputs, background.inputs)
-    for make in SETS.values():
-        there = pickle.loads(pickle.dumps(make(background)))
-        assert there == make(background)
-        assert Description(there).digest == Description(make(background)).digest
-        assert torch.equal(there(model(), batch(3)), make(background)(model(), batch(3)))
-
-
 def test_refuses_what_is_not_a_batch() -> None:
     zeros = torch.zeros(2, 3)
     wrong = [zeros.numpy(), zeros[0], zeros[:0], zeros.long(), zeros * torch.nan]
@@ -86,23 +72,6 @@ def test_shape_and_bounds_are_checked_in_the_call(name: str) -> None:
         make(0.0)(model(bounds=(0.5, 1.0)), 0.5 + batch(2) / 2)
     double = standfast.Model(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
     assert make(batch(2))(double, batch(2).double()).dtype == torch.float64
-
-
-@pytest.mark.parametrize("count", [1, 3, 16, 21])
-@pytest.mark.parametrize("name", SETS)
-def test_results_do_not_depend_on_chunks_order_or_batch(name: str, count: int) -> None:
-    """The same as in `test_explainers.py`, for sets of any size."""
-    x, explainer = batch(19, seed=7), SETS[name](batch(count, seed=8))
-    x[:, :, :3] = 0.0
-    targets = torch.arange(19) % 4
-    whole = explainer(model(1024), x, targets)
-    for size in (8, 16, 40, 64):
-        assert torch.equal(explainer(model(size), x, targets), whole), size
-    order = torch.randperm(19, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(explainer(model(), x[order], targets[order]), whole[order])
-    assert torch.equal(explainer(model(), x[3:5], targets[3:5]), whole[3:5])
-    assert torch.equal(explainer(model(), x[:1], targets[:1]), whole[:1])
-    torch.testing.assert_close(explainer(model(1), x[:3], targets[:3]), whole[:3], rtol=1e-3, atol=1e-5)
 
 
 # ---------------------------------------------------------------- study files

@@ -75,13 +75,6 @@ def test_gates_and_attention_warn_once_for_a_module(kind: str, explainer: Explai
         explainer(model(randomise(kind)), series())
 
 
-def test_another_explainer_warns_too() -> None:
-    module = Squared()
-    for explainer in (DeepLift(), DeepSHAP(0.0), DeepSHAP(series(2) + 1)):
-        with pytest.warns(CompletenessWarning):
-            explainer(model(module), series() + 1, 1)
-
-
 def test_the_missing_share_in_closed_form() -> None:
     """The sum is twice the change, so the gap is 100% of it."""
     with pytest.warns(CompletenessWarning, match=r"deeplift: on Squared .* more than 5% of it, they miss about 100%\."):
@@ -114,11 +107,14 @@ def test_the_gap_is_that_of_the_mean_over_references() -> None:
 @pytest.mark.parametrize("shape", [(1, 8, 8), (2, 16), (12,)], ids=["image", "series", "flat"])
 def test_networks_that_add_up_do_not_warn(shape: tuple[int, ...]) -> None:
     x = torch.rand(40, *shape, generator=torch.Generator().manual_seed(0))
-    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=16)
+    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=512)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DeepLift(baseline=0.5)(model, x)
         DeepSHAP(x[:5])(model, x)
+        for baseline, targets in ((0.0, None), (0.25, 0), (0.5, 1)):
+            IntegratedGradients(steps=100, baseline=baseline)(model, x, targets)
+        GradientSHAP(x[:5], samples=4)(model, x, 1)  # its gap is sampling noise, and nothing is claimed
 
 
 def test_multipliers_and_graphs_are_not_checked() -> None:
@@ -152,6 +148,14 @@ def test_the_warning_tells_the_median_share_of_rows_that_miss() -> None:
 # Integrated gradients, whose baseline is predicted for the check
 
 
+class Fourth(nn.Module):
+    """Logits (0, the fourth power of the sum)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = x.flatten(1).sum(1)
+        return torch.stack([torch.zeros_like(total), total**4], dim=1)
+
+
 class Jump(nn.Module):
     """Logits (0, x_0 + x_1 + 3 [x_1 > 0.5]): the gradient does not see the step."""
 
@@ -161,30 +165,16 @@ class Jump(nn.Module):
 
 
 def test_the_share_that_an_integral_misses_in_closed_form() -> None:
-    """Of s^2 / 2, a left sum of two steps misses one half; the midpoint (one Gauss-Legendre step) is exact."""
-    few = IntegratedGradients(steps=2, method="riemann_left")
-    with pytest.warns(CompletenessWarning, match=r"gradients: on Squared .* they miss about 50%\. More steps"):
-        few(model(Squared()), series() + 1, 1)
+    """Of s^4, one step (the midpoint) misses one half: 4 (s / 2)^3 s = s^4 / 2; of s^2 / 2 it misses nothing."""
+    few = IntegratedGradients(steps=1)
+    with pytest.warns(CompletenessWarning, match=r"gradients: on Fourth .* they miss about 50%\. More steps"):
+        few(model(Fourth()), series() + 1, 1)
     x = torch.tensor([[1.0, 1.0], [0.2, 0.9]])
     with pytest.warns(CompletenessWarning, match=r"on Jump .* they miss about (60|73)%"):
         IntegratedGradients(steps=200)(model(Jump()), x, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         IntegratedGradients(steps=1)(model(Squared()), series() + 1, 1)
-
-
-@pytest.mark.parametrize("shape", [(1, 8, 8), (2, 16), (12,)], ids=["image", "series", "flat"])
-def test_integrals_of_enough_steps_do_not_warn(shape: tuple[int, ...]) -> None:
-    x = torch.rand(30, *shape, generator=torch.Generator().manual_seed(0))
-    for seed in range(3):
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=512)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            for targets in (None, 0, 1):
-                IntegratedGradients(steps=200, baseline=0.25 * seed)(model, x, targets)
-            GradientSHAP(x[:5], samples=4)(model, x, 1)  # its gap is sampling noise, and nothing is claimed
 
 
 def test_few_rows_that_miss_are_no_warning_of_an_integral() -> None:
@@ -228,11 +218,16 @@ def test_a_baseline_that_fails_does_not_stop_an_integral() -> None:
     assert torch.allclose(IntegratedGradients()(model(Positive()), x, 0), x)
 
 
+class Cubes(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x**3
+
+
 def test_a_control_with_shuffled_weights_is_not_checked_and_takes_no_checks_away() -> None:
-    few = IntegratedGradients(steps=2, method="riemann_left")
+    few = IntegratedGradients(steps=1)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(4, 8), nn.Softplus(10), nn.Linear(8, 2))
+        net = nn.Sequential(nn.Linear(4, 8), Cubes(), nn.Linear(8, 2))
     x = 3 * torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -326,7 +321,7 @@ class Strict(nn.Module):
 VISITORS = ["smoothgrad", "integrated_gradients", "gradient_shap", "occlusion", "kernel_shap:segments=pixels", "lime"]
 
 
-@pytest.mark.parametrize("kind", [IndexError, KeyError, ValueError, RuntimeError])
+@pytest.mark.parametrize("kind", [KeyError, RuntimeError])
 @pytest.mark.parametrize("name", [*VISITORS, "shapley_sampling", "captum:ShapleyValueSampling"])
 def test_a_module_that_refuses_other_points_names_the_cause(name: str, kind: type[Exception]) -> None:
     x = torch.tensor([[1.0, 0.3, 0.2], [2.0, 0.4, 0.1], [3.0, 0.1, 0.6]])

@@ -32,11 +32,6 @@ def images(count: int = 6) -> Tensor:
     return torch.rand(count, 1, 6, 6, generator=torch.Generator().manual_seed(1))
 
 
-def test_a_copy_of_the_input_is_the_input() -> None:
-    x = images()
-    assert torch.equal(hx.InputCopy()(classify(network()), x), x)
-
-
 @pytest.mark.parametrize("shape", [(2, 9), (2, 5, 7), (1, 4, 5, 6)])
 def test_edges_equal_scipy(shape: tuple[int, ...]) -> None:
     x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(2))

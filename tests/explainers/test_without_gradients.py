@@ -66,17 +66,15 @@ def make(module: nn.Module) -> tuple[standfast.Model, Tensor]:
     return standfast.Model(module, (0.0, 1.0), device="cpu"), x
 
 
-@pytest.mark.parametrize("way", ["no_grad", "detach", "argmax", "round"])
+@pytest.mark.parametrize("way", ["no_grad", "round"])
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_every_explainer_by_gradients(name: str, way: str) -> None:
-    model, x = make(SmallViT() if name.startswith(("attention", "transformer")) else Frozen(way))
+    model, x = make(SmallViT() if name.startswith("attention") else Frozen(way))
     if isinstance(model.module, SmallViT):
         x = x[:, :, [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]]
         head = model.module.head
         model.module.head = nn.Sequential(Detached("detach" if way == "no_grad" else way), head)
     words = "no gradients" if way != "round" or not name.startswith(NO_RULE) else "no gradients|rule|got 'round'"
-    if name == "transformer_attribution" and way == "round":
-        words = "no gradients|rule"
     with pytest.raises(standfast.ModelError, match=words):
         hx.get(name)(model, x, 1)
 
@@ -89,7 +87,7 @@ def test_every_way(way: str) -> None:
             hx.get(name)(model, x, 1)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["no_grad", "argmax", "div"])
 def test_attacks(way: str) -> None:
     """Metrics that attack the model themselves, for an explainer that needs no gradients."""
     model, x = make(Frozen(way))

@@ -166,7 +166,7 @@ def list_explainers() -> Iterator[tuple[str, Case]]:
     for name in own_names(standfast.explainers.explainers):
         choices = list(vary(standfast.explainers.explainers[name], QUICK.get(name, {})))
         # a composite with a name is one choice of the options of `lrp_composite`
-        for words, options in choices[:1] if name.startswith("lrp_epsilon_") else choices:
+        for words, options in choices[:1] if name.startswith(("lrp_epsilon_", "deep_taylor")) else choices:
             for network in NETWORKS:
 
                 def run(

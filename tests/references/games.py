@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -19,3 +24,17 @@ def mlp(features: int, seed: int = 0) -> nn.Module:
 def rand(*shape: int, seed: int = 0) -> Tensor:
     """Uniform numbers, float64."""
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def shapley_values(worth: Callable[[frozenset[int]], Any], players: int) -> list[Any]:
+    """The Shapley value of each player by the definition: a weighted sum over all coalitions of the others."""
+    found = []
+    for player in range(players):
+        rest = [other for other in range(players) if other != player]
+        total = 0.0
+        for size in range(players):
+            share = math.factorial(size) * math.factorial(players - size - 1) / math.factorial(players)
+            for some in map(frozenset, combinations(rest, size)):
+                total = total + share * (worth(some | {player}) - worth(some))
+        found.append(total)
+    return found

@@ -1,4 +1,4 @@
-"""A small vision transformer, and the relevance of its values by the formulas of two papers, unit by unit."""
+"""A small vision transformer, and the relevance of its values by the formulas of AttnLRP, unit by unit."""
 
 from __future__ import annotations
 
@@ -103,16 +103,6 @@ def divide_linear(a: Tensor, w: Tensor, b: Tensor, relevance: Tensor, gamma: flo
     return found
 
 
-def divide_positive(a: Tensor, w: Tensor, relevance: Tensor) -> Tensor:
-    """The same, in proportion to the positive contributions."""
-    found = torch.zeros_like(a)
-    for row, share in zip(w, relevance.tolist(), strict=True):
-        parts = (row * a).clamp(min=0)
-        if parts.any():  # otherwise nothing can take the relevance
-            found += parts * share / float(parts.sum())
-    return found
-
-
 def divide_product(a: Tensor, b: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
     """Of the factors of `a @ b`: half to each."""
     of_a, of_b = torch.zeros_like(a), torch.zeros_like(b)
@@ -147,15 +137,9 @@ def divide_norm(x: Tensor, norm: nn.LayerNorm, relevance: Tensor) -> Tensor:
     return found
 
 
-def divide_normalised_sum(a: Tensor, b: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the terms of `a + b`, rescaled as in Chefer et al., CVPR 2021."""
-    parts = a * relevance / (a + b), b * relevance / (a + b)
-    sums = float(parts[0].sum()), float(parts[1].sum())
-    one, other = (
-        part * (abs(own) / (abs(sums[0]) + abs(sums[1])) * float(relevance.sum()) / own)
-        for part, own in zip(parts, sums, strict=True)
-    )
-    return one, other
+def divide_sum(a: Tensor, b: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the terms of `a + b`."""
+    return a * relevance / (a + b), b * relevance / (a + b)
 
 
 # ---------------------------------------------------------------- the network
@@ -168,24 +152,13 @@ class ByHand:
         net: in float64.
         x: `SHAPE`.
         target: a class.
-        positive: the rules of Chefer et al. (CVPR 2021) and relevance 1 at the start; else those of AttnLRP, and the
-            logit.
         gamma, convolution_gamma: as for AttnLRP.
     """
 
     def __init__(
-        self,
-        net: SmallViT,
-        x: Tensor,
-        target: int,
-        positive: bool,
-        gamma: float = 0.0,
-        convolution_gamma: float = 0.0,
+        self, net: SmallViT, x: Tensor, target: int, gamma: float = 0.0, convolution_gamma: float = 0.0
     ) -> None:
-        self.positive, self.gamma = positive, gamma
-        #: relevance of the attention weights of each layer, and the true gradients by them: (heads, T, T)
-        self.of_weights: list[Tensor] = []
-        self.gradients: list[Tensor] = []
+        self.gamma = gamma
         pieces = [
             x[:, r : r + PATCH, c : c + PATCH].flatten()
             for r in range(0, SHAPE[1], PATCH)
@@ -196,18 +169,15 @@ class ByHand:
         before = torch.cat([net.special[0], embedded])
         tokens = before + net.positions[0]
         steps: list[Callable[[Tensor], Tensor]] = []
-        weights: list[Tensor] = []
         for block in net.blocks:
-            tokens = self._forward(block, tokens, steps, weights)
+            tokens = self._forward(block, tokens, steps)
         last = net.norm(tokens[0])
         logit = net.head(last)[target]
-        if positive:
-            self.gradients = list(torch.autograd.grad(logit, weights, retain_graph=True))
         with torch.no_grad():
             start = torch.zeros(3, dtype=x.dtype)
-            start[target] = 1.0 if positive else logit
+            start[target] = logit
             relevance = torch.zeros_like(tokens)
-            relevance[0] = self._norm(tokens[0], net.norm, self._linear(last, net.head, start))
+            relevance[0] = divide_norm(tokens[0], net.norm, self._linear(last, net.head, start))
             for step in reversed(steps):
                 relevance = step(relevance)
             relevance = (relevance * before / (before + net.positions[0]))[1:]
@@ -223,25 +193,12 @@ class ByHand:
             ],
             dim=1,
         )
-        self.of_weights.reverse()
 
     def _linear(self, a: Tensor, layer: nn.Linear, relevance: Tensor) -> Tensor:
-        if self.positive:
-            return divide_positive(a, layer.weight, relevance)
         return divide_linear(a, layer.weight, layer.bias, relevance, self.gamma)
 
-    def _norm(self, x: Tensor, norm: nn.LayerNorm, relevance: Tensor) -> Tensor:
-        return relevance if self.positive else divide_norm(x, norm, relevance)
-
-    def _sum(self, a: Tensor, b: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
-        if self.positive:
-            return divide_normalised_sum(a, b, relevance)
-        return a * relevance / (a + b), b * relevance / (a + b)
-
-    def _forward(
-        self, block: Block, x: Tensor, steps: list[Callable[[Tensor], Tensor]], weights: list[Tensor]
-    ) -> Tensor:
-        """The block's result; appends its attention weights, and how its relevance goes back to that of `x`."""
+    def _forward(self, block: Block, x: Tensor, steps: list[Callable[[Tensor], Tensor]]) -> Tensor:
+        """The block's result; appends how its relevance goes back to that of `x`."""
         whole, size = block.attention.whole, WIDTH // HEADS
         normed = block.norm1(x)
         joined = nn.Linear(WIDTH, 3 * WIDTH)
@@ -249,7 +206,6 @@ class ByHand:
         q, k, v = (part.reshape(len(x), HEADS, size).transpose(0, 1) for part in joined(normed).chunk(3, dim=1))
         scores = q @ k.transpose(1, 2) / size**0.5
         attention = scores.softmax(2)
-        weights.append(attention)
         mixed = (attention @ v).transpose(0, 1).reshape(len(x), WIDTH)
         attended = whole.out_proj(mixed)
         middle = x + attended
@@ -261,30 +217,19 @@ class ByHand:
             return torch.stack([divide(own, layer, part) for own, part in zip(values, relevance, strict=True)])
 
         def go_back(relevance: Tensor) -> Tensor:
-            direct, part = self._sum(middle, added, relevance)
+            direct, part = divide_sum(middle, added, relevance)
             part = rows(self._linear, hidden, block.fc2, part)
-            part = rows(self._norm, middle, block.norm2, rows(self._linear, normed2, block.fc1, part))
-            direct, part = self._sum(x, attended, direct + part)
+            part = rows(divide_norm, middle, block.norm2, rows(self._linear, normed2, block.fc1, part))
+            direct, part = divide_sum(x, attended, direct + part)
             part = rows(self._linear, mixed, whole.out_proj, part).reshape(len(x), HEADS, size).transpose(0, 1)
             of_joined = []
-            of_weights = []
             for head in range(HEADS):
                 of_attention, of_v = divide_product(attention[head], v[head], part[head])
-                of_weights.append(of_attention)
-                of_scores = of_attention if self.positive else divide_softmax(scores[head], of_attention)
+                of_scores = divide_softmax(scores[head], of_attention)
                 of_q, of_k = divide_product(q[head], k[head].T.contiguous(), of_scores)
                 of_joined.append(torch.stack([of_q, of_k.T, of_v]))
-            self.of_weights.append(torch.stack(of_weights))
             joined_relevance = torch.stack(of_joined).permute(2, 1, 0, 3).reshape(len(x), 3 * WIDTH)
-            return direct + rows(self._norm, x, block.norm1, rows(self._linear, normed, joined, joined_relevance))
+            return direct + rows(divide_norm, x, block.norm1, rows(self._linear, normed, joined, joined_relevance))
 
         steps.append(go_back)
         return middle + added
-
-    def roll_out(self) -> Tensor:
-        """Chefer's map of patches `GRID`: the row of the class token in the product over layers."""
-        count = 1 + GRID[0] * GRID[1]
-        joint = torch.eye(count, dtype=torch.float64)
-        for own, gradient in zip(self.of_weights, self.gradients, strict=True):
-            joint = (torch.eye(count, dtype=torch.float64) + (own * gradient).clamp(min=0).mean(0)) @ joint
-        return joint[0, 1:].reshape(GRID)

@@ -714,7 +714,7 @@ def test_agreement_interval_by_a_loop() -> None:
     assert found is not None
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])))
     means = np.nanmean(ranks, axis=1)
-    assert found.value == pytest.approx(measure_agreement(means, "abc", 1).kendalls_w)
+    assert found.value == pytest.approx(measure_agreement(means, "abc").kendalls_w)
     assert measure_agreement_interval(ranks[:1]) is None
     assert measure_agreement_interval(np.full((2, 3, 4), np.nan)) is None
 

@@ -118,7 +118,7 @@ KINDS: Mapping[str, Kind] = {
         "standfast.explainers:explainers",
         "standfast.explainers.get({name!r})",
         "explainers: [{name!r}]",
-        "captum:, shap:, lime:, zennit:, grad_cam: and quantus:NAME (extra explainers), as captum:Saliency",
+        "captum:, shap:, lime: and quantus:NAME (extra explainers), as captum:Saliency",
     ),
     "similarities": Kind(
         "similarity",

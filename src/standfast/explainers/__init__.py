@@ -10,14 +10,11 @@ from torch import Tensor
 from standfast.errors import check, describe_foreign, find_package
 from standfast.explainers.adapters.callables import from_callable, from_quantus
 from standfast.explainers.adapters.captum import from_captum
-from standfast.explainers.adapters.grad_cam import from_grad_cam
 from standfast.explainers.adapters.lime import from_lime
 from standfast.explainers.adapters.packages import ADAPTERS
 from standfast.explainers.adapters.shap import from_shap
-from standfast.explainers.adapters.zennit import from_zennit
 from standfast.explainers.attention.attention_relevance import AttentionRelevance
 from standfast.explainers.attention.attention_rollout import AttentionRollout
-from standfast.explainers.attention.transformer_attribution import TransformerAttribution
 from standfast.explainers.base import Explainer
 from standfast.explainers.baselines import CentreExplainer, Edges, InputCopy, RandomExplainer
 from standfast.explainers.cam.full_grad import FullGrad
@@ -35,8 +32,8 @@ from standfast.explainers.perturbation.shapley_sampling import ShapleySampling
 from standfast.explainers.propagation.attn_lrp import AttnLRP
 from standfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop
 from standfast.explainers.propagation.deep_shap import DeepSHAP
-from standfast.explainers.propagation.deep_taylor import DeepTaylor
 from standfast.explainers.propagation.lrp_composites import (
+    DeepTaylor,
     LRPComposite,
     LRPEpsilonAlpha2Beta1,
     LRPEpsilonAlpha2Beta1Flat,
@@ -85,15 +82,12 @@ __all__ = [
     "Saliency",
     "ShapleySampling",
     "SmoothGrad",
-    "TransformerAttribution",
     "explainers",
     "from_callable",
     "from_captum",
-    "from_grad_cam",
     "from_lime",
     "from_quantus",
     "from_shap",
-    "from_zennit",
     "get",
     "names",
     "smooth_relu",
@@ -135,8 +129,7 @@ def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -
 
             - a registered name, such as `"lrp"`, or a name with options, `"name:option=value,option=value"`;
             - the name of another package's explainer: `"captum:IntegratedGradients"`, `"shap:KernelExplainer"`,
-              `"lime:LimeImageExplainer"`, `"zennit:EpsilonPlusFlat"`, `"grad_cam:GradCAM"`. `from_captum`, `from_shap`
-              and so on describe their options;
+              `"lime:LimeImageExplainer"`. `from_captum`, `from_shap` and `from_lime` describe their options;
             - an explainer for the model with shuffled weights, as a control: `"randomised:saliency"`;
             - a function `fn(module, inputs, targets) -> attributions`, which `from_callable` wraps;
             - an `Explainer`.
@@ -147,9 +140,9 @@ def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -
         ArgumentError: an unknown name (the nearest one is suggested), an unknown option, or a value out of range.
 
     >>> get("integrated_gradients", steps=64)
-    IntegratedGradients(steps=64, baseline=None, method='gausslegendre')
-    >>> get("integrated_gradients:steps=64,method=riemann_middle")
-    IntegratedGradients(steps=64, baseline=None, method='riemann_middle')
+    IntegratedGradients(steps=64, baseline=None)
+    >>> get("integrated_gradients:steps=64,baseline=0.5")
+    IntegratedGradients(steps=64, baseline=0.5)
     >>> get("captum:IntegratedGradients", n_steps=20).rows_per_input
     20
     >>> get("salience")

@@ -19,7 +19,7 @@ _EXPECTED = "a finite number, one for each channel, or reference inputs (a Backg
 References = Baseline | Background | Tensor
 
 
-def check_background(background: References | None) -> Baseline | Background | None:
+def check_background(background: References | None, name: str = "background") -> Baseline | Background | None:
     """The reference points in a form that a frozen configuration can hold: a number, a tuple, a `Background` or None.
 
     Raises:
@@ -37,7 +37,7 @@ def check_background(background: References | None) -> Baseline | Background | N
     try:
         check_baseline(background)
     except ArgumentError as error:
-        raise ArgumentError("background", _EXPECTED, error.got) from None
+        raise ArgumentError(name, _EXPECTED, error.got) from None
     return background if isinstance(background, int | float) else tuple(background)
 
 
@@ -73,29 +73,6 @@ def resolve_background(model: Model, x: Tensor, background: References | None) -
     checked = model.check_inputs(rows, "background")
     model.fitting.add(key)
     return checked
-
-
-def check_rows(background: Background | Tensor | None, baseline: Baseline | None) -> Background | None:
-    """The option `background` of an explainer that also has a `baseline`, in a form that a configuration can hold.
-
-    Raises:
-        ArgumentError: it is no set of inputs, or there is a baseline, too.
-    """
-    if background is None:
-        return None
-    rows = check_background(background)
-    expected = "reference inputs (B, ...), as a Background or a tensor, or None"
-    if not isinstance(rows, Background):
-        raise ArgumentError("background", expected, repr(background))
-    check(baseline is None, "baseline", "None beside a background", repr(baseline))
-    return rows
-
-
-def choose_others(model: Model, x: Tensor, baseline: Baseline | None, background: Background | Tensor | None) -> Tensor:
-    """What takes the place of masked features, `(B, ...)`: rows of a background, else a single baseline."""
-    if background is not None or (baseline is None and model.reference_for(x) is not None):
-        return resolve_background(model, x, background)
-    return choose_baseline(model, x, baseline).expand(1, *x.shape[1:])
 
 
 @lru_cache(maxsize=8)

@@ -17,7 +17,7 @@ from standfast.errors import ArgumentError, ModelError, StandfastError, as_numbe
 from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
-from standfast.records import ConfigurationType
+from standfast.records import ConfigurationType, set_fields
 from standfast.tasks import find_output
 from standfast.tensors import describe_bounds, send, widen_half
 
@@ -55,6 +55,18 @@ class Explainer(metaclass=ConfigurationType):
     gateable: ClassVar[bool] = False
     #: whether its maps say nothing about what the model has learned: a reference for the other explainers
     control: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the options that are declared, and hold them in the form that their checks return.
+
+        A subclass that gives an option another default keeps its check.
+        """
+        kinds = [vars(kind).get("__dataclass_fields__", {}) for kind in reversed(type(self).__mro__)]
+        options = [option for kind in kinds for option in kind.values() if "check" in option.metadata]
+        for name, check_value in {option.name: option.metadata["check"] for option in options}.items():
+            held = check_value(getattr(self, name), name)
+            if held is not None:
+                set_fields(self, **{name: held})
 
     @property
     def rows_per_input(self) -> int:
@@ -366,16 +378,16 @@ def compute_path_gradients(
     return gradient[count:].reshape(points.shape), logits if create_graph else logits.detach()
 
 
-def check_seed(seed: int) -> None:
+def check_seed(seed: int, name: str = "seed") -> None:
     """Raise `ArgumentError` unless it is a whole number that a `torch.Generator` accepts as a seed."""
     fine = type(as_number(seed)) is int and -(1 << 63) <= seed < 1 << 63
-    check(fine, "seed", "a whole number of at most 63 bits", repr(seed))
+    check(fine, name, "a whole number of at most 63 bits", repr(seed))
 
 
 Baseline = float | Sequence[float]
 
 
-def check_baseline(baseline: Baseline | None) -> None:
+def check_baseline(baseline: Baseline | None, name: str = "baseline") -> None:
     """Raise `ArgumentError` unless it is a finite number, a list or tuple of them, or None."""
     if baseline is None:
         return
@@ -385,7 +397,7 @@ def check_baseline(baseline: Baseline | None) -> None:
     shape = getattr(baseline, "shape", None)
     hint = ": use its .tolist()" if shape is not None and len(shape) == 1 else ""
     got = repr(baseline) if shape is None else f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
-    check(fine, "baseline", "a finite number, or one for each channel", got)
+    check(fine, name, "a finite number, or one for each channel", got)
 
 
 def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import Explainer, Explanation, check_seed, make_leaf
+from standfast.explainers.options import declare
 from standfast.model import Model
 from standfast.tensors import content_keys, hashed_uniform, mix64
 
@@ -56,11 +57,8 @@ class RandomExplainer(ModelFreeExplainer):
     True
     """
 
-    seed: int = 0
+    seed: int = declare(0, check_seed)
     name: ClassVar[str] = "random"
-
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
 
     def make_maps(self, x: Tensor) -> Tensor:
         return self.noise(x)

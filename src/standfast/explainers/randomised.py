@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -14,8 +15,14 @@ from torch import Tensor, nn
 from standfast.errors import check, check_integer
 from standfast.explainers.base import Explainer, Explanation, check_seed
 from standfast.explainers.gradients.input_gradients import Saliency
+from standfast.explainers.options import declare
 from standfast.model import Model, module_name
 from standfast.tensors import mix64, send
+
+
+def _check_explainer(explainer: object, name: str) -> None:
+    expected = "an explainer, such as standfast.explainers.get('saliency')"
+    check(isinstance(explainer, Explainer), name, expected, repr(explainer))
 
 
 @dataclass(frozen=True)
@@ -56,18 +63,12 @@ class RandomisedExplainer(Explainer):
     False
     """
 
-    explainer: Explainer = field(default_factory=Saliency)
-    layers: int | None = None
-    seed: int = 0
+    explainer: Explainer = declare(Saliency(), _check_explainer)
+    layers: int | None = declare(None, partial(check_integer, also=(None,)))
+    seed: int = declare(0, check_seed)
     name: ClassVar[str] = "randomised"
     needs: ClassVar[str] = "a module with parameters"
     control: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        expected = "an explainer, such as standfast.explainers.get('saliency')"
-        check(isinstance(self.explainer, Explainer), "explainer", expected, repr(self.explainer))
-        check_integer(self.layers, "layers", also=(None,))
-        check_seed(self.seed)
 
     @property
     def gateable(self) -> bool:  # type: ignore[override]
@@ -139,51 +140,25 @@ def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Pa
     return {name: found[name] for names in chosen for name in names}
 
 
-@dataclass(frozen=True)
-class _Shuffled:
-    """Shuffled values of parameters.
-
-    Attributes:
-        originals: the values that were shuffled; while they are held, no other tensor has their place in memory.
-        described: what `_describe` said of them.
-        values: shuffled.
-    """
-
-    originals: list[Tensor]
-    described: object
-    values: list[Tensor]
-
-
-_SHUFFLED: WeakKeyDictionary[nn.Module, dict[tuple[int | None, int], _Shuffled]] = WeakKeyDictionary()
+#: the orders of the values of each parameter that are shuffled, for each module, number of layers and seed
+_ORDERS: WeakKeyDictionary[nn.Module, dict[tuple[int | None, int], list[Tensor]]] = WeakKeyDictionary()
 
 
 def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | None, seed: int) -> list[Tensor]:
-    """The shuffled values of the parameters, which are kept until the parameters change.
+    """The shuffled values of the parameters.
 
     Each parameter has an order of its own, from the seed and its place, counted from the output. So a longer cascade
     shuffles the last layers as a shorter one does.
     """
-    known = _SHUFFLED.setdefault(module, {})
-    found = known.get((layers, seed))
-    described = _describe(parameters)
-    if found is None or found.described != described:
+    known = _ORDERS.setdefault(module, {})
+    orders = known.get((layers, seed), [])
+    if [(each.numel(), each.device) for each in orders] != [(each.numel(), each.device) for each in parameters]:
         # the same numbers whatever the device
         keys = mix64(mix64(torch.tensor([seed])) + torch.arange(len(parameters), 0, -1)).tolist()
-        values = []
+        orders = []
         for key, parameter in zip(keys, parameters, strict=True):
             generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))
-            order = send(torch.randperm(parameter.numel(), generator=generator), parameter.device)
-            values.append(parameter.data.reshape(-1)[order].reshape(parameter.shape))
-        found = _Shuffled([parameter.data for parameter in parameters], described, values)
-        known[layers, seed] = found
-    return found.values
-
-
-def _describe(parameters: list[nn.Parameter]) -> object:
-    """What changes with the values of parameters: their places in memory, versions and sums.
-
-    No version counts changes through `parameter.data`.
-    """
-    kind = torch.complex128 if any(p.is_complex() for p in parameters) else torch.float64
-    sums = torch.stack([parameter.data.sum(dtype=kind) for parameter in parameters])
-    return [(p.data.data_ptr(), p._version) for p in parameters], torch.view_as_real(sums.to(torch.complex128)).tolist()
+            orders.append(send(torch.randperm(parameter.numel(), generator=generator), parameter.device))
+        known[layers, seed] = orders
+    pairs = zip(parameters, orders, strict=True)
+    return [parameter.data.reshape(-1)[order].reshape(parameter.shape) for parameter, order in pairs]

@@ -216,7 +216,8 @@ class TableChanges(Transformation):
         set_fields(self, changes=made)
         independent = self.prior == "independent"
         check(independent or self.data is not None, "data", "training rows, for prior 'copula'", None)
-        plain = independent and not any(feature.categories for feature in self._features()) and not self.one_hot
+        categories = any(feature.categories for feature in self._features().values()) or len(self.one_hot) > 0
+        plain = independent and not categories
         fits = self.distribution == "uniform" or plain
         check(fits, "distribution", "uniform, for categories and with a copula", self.distribution)
         features = self._count_features()
@@ -236,8 +237,10 @@ class TableChanges(Transformation):
         check(same, "columns", "as many columns everywhere", words)
         return next(iter(known.values()), None)
 
-    def _features(self) -> list[Feature]:
-        return list(self.changes.values()) if isinstance(self.changes, Mapping) else [self.changes]  # type: ignore[list-item]
+    def _features(self) -> dict[str, Feature]:
+        """What changes, by the names of columns and groups."""
+        named: Any = self.changes if isinstance(self.changes, Mapping) else {"every column": self.changes}
+        return dict(named)
 
     @property
     def _table(self) -> Background:
@@ -247,7 +250,7 @@ class TableChanges(Transformation):
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
         """Whether all changes are numbers without steps."""
-        smooth = all(feature.by is not None and not feature.step for feature in self._features())
+        smooth = all(feature.by is not None and not feature.step for feature in self._features().values())
         whole = not isinstance(self.changes, Mapping) and len(self.one_hot) > 0
         return smooth and not whole
 
@@ -258,13 +261,9 @@ class TableChanges(Transformation):
 
     def describe(self) -> str:
         """What changes, and the rules."""
-        if isinstance(self.changes, Mapping):
-            named = [(name, feature) for name, feature in self.changes.items() if isinstance(feature, Feature)]
-        else:
-            assert isinstance(self.changes, Feature)
-            named = [("every column", self.changes)]
-        numbers = [feature.describe(name) for name, feature in named if feature.by is not None]
-        groups = [name for name, feature in named if feature.by is None]
+        named = self._features()
+        numbers = [feature.describe(name) for name, feature in named.items() if feature.by is not None]
+        groups = [name for name, feature in named.items() if feature.by is None]
         words = [f"changed in {', '.join(numbers)}"] if numbers else []
         words += [f"given other categories of {', '.join(groups)}"] if groups else []
         text = " and ".join(words)

@@ -46,7 +46,7 @@ from standfast.tensors import seed_generators
 #: fields of every metric that do not change its result
 _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
 #: projects whose name is not that of the package
-_PROJECTS = {"pytorch_grad_cam": "grad-cam", "sklearn": "scikit-learn"}
+_PROJECTS = {"sklearn": "scikit-learn"}
 #: how many inputs, noisy copies and gradients a model is asked for, and how many maps an explainer of the user's
 MOST_ANSWERS, _NOISY, _GRADIENTS, _MAPS = 256, 64, 4, 2
 #: numbers of answers are the same if they differ by less than this share of their root mean square

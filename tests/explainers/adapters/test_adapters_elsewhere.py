@@ -8,11 +8,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import elsewhere_stand_ins as stand_in
 import numpy as np
 import pytest
 import torch
-from small_transformers import SmallViT
 from torch import Tensor, nn
 
 import standfast
@@ -28,12 +26,6 @@ def package(name: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip(name)
-
-
-@pytest.fixture
-def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, module in stand_in.modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
 
 
 def batch(kind: str, count: int = 5, seed: int = 0) -> Tensor:
@@ -63,10 +55,6 @@ def cases() -> dict[str, tuple[str, Callable[[], Explainer]]]:
         "like shap": ("flat", lambda: hx.from_shap(ReseedingExplainer)),
         "lime image": ("image", lambda: hx.from_lime("image", num_samples=30, segmentation_fn=quarters)),
         "lime tabular": ("flat", lambda: hx.from_lime("tabular", num_samples=40, training_data=batch("flat", 50))),
-        "zennit": ("image", lambda: hx.from_zennit("EpsilonPlusFlat")),
-        "zennit smooth": ("series", lambda: hx.from_zennit(None, "SmoothGrad", n_iter=3)),
-        "grad cam": ("image", lambda: hx.from_grad_cam("GradCAM", "0")),
-        "random cam": ("image", lambda: hx.from_grad_cam("RandomCAM")),
         "quantus": ("series", lambda: hx.from_quantus(draws)),
     }
 
@@ -89,7 +77,7 @@ def quarters(image: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", cases())
-def test_results_do_not_depend_on_the_batch_and_nothing_is_left_behind(name: str, stand_ins: None) -> None:
+def test_results_do_not_depend_on_the_batch_and_nothing_is_left_behind(name: str) -> None:
     """A row's map does not depend on its chunk; model and generators are restored."""
     for other in ("shap", "lime"):
         if name.startswith(other):
@@ -307,120 +295,30 @@ def test_lime_for_tables() -> None:
         hx.from_lime(nn.ReLU())
 
 
-# ---------------------------------------------------------------- zennit
-
-
-def test_zennit_composites(stand_ins: None) -> None:
-    """The composite's rules, starting from one or from the logit; without a composite, the gradient."""
-    model, x = net("image"), batch("image")
-    targets = torch.tensor([0, 3, 3, 1, 2])
-    guided = hx.GuidedBackprop()(model, x, targets)
-    composite = stand_in.Composite()
-    torch.testing.assert_close(hx.from_zennit(composite)(model, x, targets), guided)
-    assert composite.handles == []
-    logits = model.logits(x).gather(1, targets[:, None]).reshape(-1, 1, 1, 1)
-    gradient = hx.Saliency(absolute=False)(model, x, targets)
-    torch.testing.assert_close(hx.from_zennit()(model, x, targets), gradient)
-    torch.testing.assert_close(hx.from_zennit(start="logit")(model, x, targets), logits * gradient)
-    assert hx.from_zennit("EpsilonPlusFlat").label == "zennit.Gradient.Composite"
-    bare = net("image", preprocess=None)
-    ready = hx.from_zennit(method=stand_in.Gradient(bare.module, composite))
-    torch.testing.assert_close(ready(bare, x), hx.GuidedBackprop()(bare, x))
-    for other in (net("image", preprocess=None), net("image")):
-        with pytest.raises(ArgumentError, match="model's own module"):
-            ready(other, x)
-
-
-def test_a_composite_is_removed_after_an_error(stand_ins: None) -> None:
-    class Fails(stand_in.Gradient):
-        def forward(self, x: Tensor, attr_output: Any) -> Any:
-            raise ValueError("stop")
-
-    model, composite = net("image"), stand_in.Composite()
-    with pytest.raises(ValueError, match="stop"):
-        hx.from_zennit(composite, Fails)(model, batch("image"))
-    assert composite.handles == []
-
-
-def test_zennit_errors(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ArgumentError, match="composite: expected a composite of zennit"):
-        hx.from_zennit(3)
-    with pytest.raises(UnknownNameError, match="zennit class: .*'EpsilonPlusFlat'"):
-        hx.from_zennit("EpsilonFlat")
-    with pytest.raises(ModelError, match="composite: expected an object, since .*NeedsOptions.* needs options"):
-        hx.from_zennit("NeedsOptions")
-    with pytest.raises(ArgumentError, match="n_iter: expected an option of Gradient"):
-        hx.from_zennit("EpsilonPlusFlat", n_iter=3)
-    with pytest.raises(ArgumentError, match="beside a ready attributor"):
-        hx.from_zennit("EpsilonPlusFlat", stand_in.Gradient(nn.ReLU()))
-    with pytest.raises(ArgumentError, match="start"):
-        hx.from_zennit("EpsilonPlusFlat", start="two")
-    monkeypatch.setitem(sys.modules, "zennit.composites", None)
-    with pytest.raises(MissingExtraError, match=r"zennit .*pip install 'standfast\[explainers\]'"):
-        hx.from_zennit("EpsilonPlusFlat")
-
-
-# ---------------------------------------------------------------- pytorch_grad_cam
-
-
-def test_grad_cam_of_the_package(stand_ins: None) -> None:
-    model, x = net("image"), batch("image")
-    targets = torch.tensor([0, 3, 3, 1, 2])
-    ours = hx.GradCAM(layer="0")(model, x, targets)
-    ours = ours - ours.amin((1, 2, 3), keepdim=True)
-    maps = hx.from_grad_cam("GradCAM", "0")(model, x, targets)
-    torch.testing.assert_close(maps, ours / (1e-7 + ours.amax((1, 2, 3), keepdim=True)))
-    assert torch.equal(hx.from_grad_cam(stand_in.GradCAM)(model, x, targets), maps)
-    bare = net("image", preprocess=None)
-    ready = hx.from_grad_cam(stand_in.GradCAM(bare.module, [bare.module[0]]))
-    torch.testing.assert_close(ready(bare, x), hx.from_grad_cam("GradCAM", "0")(bare, x))
-    assert bare.module[0]._forward_hooks  # the hook of the user's object stays
-    with pytest.raises(ArgumentError, match="model's own module"):
-        ready(model, x)
-    with pytest.raises(ArgumentError, match=r"layer: expected one of '0', .* got 'conv'"):
-        hx.from_grad_cam("GradCAM", "conv")(model, x)
-    with pytest.raises(ArgumentError, match=r"images \(N, C, H, W\)"):
-        hx.from_grad_cam("GradCAM")(net("series"), batch("series"))
+# ---------------------------------------------------------------- captum
 
 
 class Branches(nn.Module):
-    """Two branches that are concatenated, and gates, which are registered last."""
+    """Two branches that are concatenated."""
 
     def __init__(self) -> None:
         super().__init__()
-        torch.manual_seed(0)
         self.a, self.b, self.head = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 2, 3), nn.Linear(6, 3)
-        self.gate = nn.Conv2d(6, 6, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = torch.cat([self.a(x).relu(), self.b(x).relu()], 1)
-        return self.head((y * self.gate(y.mean((2, 3), keepdim=True)).sigmoid()).mean((2, 3)))  # type: ignore[no-any-return]
+        return self.head(torch.cat([self.a(x).relu(), self.b(x).relu()], 1).mean((2, 3)))  # type: ignore[no-any-return]
 
 
-def test_grad_cam_takes_the_layer_of_ours_by_default(stand_ins: None) -> None:
-    x = torch.rand(3, 3, 12, 8)
+def test_captum_needs_the_name_of_one_layer() -> None:
     model = standfast.Model(Branches(), (0.0, 1.0), device="cpu")
-    found = hx.from_grad_cam("GradCAM")(model, x, 1)
-    assert torch.equal(found, hx.from_grad_cam("GradCAM", ("a", "b"))(model, x, 1))
     with pytest.raises(ArgumentError, match="layer: expected the name of one layer .* got 2 side by side"):
-        hx.from_captum("LayerGradCam")(model, x, 1)
-    tokens = standfast.Model(SmallViT(), (0.0, 1.0), device="cpu")
-    maps = hx.from_grad_cam("GradCAM")(tokens, x, 1)
-    ours = hx.GradCAM()(tokens, x, 1)
-    ours = ours - ours.amin((1, 2, 3), keepdim=True)
-    torch.testing.assert_close(maps, ours / (1e-7 + ours.amax((1, 2, 3), keepdim=True)), rtol=1e-4, atol=1e-5)
+        hx.from_captum("LayerGradCam")(model, torch.rand(3, 3, 12, 8), 1)
 
 
-def test_grad_cam_errors(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ArgumentError, match="method"):
-        hx.from_grad_cam(nn.ReLU)
-    with pytest.raises(ArgumentError, match="eigen: expected an option of GradCAM: aug_smooth, reshape_transform"):
-        hx.from_grad_cam("GradCAM", eigen=True)
-    with pytest.raises(ArgumentError, match="layer"):
-        hx.from_grad_cam("GradCAM", [])
-    monkeypatch.setitem(sys.modules, "pytorch_grad_cam", None)
-    with pytest.raises(MissingExtraError, match="pytorch_grad_cam"):
-        hx.from_grad_cam("GradCAM")
+def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "captum.attr", None)
+    with pytest.raises(MissingExtraError, match=r"captum .*pip install 'standfast\[explainers\]'"):
+        hx.from_captum("Saliency")
 
 
 # ---------------------------------------------------------------- quantus
@@ -462,14 +360,12 @@ def test_the_function_explain_of_quantus() -> None:
 # ---------------------------------------------------------------- by name, and in studies
 
 
-def test_by_name(stand_ins: None) -> None:
+def test_by_name() -> None:
     package("shap")
     model, x = net("image"), batch("image")
     saliency = hx.get("captum:Saliency", abs=False)
     torch.testing.assert_close(saliency(model, x), hx.Saliency(absolute=False)(model, x))
     assert hx.get("shap:DeepExplainer", background=0.5).rows_per_input == 2
-    assert hx.get("zennit:EpsilonPlusFlat", start="logit").start == "logit"
-    assert hx.get("grad_cam:GradCAM", layer="0").layers == ("0",)
     with pytest.raises(UnknownNameError, match="captum class: .*'Salience' .did you mean 'Saliency'"):
         hx.get("captum:Salience")
     with pytest.raises(ArgumentError, match="steps: expected an option of IntegratedGradients"):
@@ -478,7 +374,7 @@ def test_by_name(stand_ins: None) -> None:
         hx.get("captum:Occlusion")
 
 
-def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: None) -> None:
+def test_a_study_takes_explainers_of_other_packages(tmp_path: Any) -> None:
     package("shap")
     (tmp_path / "elsewhere_data.py").write_text(
         "import torch\nfrom torch import nn\ndef load(): return torch.rand(2, 1, 8, 8)\n"
@@ -493,7 +389,7 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
             "ig": {"captum:IntegratedGradients": {"n_steps": 4}},
             "cells": {"captum:Occlusion": {"sliding_window_shapes": [1, 4, 4], "strides": [1, 4, 4]}},
             "deep": {"shap:DeepExplainer": {"background": {"path": "references.npy"}}},
-            "cam": "grad_cam:GradCAM",
+            "cam": "captum:LayerGradCam",
         },
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
     }
@@ -588,16 +484,16 @@ def test_a_few_steps_of_captum_are_told() -> None:
         hx.from_captum(captum.IntegratedGradients, n_steps=2, method="riemann_left")(pair()[0], TABLE, 1)
 
 
-@pytest.mark.parametrize("name", ["captum:GuidedBackprop", "captum:Deconvolution", "zennit:GuidedBackprop"])
-def test_hooks_on_relus_refuse_functions(name: str, stand_ins: None) -> None:
+@pytest.mark.parametrize(
+    ("name", "own"), [("captum:GuidedBackprop", hx.GuidedBackprop()), ("captum:Deconvolution", hx.Deconvolution())]
+)
+def test_hooks_on_relus_refuse_functions(name: str, own: Explainer) -> None:
     layers, functions = pair()
-    explainer = hx.get(name) if name.startswith("captum") else hx.from_zennit(stand_in.GuidedBackprop)
-    own = hx.get("deconvolution" if "Deconv" in name else "guided_backprop")
+    explainer = hx.get(name)
     assert torch.allclose(explainer(layers, TABLE, 1), own(layers, TABLE, 1), atol=1e-6)
     with pytest.raises(ModelError, match=r"layers nn.ReLU, since hooks .* got torch.relu"):
         explainer(functions, TABLE, 1)
     assert torch.equal(own(functions, TABLE, 1), own(layers, TABLE, 1))
-    hx.from_zennit("EpsilonPlusFlat")(functions, TABLE, 1)  # its rules are for linear layers
 
 
 def test_the_check_of_shap_points_to_what_works() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from games import shapley_values
 from torch import Tensor
 
 import standfast
@@ -61,20 +60,6 @@ def fit(name: str, classes: int, dtype: torch.dtype = torch.float32) -> tuple[An
     return network, model, torch.tensor(rows, dtype=dtype)
 
 
-def shapley_values(value: Callable[[tuple[int, ...]], np.ndarray]) -> np.ndarray:
-    """By the definition, over all coalitions; `value` gives `(N,)`, the result is `(N, FEATURES)`."""
-    found = []
-    for feature in range(FEATURES):
-        others = [other for other in range(FEATURES) if other != feature]
-        total = np.float64(0)
-        for size in range(FEATURES):
-            weight = math.factorial(size) * math.factorial(FEATURES - size - 1) / math.factorial(FEATURES)
-            for coalition in itertools.combinations(others, size):
-                total = total + weight * (value((*coalition, feature)) - value(coalition))
-        found.append(total)
-    return np.stack(found, 1)
-
-
 def margins(model: standfast.Model, x: np.ndarray, target: int, of_forest: bool) -> np.ndarray:
     """The score of a class: probability for a forest, log-odds for two classes."""
     logits = model.logits(torch.as_tensor(x, dtype=model.dtype)).double().numpy()
@@ -91,12 +76,12 @@ def test_interventional_values_are_those_of_the_definition(name: str, dtype: tor
     maps = standfast.explainers.get("shap:TreeExplainer", background=background)(model, x[:12], 0)
     given = x[:12].numpy()
 
-    def value(coalition: tuple[int, ...]) -> np.ndarray:
+    def value(coalition: frozenset[int]) -> np.ndarray:
         mixed = np.repeat(background.numpy()[None], len(given), 0)
         mixed[:, :, list(coalition)] = given[:, None, list(coalition)]
         return margins(model, mixed.reshape(-1, FEATURES), 0, name == "forest").reshape(len(given), -1).mean(1)
 
-    np.testing.assert_allclose(maps.numpy(), shapley_values(value), rtol=1e-4, atol=3e-6)
+    np.testing.assert_allclose(maps.numpy(), np.stack(shapley_values(value, FEATURES), 1), rtol=1e-4, atol=3e-6)
     assert float(maps.abs().max()) > 0.1
 
 
@@ -109,14 +94,14 @@ def test_several_classes(name: str) -> None:
     given = x[:6].numpy()
     found = [explainer(model, x[:6], target).numpy() for target in (2, 0)]
 
-    def value(coalition: tuple[int, ...]) -> np.ndarray:
+    def value(coalition: frozenset[int]) -> np.ndarray:
         mixed = np.repeat(background.numpy()[None], len(given), 0)
         mixed[:, :, list(coalition)] = given[:, None, list(coalition)]
         logits = model.logits(torch.as_tensor(mixed.reshape(-1, FEATURES))).double().numpy()
         scores = np.exp(logits) if name == "forest" else logits
         return (scores[:, 2] - scores[:, 0]).reshape(len(given), -1).mean(1)
 
-    np.testing.assert_allclose(found[0] - found[1], shapley_values(value), rtol=1e-4, atol=3e-6)
+    np.testing.assert_allclose(found[0] - found[1], np.stack(shapley_values(value, FEATURES), 1), rtol=1e-4, atol=3e-6)
     # the class of each row, as the classes of a batch
     mixed = torch.tensor([2, 0, 2, 0, 0, 2])
     wanted = np.where(mixed[:, None].numpy() == 2, found[0], found[1])
@@ -133,7 +118,7 @@ def test_path_dependent_values_are_those_of_the_definition() -> None:
     model = standfast.Model.from_callable(network.predict_proba, (0.0, 1.0), dtype=torch.float64)
     given = rows[:12]
 
-    def expect(row: np.ndarray, coalition: tuple[int, ...], node: int = 0) -> float:
+    def expect(row: np.ndarray, coalition: frozenset[int], node: int = 0) -> float:
         left, right, feature = tree.children_left[node], tree.children_right[node], tree.feature[node]
         if left < 0:
             return float(tree.value[node, 0, 1] / tree.value[node, 0].sum())
@@ -142,11 +127,11 @@ def test_path_dependent_values_are_those_of_the_definition() -> None:
         shares = tree.weighted_n_node_samples[[left, right]] / tree.weighted_n_node_samples[node]
         return float(shares[0] * expect(row, coalition, left) + shares[1] * expect(row, coalition, right))
 
-    def value(coalition: tuple[int, ...]) -> np.ndarray:
+    def value(coalition: frozenset[int]) -> np.ndarray:
         return np.array([expect(row, coalition) for row in given])
 
     maps = standfast.explainers.get("shap:TreeExplainer")(model, torch.tensor(given), 1)
-    np.testing.assert_allclose(maps.numpy(), shapley_values(value), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(maps.numpy(), np.stack(shapley_values(value, FEATURES), 1), rtol=0, atol=1e-6)
     assert float(maps.abs().max()) > 0.1
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from refusals import assert_refused
 from small_transformers import SmallSwin, SmallViT, relate_slowly, roll_out_slowly
 from torch import Tensor, nn
 
@@ -77,16 +76,6 @@ def test_maps_of_a_vision_transformer(kind: str, fused: bool) -> None:
             close(found[i], expected.repeat_interleave(4, 0).repeat_interleave(4, 1).expand(3, 12, 8))
     assert torch.equal(hx.AttentionRollout(**options)(model, x, 2), rollout)  # of no class
     assert not torch.equal(hx.AttentionRelevance(**options)(model, x, 2), relevance)
-
-
-@pytest.mark.parametrize(("heads", "discard"), [("max", 0.0), ("min", 0.0), ("mean", 0.6), ("max", 0.9)])
-def test_options_of_rollout(heads: str, discard: float) -> None:
-    module, x = SmallViT(fused=False), images(2)
-    found = hx.get("attention_rollout", heads=heads, discard=discard)(classify(module), x)
-    for i in range(2):
-        matrix = roll_out_slowly(read_weights(module, x[i], 0)[0], heads, discard)
-        expected = F.interpolate(place_slowly(matrix, [0], 1, (3, 2))[None, None], (12, 8), mode="bilinear")
-        close(found[i], expected[0].expand(3, 12, 8))
 
 
 def attend_as_torch(layer: nn.MultiheadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -235,10 +224,6 @@ def test_a_grid_of_the_users(name: str) -> None:
     for grid in ((0, 3), 3, (), (1.5, 2)):
         with pytest.raises(ArgumentError, match="grid: expected None, or whole numbers"):
             hx.get(name, grid=grid)
-
-
-def test_options_out_of_range() -> None:
-    assert_refused(hx.AttentionRollout, heads=["median"], discard=[1.0, -0.1])
 
 
 def test_grids_of_tokens() -> None:

@@ -107,25 +107,6 @@ def test_the_decomposition_is_complete(kind: str, scaled: bool) -> None:
         assert set(found.biases) - {"preprocess"} == layers
 
 
-def test_the_decomposition_is_that_of_biases_scaled_by_a_factor() -> None:
-    """A ReLU network is homogeneous in its input and its biases together: `f(cx; cb) = c f(x; b)`."""
-    module, x = randomise(series()), batch((3, 16))
-    norm = module[1]
-    norm.running_mean.zero_()
-    model = standfast.Model(module, (0.0, 1.0), device="cpu")
-    found = decompose(model, x, 1)
-    h = 1e-6
-    for name in ("0", "1", "3", "6"):
-        bias = module.get_submodule(name).bias
-        kept = bias.data.clone()
-        ends = []
-        for factor in (1 + h, 1 - h):
-            bias.data = kept * factor
-            ends.append(model.logits(x)[:, 1])
-        bias.data = kept
-        torch.testing.assert_close(found.biases[name], (ends[0] - ends[1]) / (2 * h), rtol=1e-6, atol=1e-8)
-
-
 def test_branches_that_do_not_depend_on_the_input_count() -> None:
     class Branch(nn.Module):
         def __init__(self) -> None:

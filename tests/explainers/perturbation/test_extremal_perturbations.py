@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from games import rand
 from refusals import assert_refused
 from torch import Tensor, nn
 
@@ -16,10 +17,6 @@ from standfast.errors import ArgumentError
 from standfast.explainers import ExtremalPerturbations
 from standfast.explainers.perturbation.extremal_perturbations import _make_blur, _make_fade
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def slow_mask(operator: SmoothMask, cells: Tensor, sigma: float) -> Tensor:
@@ -144,8 +141,7 @@ def stripes(*shape: int) -> Tensor:
     return x
 
 
-@pytest.mark.parametrize("perturbation", ["blur", "fade"])
-@pytest.mark.parametrize("kind", ["image", "series"])
+@pytest.mark.parametrize(("kind", "perturbation"), [("image", "blur"), ("series", "fade")])
 def test_a_mask_finds_the_patch_that_the_model_depends_on(kind: str, perturbation: Any) -> None:
     shape, place = ((1, 24, 24), (slice(4, 12), slice(12, 20))) if kind == "image" else ((2, 60), (slice(30, 42),))
     model = standfast.Model(PatchModel(shape, place), (0.0, 1.0), device="cpu")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from games import mlp, rand
+from games import mlp, rand, shapley_values
 from refusals import assert_refused
 from torch import Tensor, nn
 
@@ -32,13 +32,7 @@ def shapley(module: nn.Module, x: Tensor, labels: Tensor, baseline: float, targe
         logits = module(torch.where(kept, x, torch.tensor(baseline, dtype=x.dtype)))
     scores = logits.softmax(1) if output == "probability" else logits
     worth = dict(zip(subsets, scores[:, target].tolist(), strict=True))
-    phi = torch.zeros(m, dtype=torch.float64)
-    for i in range(m):
-        for c in subsets:
-            if i not in c:
-                share = math.factorial(len(c)) * math.factorial(m - len(c) - 1) / math.factorial(m)
-                phi[i] += share * (worth[c | {i}] - worth[c])
-    return phi
+    return torch.tensor(shapley_values(worth.__getitem__, m), dtype=torch.float64)
 
 
 def by_segment(maps: Tensor, labels: Tensor) -> Tensor:
@@ -137,17 +131,6 @@ def test_duplicates_are_forwarded_once() -> None:
     assert sum(rows[1:]) == 3 * 16  # all coalitions of four; before that, one pass to find the number of classes
 
 
-def test_agrees_with_shap() -> None:
-    shap = pytest.importorskip("shap")
-    module, x = mlp(10), rand(1, 10)
-    theirs = shap.KernelExplainer(
-        lambda z: module(torch.as_tensor(z, dtype=x.dtype)).detach().numpy()[:, 0], torch.zeros(1, 10).numpy()
-    )
-    expected = torch.as_tensor(theirs.shap_values(x.numpy(), nsamples=2000, silent=True)).reshape(1, 10)
-    ours = KernelSHAP(samples=1022)(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 0)
-    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
-
-
 def test_with_fewer_coalitions_than_features_the_solution_has_the_smallest_norm() -> None:
     found = _draw_coalitions(20, 50, 0, CPU)
     scores = rand(len(found.masks))
@@ -168,27 +151,6 @@ def test_with_fewer_coalitions_than_features_the_solution_has_the_smallest_norm(
 # ---------------------------------------------------------------- what LIME and KernelSHAP share
 
 BOTH: dict[str, Any] = {"lime": LIME, "kernel_shap": KernelSHAP}
-
-
-def lenet_at(batch_size: int) -> standfast.Model:
-    return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
-
-
-@pytest.mark.parametrize("how", ["auto", "quickshift", "pixels"])
-@pytest.mark.parametrize("name", BOTH)
-def test_maps_do_not_depend_on_the_batch_if_segments_differ(
-    name: str, how: Any, digits: standfast.data.Dataset
-) -> None:
-    x = digits.inputs[:17]
-    assert how == "pixels" or len(segment(x, how).count.unique()) > 3
-    explainer = BOTH[name](samples=40, segments=how)  # LIME: 40 rows in batches of 16, the last one with 8 rows
-    whole = explainer(lenet_at(1024), x)
-    assert len(whole.flatten(1).unique(dim=0)) == len(x)
-    for size in (16, 64, 136):
-        assert torch.equal(explainer(lenet_at(size), x), whole)
-    order = torch.randperm(17, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(explainer(lenet_at(256), x[order]), whole[order])
-    assert torch.equal(explainer(lenet_at(256), x[5:6]), whole[5:6])
 
 
 @pytest.mark.parametrize("name", BOTH)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from games import rand
 from refusals import assert_refused
 from torch import Tensor, nn
 
@@ -16,10 +17,6 @@ from standfast.explainers import LIME
 from standfast.segments import segment
 
 CPU = torch.device("cpu")
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def drawn(explainer: LIME, features: int) -> Tensor:
@@ -115,20 +112,6 @@ def test_samples_keep_each_segment_with_probability_one_half() -> None:
     few = LIME(samples=500).draw_coalitions(3, CPU)
     assert len(few.masks) == 8
     torch.testing.assert_close(found.fit.sum(1), torch.zeros(20, dtype=torch.float64), rtol=0, atol=1e-12)  # intercept
-
-
-def test_agrees_with_the_authors_package() -> None:
-    lime_base = pytest.importorskip("lime.lime_base")
-    explainer = LIME(samples=100)
-    module, x = small_net((12,)).double().eval(), rand(1, 12)
-    masks = drawn(explainer, 12).double()
-    with torch.no_grad():
-        scores = module(masks * x).softmax(1).numpy()
-    distances = 1 - (masks.mean(1)).sqrt().numpy()
-    base = lime_base.LimeBase(lambda d: np.sqrt(np.exp(-(d**2) / 0.25**2)))
-    found = base.explain_instance_with_data(masks.numpy(), scores, distances, 1, 100, feature_selection="none")[1]
-    ours = explainer(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 1)[0]
-    torch.testing.assert_close(ours, torch.tensor([v for _, v in sorted(found)], dtype=torch.float64))
 
 
 def test_options_out_of_range() -> None:

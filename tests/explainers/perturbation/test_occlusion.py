@@ -9,6 +9,7 @@ from typing import Any
 import captum.attr as ca
 import pytest
 import torch
+from games import rand
 from refusals import assert_refused
 from torch import Tensor, nn
 
@@ -17,10 +18,6 @@ from conftest import SHAPES, small_net
 from standfast.explainers import Occlusion
 
 KINDS = {**SHAPES, "colour": (3, 9, 11)}
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from games import rand
 from refusals import assert_refused
 from torch import Tensor, nn
 
@@ -15,10 +16,6 @@ from standfast.explainers import RISE
 from standfast.explainers.perturbation import rise
 
 KINDS = {**SHAPES, "colour": (3, 9, 11), "large": (1, 40, 30)}
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def drawn(explainer: RISE, shape: tuple[int, ...]) -> tuple[Tensor, Tensor, list[int]]:
@@ -93,19 +90,6 @@ def test_masks_of_zeros_and_ones_give_the_conditional_expectation() -> None:
     # all masks consist of zeros and ones
     masks = RISE(samples=20000, keep=0.4).draw_masks(x)(0, 20000)
     assert torch.equal(masks, masks.round())
-
-
-def test_a_model_that_depends_on_one_corner() -> None:
-    class OneCorner(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.stack([8 * x[:, 0, 4:8, 20:24].mean((1, 2)), torch.full((len(x),), 4.0)], 1)
-
-    model = standfast.Model(OneCorner(), (0.0, 1.0), device="cpu", batch_size=256)
-    found = RISE()(model, torch.ones(1, 1, 28, 28), 0)[0, 0]
-    best = divmod(int(found.argmax()), 28)
-    assert 2 <= best[0] <= 9
-    assert 18 <= best[1] <= 25
-    assert float(found[4:8, 20:24].mean()) > float(found.mean()) + 3 * float(found[14:, :14].std())
 
 
 def test_options_out_of_range() -> None:

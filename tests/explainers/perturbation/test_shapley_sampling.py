@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from games import mlp, rand
+from games import mlp, rand, shapley_values
 from refusals import assert_refused
 from torch import Tensor, nn
 
@@ -30,16 +30,9 @@ def compute_scores(module: nn.Module, x: Tensor, baseline: float, target: int, o
 
 
 def shapley(worth: Tensor) -> Tensor:
-    """Shapley values by the definition: a weighted sum over coalitions."""
-    m = int(math.log2(len(worth)))
-    codes = torch.arange(len(worth))
-    sizes = ((codes[:, None] >> torch.arange(m)) & 1).sum(1)
-    phi = []
-    for i in range(m):
-        without = codes[(codes >> i) & 1 == 0]
-        share = [math.factorial(s) * math.factorial(m - s - 1) / math.factorial(m) for s in sizes[without].tolist()]
-        phi.append((torch.tensor(share, dtype=torch.float64) * (worth[without + (1 << i)] - worth[without])).sum())
-    return torch.stack(phi)
+    """Shapley values of a game with the worth of each coalition, indexed by its bits."""
+    players = int(math.log2(len(worth)))
+    return torch.stack(shapley_values(lambda coalition: worth[sum(1 << i for i in coalition)], players))
 
 
 def average_over_orders(worth: Tensor, orders: Tensor) -> Tensor:

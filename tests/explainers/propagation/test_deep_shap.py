@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import captum.attr as ca
 import pytest
@@ -73,13 +72,6 @@ def test_is_the_mean_of_deeplift_over_single_baselines(net: str) -> None:
     torch.testing.assert_close(DeepSHAP(0.3)(model, x, 2), DeepLift(0.3)(model, x, 2))
 
 
-def test_is_the_mean_of_deeplift_over_any_references_of_flat_inputs() -> None:
-    model = standfast.Model(small_net((12,)).double(), (0.0, 1.0), device="cpu")
-    x, references = batch((12,), 7).double(), batch((12,), 9, seed=1).double()
-    expected = torch.stack([DeepLift(tuple(b.tolist()))(model, x) for b in references]).mean(0)
-    torch.testing.assert_close(DeepSHAP(references)(model, x), expected)
-
-
 @pytest.mark.parametrize("shape", [(1, 8, 8), (2, 16), (12,)], ids=["image", "series", "flat"])
 def test_equals_captum_without_pooling(shape: tuple[int, ...]) -> None:
     torch.manual_seed(2)
@@ -145,16 +137,6 @@ def test_in_place_layers_do_not_change_later_rounds() -> None:
     torch.testing.assert_close(DeepSHAP(references)(model, x, 1).sum(1), change)
 
 
-def test_more_references_than_fit_into_one_batch() -> None:
-    x, references = batch((1, 8, 8), 3), batch((1, 8, 8), 53, seed=1)
-    maps = [
-        DeepSHAP(references)(standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=size), x)
-        for size in (16, 20, 64, 512)
-    ]
-    for other in maps[1:]:
-        assert torch.equal(other, maps[0])
-
-
 class Folded(nn.Module):
     """A module that turns time steps into rows of the first axis."""
 
@@ -175,28 +157,3 @@ def test_errors() -> None:
         DeepSHAP(epsilon=0)
     with pytest.raises(standfast.ArgumentError, match="^background: expected a finite number"):
         DeepSHAP(background="rows")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("size", [16, 24, 33, "auto"])
-def test_bits_do_not_depend_on_the_batch_size_with_batch_norm(size: Any) -> None:
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 36, 3)).eval()
-    net[1].running_mean.uniform_(-0.5, 0.5)  # type: ignore[union-attr,operator]
-    generator = torch.Generator().manual_seed(0)
-    x, references = (torch.rand(n, 3, 8, 8, generator=generator) for n in (17, 5))
-    explainer = DeepSHAP(background=references)
-    whole, cut = (explainer(standfast.Model(net, (0.0, 1.0), device="cpu", batch_size=n), x, 1) for n in (128, size))
-    assert torch.equal(whole, cut)
-
-
-@pytest.mark.filterwarnings("ignore::standfast.explainers.completeness.CompletenessWarning")
-def test_attention_runs_one_by_one_without_a_warning() -> None:
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(4, 2, 16, batch_first=True, dropout=0.0)
-    net = nn.Sequential(layer, nn.Flatten(), nn.Linear(24, 3)).eval()
-    generator = torch.Generator().manual_seed(0)
-    x, references = (torch.rand(n, 6, 4, generator=generator) for n in (3, 7))
-    model = standfast.Model(net, (0.0, 1.0), device="cpu")
-    found = DeepSHAP(background=references)(model, x, 1)
-    single = [DeepSHAP(background=reference[None])(model, x, 1) for reference in references]
-    torch.testing.assert_close(found, torch.stack(single).mean(0), rtol=1e-4, atol=1e-6)

@@ -42,14 +42,8 @@ STEPS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Ten
     "slice": (add_slice, lambda out, other: torch.cat([out[:, :1], out[:, 1:] + other[:, 1:]], 1)),
 }
 EXPLAINERS = (
-    *("deeplift", "deep_shap", "guided_backprop", "deconvolution", "lrp", "attn_lrp", "deep_taylor", "fullgrad"),
-    *(
-        "lrp_epsilon_plus",
-        "lrp_epsilon_gamma_box",
-        "lrp_epsilon_alpha2_beta1_flat",
-        "gradcam:layer=b",
-        "guided_gradcam:layer=b",
-    ),
+    *("deeplift", "deep_shap", "guided_backprop", "lrp", "attn_lrp", "deep_taylor", "fullgrad"),
+    *("lrp_epsilon_gamma_box", "lrp_epsilon_alpha2_beta1_flat", "gradcam:layer=b", "guided_gradcam:layer=b"),
 )
 
 

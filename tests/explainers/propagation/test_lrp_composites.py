@@ -1,8 +1,9 @@
-"""LRP's rules and composites equal the formulas, unit by unit, on explicit matrices; and zennit's, where it imports."""
+"""LRP's rules and composites equal the formulas, unit by unit, on explicit matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
@@ -16,11 +17,12 @@ from standfast.errors import ArgumentError, ModelError
 
 EPSILON, GAMMA = 1e-6, 0.25
 NAMED = {
-    "lrp_epsilon_plus": ("z_plus", None),
-    "lrp_epsilon_plus_flat": ("z_plus", "flat"),
-    "lrp_epsilon_alpha2_beta1": ("alpha2_beta1", None),
-    "lrp_epsilon_alpha2_beta1_flat": ("alpha2_beta1", "flat"),
-    "lrp_epsilon_gamma_box": ("gamma", "box"),
+    "lrp_epsilon_plus": ("z_plus", "epsilon", None),
+    "lrp_epsilon_plus_flat": ("z_plus", "epsilon", "flat"),
+    "lrp_epsilon_alpha2_beta1": ("alpha2_beta1", "epsilon", None),
+    "lrp_epsilon_alpha2_beta1_flat": ("alpha2_beta1", "epsilon", "flat"),
+    "lrp_epsilon_gamma_box": ("gamma", "epsilon", "box"),
+    "deep_taylor": ("taylor", "taylor", "box"),
 }
 
 
@@ -91,6 +93,9 @@ def by_rule(rule: str, w: Tensor, b: Tensor, a: Tensor, relevance: Tensor, low: 
         if rule == "epsilon":
             parts = row * a
             found += parts * share / stabilise(float(parts.sum()) + shift)
+        elif rule == "taylor":
+            above = (row * a).clamp(min=0)
+            found += above * share / stabilise(float(above.sum()))
         elif rule in ("z_plus", "alpha2_beta1"):
             above, below = (row * a).clamp(min=0), (row * a).clamp(max=0)
             plus = above * share / stabilise(float(above.sum()) + max(shift, 0.0))
@@ -152,8 +157,10 @@ def by_hand(
     return relevance[0]
 
 
-def of(net: nn.Module, bounds: tuple[float, float] = (-1.0, 1.0)) -> standfast.Model:
-    return standfast.Model(net, bounds, device="cpu")
+def of(
+    net: nn.Module, bounds: tuple[float, float] = (-1.0, 1.0), preprocess: Callable[[Tensor], Tensor] | None = None
+) -> standfast.Model:
+    return standfast.Model(net, bounds, preprocess, device="cpu")
 
 
 def draw(shape: tuple[int, ...], count: int = 2) -> Tensor:
@@ -165,14 +172,13 @@ def draw(shape: tuple[int, ...], count: int = 2) -> Tensor:
 def test_composites_equal_the_formulas_unit_by_unit(network: str, name: str) -> None:
     build, shape = NETWORKS[network]
     net, x = build(), draw(shape)
-    maps = hx.get(name)(of(net), x, 1)
-    convolution, first = NAMED[name]
+    maps = hx.get(name, epsilon=EPSILON)(of(net), x, 1)
     for one, expected in zip(x, maps, strict=True):
-        found = by_hand(net, one, 1, convolution, "epsilon", first, -1.0, 1.0)
+        found = by_hand(net, one, 1, *NAMED[name], -1.0, 1.0)
         torch.testing.assert_close(expected, found, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("rule", ["z_plus", "alpha2_beta1", "gamma", "flat"])
+@pytest.mark.parametrize("rule", ["z_plus", "taylor", "alpha2_beta1", "gamma", "flat"])
 def test_rules_of_linear_layers_and_other_stabilisers(rule: str) -> None:
     net, x = table(), draw((6,))
     maps = hx.get("lrp_composite", dense=rule)(of(net), x, 2)
@@ -210,8 +216,8 @@ class Residual(nn.Module):
 
 
 @pytest.mark.parametrize("name", ["lrp_epsilon_gamma_box", "lrp_epsilon_alpha2_beta1_flat"])
-def test_relevance_is_kept_and_rows_are_apart(name: str) -> None:
-    """Without biases and shifts, the map adds up to the logit; and each input is explained as if it were alone."""
+def test_relevance_is_kept(name: str) -> None:
+    """Without biases and shifts, the map adds up to the logit."""
     module, x = Residual().double(), draw((2, 6, 6), 5)
     module.norm.running_mean.zero_()
     before = {key: value.clone() for key, value in module.state_dict().items()}
@@ -219,38 +225,63 @@ def test_relevance_is_kept_and_rows_are_apart(name: str) -> None:
     maps = hx.get(name)(model, x, 0)
     if name == "lrp_epsilon_gamma_box":
         torch.testing.assert_close(maps.sum((1, 2, 3)), model.logits(x)[:, 0], rtol=1e-3, atol=1e-4)
-    alone = torch.cat([hx.get(name)(model, one[None], 0) for one in x])
-    assert torch.equal(maps, alone)
     assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
     assert not any(parameter.grad is not None for parameter in module.parameters())
 
 
-def test_merging_makes_a_normalisation_part_of_the_layer_before() -> None:
-    """A network with its normalisation merged by hand has the same maps."""
-    torch.manual_seed(0)
-    convolution, norm = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
-    net = nn.Sequential(convolution, norm, nn.ReLU(), nn.Flatten(), nn.Linear(48, 3))
-    randomise(net)
-    merged = nn.Conv2d(2, 3, 3).double()
-    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
-    with torch.no_grad():
-        merged.weight.copy_(convolution.weight * scale[:, None, None, None])
-        merged.bias.copy_((convolution.bias - norm.running_mean) * scale + norm.bias)  # type: ignore[union-attr, operator]
-    x = draw((2, 6, 6))
-    for name in NAMED:
-        explainer = hx.get(name)
-        torch.testing.assert_close(explainer(of(net), x, 1), explainer(of(nn.Sequential(merged, *net[2:])), x, 1))
-
-
-def test_the_box_is_that_of_the_preprocessed_input() -> None:
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_box_is_that_of_the_preprocessed_input(sign: float) -> None:
+    """Also if the preprocessing exchanges its ends."""
     net, x = table(), draw((6,)).abs()
-    plain = standfast.Model(net, (0.0, 1.0), device="cpu", preprocess=lambda x: 2 * x - 1)
-    maps = hx.LRPComposite(first="box")(plain, x, 1)
+    maps = hx.LRPComposite(first="box")(of(net, (0.0, 1.0), lambda x: sign * (3 * x - 1)), x, 1)
     for one, expected in zip(x, maps, strict=True):
-        found = by_hand(net, 2 * one - 1, 1, "epsilon", "epsilon", "box", -1.0, 1.0)
+        found = by_hand(net, sign * (3 * one - 1), 1, "epsilon", "epsilon", "box", *sorted((-sign, 2 * sign)))
         torch.testing.assert_close(expected, found, rtol=1e-7, atol=1e-9)
     with pytest.raises(ArgumentError, match="bounds: expected finite bounds"):
-        hx.LRPEpsilonGammaBox()(standfast.Model(net, (float("-inf"), 1.0), device="cpu"), x)
+        hx.LRPEpsilonGammaBox()(of(net, (float("-inf"), 1.0)), x)
+    with pytest.raises(ModelError, match="expected preprocess to keep inputs within"):
+        hx.LRPEpsilonGammaBox()(of(net, preprocess=lambda x: x**2), x - 0.5)
+
+
+# Deep Taylor decomposition, which keeps the sign of the logit
+
+
+def make_rectifiers(*widths: int) -> nn.Sequential:
+    torch.manual_seed(0)
+    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b, bias=False), nn.ReLU())]
+    return nn.Sequential(*layers[:-1]).double()
+
+
+def test_a_negative_logit_reverses_the_sign() -> None:
+    module, x = make_rectifiers(6, 40, 40, 3), draw((6,), 20)
+    logits = module(x).detach()
+    assert bool((logits < 0).any() & (logits > 0).any())
+    for target in range(3):
+        maps = hx.DeepTaylor()(of(module), x, target)
+        torch.testing.assert_close(maps.sum(1), logits[:, target], rtol=1e-6, atol=0)
+        assert (maps * logits[:, [target]] >= 0).all()
+
+
+def test_relevance_of_a_unit_without_positive_contributions_is_lost() -> None:
+    """A unit that is active only because of its positive bias."""
+    module = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2, bias=False)).double()
+    with torch.no_grad():
+        module[0].weight.copy_(torch.tensor([[1.0, 1.0], [1.0, 0.0]]))
+        module[0].bias.copy_(torch.tensor([0.5, -0.1]))
+        module[2].weight.copy_(torch.tensor([[1.0, 2.0], [0.0, 0.0]]))
+    x = torch.tensor([[0.0, 0.0], [0.4, 0.2]], dtype=torch.float64)
+    first, second = 1.1, 2 * 0.3
+    expected = torch.tensor([[0.0, 0.0], [first * 0.4 / 0.6 + second, first * 0.2 / 0.6]], dtype=torch.float64)
+    torch.testing.assert_close(hx.DeepTaylor()(of(module, (0.0, 1.0)), x, 0), expected)
+
+
+def test_relevance_of_digits_lies_near_their_strokes(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
+    x = digits[:8].inputs
+    maps, logits = hx.DeepTaylor()(lenet, x), lenet.logits(x).amax(1)
+    torch.testing.assert_close(maps.sum((1, 2, 3)), logits, rtol=1e-4, atol=0)
+    assert (maps >= 0).all()
+    inside = F.max_pool2d(x, 9, stride=1, padding=4) > 0
+    assert (maps * ~inside).sum() < 0.1 * maps.sum()
 
 
 def test_bad_options_are_named() -> None:
@@ -261,29 +292,3 @@ def test_functions_without_a_rule_are_named() -> None:
     module = nn.Sequential(nn.Linear(4, 4), nn.Softmax(1), nn.Linear(4, 2)).double()
     with pytest.raises(ModelError, match="'softmax'"):
         hx.LRPEpsilonPlus()(of(module), draw((4,)))
-
-
-@pytest.mark.parametrize("network", ["images", "series"])
-def test_composites_equal_zennit(network: str) -> None:
-    composites = pytest.importorskip("zennit.composites", reason="needs zennit (extra explainers) and torchvision")
-    from zennit.attribution import Gradient
-    from zennit.canonizers import SequentialMergeBatchNorm
-
-    build, shape = NETWORKS[network]
-    net, x = build(), draw(shape)
-    if network == "series":
-        net = net[1:]  # zennit's merging and ours differ for a normalisation of the input
-    ends = {"low": torch.full((1, *shape), -1.0).double(), "high": torch.full((1, *shape), 1.0).double()}
-    kinds = {
-        "lrp_epsilon_plus": ("EpsilonPlus", {}),
-        "lrp_epsilon_plus_flat": ("EpsilonPlusFlat", {}),
-        "lrp_epsilon_alpha2_beta1": ("EpsilonAlpha2Beta1", {}),
-        "lrp_epsilon_alpha2_beta1_flat": ("EpsilonAlpha2Beta1Flat", {}),
-        "lrp_epsilon_gamma_box": ("EpsilonGammaBox", ends),
-    }
-    for name, (kind, options) in kinds.items():
-        composite = getattr(composites, kind)(**options, canonizers=[SequentialMergeBatchNorm()])
-        with Gradient(model=net, composite=composite) as attributor:
-            logits = net(x).detach()
-            _, theirs = attributor(x, F.one_hot(torch.ones(len(x), dtype=torch.long), 3) * logits)
-        torch.testing.assert_close(hx.get(name)(of(net), x, 1), theirs, rtol=1e-5, atol=1e-7)

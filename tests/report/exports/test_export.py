@@ -133,6 +133,15 @@ def test_latex_has_every_number_in_its_place(results: Results) -> None:
     ]
 
 
+def test_latex_marks_those_that_do_not_pass_the_sanity_checks(tmp_path: Path) -> None:
+    builder = Builder(tmp_path)
+    for name, level, excess in (("same", 0.99, 0.0), ("steady", 0.9, 0.5)):
+        builder.worst(name, [level + 0.0001 * n for n in range(12)])
+        builder.checks(name, excess=excess)
+    names = [row[0] for row in rows_of(exports.to_latex(builder.results()))]
+    assert names[-2:] == [r"same$^{\ddagger}$", "steady"]
+
+
 def test_latex_prints_names_as_they_are(tmp_path: Path) -> None:
     builder = Builder(tmp_path)
     builder.worst(AWKWARD, [0.5, 0.6], label="100% c_1")

@@ -29,7 +29,7 @@ def parameters(module: nn.Module) -> int:
 def count_multiplications(make: Callable[..., nn.Module]) -> int:
     """Those of convolutions and linear layers, for one image of 32 x 32."""
     products = []
-    with torch.device("meta"):
+    with torch.no_grad():
         model = make().eval()
         for layer in model.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -47,11 +47,11 @@ def test_architectures_have_names() -> None:
     assert architectures.names() == sorted(names + series)
     assert zoo.architectures is architectures
     for name in names + series:
-        with torch.device("cpu" if name in series else "meta"):
+        with torch.no_grad():
             side = 28 if name == "lenet5" else 32
             model = architectures[name](num_classes=7, in_channels=2).eval()
-            shape = (5, 2, 50) if name in series else (5, 2, side, side)
-            assert model(torch.zeros(shape)).shape == (5, 7)
+            shape = (3, 2, 50) if name in series else (3, 2, side, side)
+            assert model(torch.zeros(shape)).shape == (3, 7)
     with pytest.raises(UnknownNameError, match="architecture: expected .*did you mean 'resnet20'"):
         architectures["resnet_20"]
 
@@ -79,8 +79,7 @@ def test_options_are_checked() -> None:
 def test_published_numbers_of_parameters_and_multiplications(
     make: Callable[..., nn.Module], count: int, millions: int | None
 ) -> None:
-    with torch.device("meta"):
-        assert parameters(make()) == count
+    assert parameters(make()) == count
     assert millions is None or count_multiplications(make) / 1e6 == pytest.approx(millions, rel=0.015)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import itertools
 import warnings
 from abc import abstractmethod
@@ -29,7 +28,7 @@ from standfast.tensors import content_keys, seed_generators
 #: a model as packages without tensors need it: an array in, an array out
 ArrayFunction = Callable[[Any], Any]
 #: the ends of the labels of those that set hooks on ReLUs, and are the plain gradient without
-_RELU_RULES = (".GuidedBackprop", ".Deconvolution", ".GuidedGradCam", ".Deconvnet", ".BetaSmooth")
+_RELU_RULES = (".GuidedBackprop", ".Deconvolution", ".GuidedGradCam")
 
 
 @dataclass(frozen=True)
@@ -255,15 +254,12 @@ def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_
         raise ModelError(f"{label}: expected attributions as a tensor or an array, got {type(out).__name__}")
     if isinstance(out, np.ndarray):
         real, what = out.dtype.kind in "fiub", str(out.dtype)
+        out = np.ascontiguousarray(out, out.dtype.newbyteorder("="))  # torch knows no other order of bytes
     else:
         real = not (out.is_complex() or out.layout != torch.strided or out.is_meta or out.is_quantized)
-        what = (
-            "a sparse one" if out.layout != torch.strided else "one without values" if out.is_meta else str(out.dtype)
-        )
+        what = f"{out.dtype}, {out.layout}, on {out.device}"
     if not real:  # a complex map would lose its imaginary part
         raise ModelError(f"{label}: expected attributions as real numbers in a dense tensor or array, got {what}")
-    if isinstance(out, np.ndarray):
-        out = np.ascontiguousarray(out, out.dtype.newbyteorder("="))  # torch knows no other order of bytes
     values = torch.as_tensor(out, dtype=x.dtype).to(x.device)
     if layer and values.ndim == x.ndim >= 3 and len(values) == len(x) and values.shape[1] in (1, x.shape[1]):
         values = resize(values, x, "linear")
@@ -281,13 +277,6 @@ def silence_warnings(package: str) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=rf"{package}(\.|$)")
         warnings.filterwarnings("ignore", category=UserWarning, message=".*non-full backward hook.*")
-        yield
-
-
-@contextlib.contextmanager
-def hide_progress_bars() -> Iterator[None]:
-    """Hide the progress bars of a package that has no option for it."""
-    with contextlib.redirect_stderr(io.StringIO()):
         yield
 
 

@@ -29,6 +29,7 @@ class CallableExplainer(Explainer):
     function: Attribution
     rows: int = 1
     title: str = "callable"
+    differentiable: bool = False  # type: ignore[misc]
     name: ClassVar[str] = "callable"
 
     @property
@@ -49,13 +50,6 @@ class CallableExplainer(Explainer):
             out = self.function(join_preprocessing(model), x if create_graph else x.detach().clone(), named)
         out = shape_like_inputs(out, x, self.label)
         return (out, logits) if create_graph else (out.detach(), logits)
-
-
-@dataclass(frozen=True)
-class DifferentiableCallable(CallableExplainer):
-    """The same for a function whose attributions can be differentiated by its inputs."""
-
-    differentiable: ClassVar[bool] = True
 
 
 def from_callable(
@@ -83,8 +77,7 @@ def from_callable(
     """
     check(callable(function), "function", "a callable (module, inputs, targets) -> attributions", repr(function))
     check_integer(rows_per_input, "rows_per_input")
-    kind = DifferentiableCallable if differentiable else CallableExplainer
-    return kind(function, rows_per_input, name or name_function(function))
+    return CallableExplainer(function, rows_per_input, name or name_function(function), differentiable)
 
 
 @dataclass(frozen=True)

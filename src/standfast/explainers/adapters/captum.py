@@ -9,7 +9,7 @@ from inspect import Parameter, signature
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from standfast.errors import check
 from standfast.explainers.adapters.base import (
@@ -20,7 +20,7 @@ from standfast.explainers.adapters.base import (
     silence_warnings,
 )
 from standfast.explainers.base import join_preprocessing
-from standfast.explainers.cam.gradcam import find_layers
+from standfast.explainers.cam.gradcam import choose_layers, find_layer
 from standfast.model import Model
 
 _SAMPLE_COUNTS = ("n_samples", "nt_samples")
@@ -96,9 +96,13 @@ class CaptumExplainer(ForeignExplainer):
     def _build(self, model: Model, rows: Tensor) -> Any:
         module = join_preprocessing(model)
         if isinstance(self.method, type):
-            wanted = [self.layer] if "layer" in signature(self.method).parameters else []
-            layers, _ = find_layers(model, wanted, rows, self.label)
-            check(len(layers) < 2, "layer", f"the name of one layer for {self.label}", f"{len(layers)} side by side")
+            layers: list[nn.Module] = []
+            if self.layer is not None:
+                layers = [find_layer(model.module, self.layer)]
+            elif "layer" in signature(self.method).parameters:
+                layers = choose_layers(model, rows, self.label)
+                got = f"{len(layers)} side by side"
+                check(len(layers) == 1, "layer", f"the name of one layer for {self.label}", got)
             return self.method(module, *layers, **self.constructor_options)
         own = getattr(self.method, "forward_func", None)
         check_own_module(self.label, module if own == module.forward else own, model)

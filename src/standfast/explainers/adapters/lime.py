@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from inspect import Parameter, signature
@@ -13,12 +14,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check, check_choice
-from standfast.explainers.adapters.base import (
-    ForeignExplainer,
-    find_class,
-    hide_progress_bars,
-    make_array_function,
-)
+from standfast.explainers.adapters.base import ForeignExplainer, find_class, make_array_function
 from standfast.model import Model, Output
 
 _CLASSES = {"image": "LimeImageExplainer", "tabular": "LimeTabularExplainer"}
@@ -44,7 +40,7 @@ class LimePackageExplainer(ForeignExplainer):
         return int(options.get("num_samples", default))
 
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
-        images = _takes_images(self.method)
+        images = "image" in signature(self.method.explain_instance).parameters
         channels = rows.shape[1]
         wanted = "images (N, 1, H, W) or (N, 3, H, W)" if images else "flat features (N, F)"
         fine = rows.ndim == 4 and channels in (1, 3) if images else rows.ndim == 2
@@ -59,7 +55,7 @@ class LimePackageExplainer(ForeignExplainer):
         for row, target in zip(rows, targets.tolist(), strict=True):
             options = {"labels": (target,), "top_labels": None, **self.call_options}
             key = int(np.random.randint(1 << 31))  # noqa: NPY002 (the generator is seeded by the row's content)
-            with _seed_object(self.method, key), hide_progress_bars():
+            with _seed_object(self.method, key), contextlib.redirect_stderr(io.StringIO()):  # its progress bar
                 if images:
                     given = row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().numpy(force=True)
                     found = self.method.explain_instance(given, predict_images, **options)
@@ -126,19 +122,14 @@ def from_lime(
     check_choice(output, "output", get_args(Output))
     made = LimePackageExplainer.make(method, options, rows_per_input, True, seed, output=output)
     if isinstance(method, type):
-        given = {name: _to_array(value) for name, value in made.constructor_options.items()}
+        given = {
+            name: value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+            for name, value in made.constructor_options.items()
+        }
         made = replace(made, method=method(**given), constructor_options={})
     mode = getattr(made.method, "mode", "classification")
     check(mode == "classification", "method", "an explainer of classifiers", f"mode {mode!r}")
     return made
-
-
-def _takes_images(method: Any) -> bool:
-    return "image" in signature(method.explain_instance).parameters
-
-
-def _to_array(value: Any) -> Any:
-    return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
 
 
 @contextlib.contextmanager

@@ -6,19 +6,15 @@ from collections.abc import Callable
 from functools import partial
 
 from standfast.explainers.adapters.captum import from_captum
-from standfast.explainers.adapters.grad_cam import from_grad_cam
 from standfast.explainers.adapters.lime import from_lime
 from standfast.explainers.adapters.shap import from_shap
-from standfast.explainers.adapters.zennit import from_zennit
 from standfast.explainers.base import Explainer
 
 #: for each package, by the name before the colon, the function that makes an explainer from the name after it
 ADAPTERS: dict[str, Callable[..., Explainer]] = {
     "captum": from_captum,
-    "grad_cam": from_grad_cam,
     "lime": from_lime,
     "shap": from_shap,
-    "zennit": from_zennit,
 }
 
 

@@ -22,12 +22,7 @@ from standfast.explainers.adapters.base import (
     silence_warnings,
 )
 from standfast.explainers.adapters.tree_shap import TreeSHAPExplainer
-from standfast.explainers.background import (
-    References,
-    check_background,
-    count_references,
-    resolve_background,
-)
+from standfast.explainers.background import References, check_background, count_references, resolve_background
 from standfast.explainers.base import Baseline, Explainer, join_preprocessing
 from standfast.model import Model, Output
 from standfast.records import Background

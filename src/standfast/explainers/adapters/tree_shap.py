@@ -160,24 +160,21 @@ class _Trees:
         self.of_probabilities = output == "probability" or self.model.tree_output == "probability"
         inner = self.model.children_left >= 0
         #: the thresholds of each feature
-        self.splits: dict[int, Array] = {}
-        for feature in np.unique(self.model.features[inner]).tolist():
-            found = self.model.thresholds[inner & (self.model.features == feature)]
-            self.splits[feature] = np.unique(found[np.isfinite(found)])
         self.cuts: dict[int, Array] = {}
+        for feature in np.unique(self.model.features[inner]).tolist():
+            self.cuts[feature] = np.unique(self.model.thresholds[inner & (self.model.features == feature)])
         compiled = explainer.feature_perturbation == "interventional" or self.model.model_type == "internal"
-        if rank and compiled and not np.any(self.model.threshold_types):
-            self._rank_thresholds()
+        self.ranked = rank and compiled and not np.any(self.model.threshold_types)
+        if self.ranked:
+            self._rank_thresholds(inner)
 
-    def _rank_thresholds(self) -> None:
+    def _rank_thresholds(self, inner: Array) -> None:
         """`x <= t` if and only if the number of thresholds below x is at most the number of those below t."""
-        model, inner = self.model, self.model.children_left >= 0
-        thresholds, ranks = model.thresholds, np.zeros_like(model.thresholds)
-        for feature in np.unique(model.features[inner]).tolist():
-            at = inner & (model.features == feature)
-            self.cuts[feature] = np.unique(thresholds[at])
-            ranks[at] = np.searchsorted(self.cuts[feature], thresholds[at])
-        model.thresholds = ranks
+        ranks = np.zeros_like(self.model.thresholds)
+        for feature, cuts in self.cuts.items():
+            at = inner & (self.model.features == feature)
+            ranks[at] = np.searchsorted(cuts, self.model.thresholds[at])
+        self.model.thresholds = ranks
         if self.explainer.data is not None:
             self.explainer.data = self._rank(self.explainer.data)
 
@@ -193,7 +190,8 @@ class _Trees:
         generator = np.random.default_rng(0)
         mixed = generator.choice(known, _TRIED)
         for feature in range(known.shape[1]):
-            cuts = self.splits.get(feature, np.zeros(0))
+            cuts = self.cuts.get(feature, np.zeros(0))
+            cuts = cuts[np.isfinite(cuts)]
             between = [cuts[:1] - 1, (cuts[1:] + cuts[:-1]) / 2, cuts[-1:] + 1]
             mixed[:, feature] = generator.choice(np.concatenate([*between, known[:, feature]]), _TRIED)
         return mixed
@@ -201,7 +199,7 @@ class _Trees:
     def compute(self, rows: Array) -> Array:
         """Attributions `(N, features, outputs)`, float64."""
         with _silence():
-            found = self.explainer.shap_values(self._rank(rows) if self.cuts else rows, check_additivity=False)
+            found = self.explainer.shap_values(self._rank(rows) if self.ranked else rows, check_additivity=False)
         values = np.asarray(found, dtype=np.float64)
         return values[..., None] if values.ndim == 2 else values
 

@@ -150,10 +150,6 @@ class AttentionWatch(PlainAttention):
         # results of a softmax, by the identity of the object, and their shapes; held, so that no identity is used twice
         self._candidates: dict[int, tuple[Tensor, tuple[int, ...]]] = {}
 
-    def __enter__(self) -> AttentionWatch:
-        super().__enter__()
-        return self
-
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         plain = strip_underscore(name)
         if plain in _PRODUCTS and len(args) == 2 and not kwargs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -15,11 +14,10 @@ from standfast.errors import ModelError
 from standfast.explainers.attention.attention_calls import AttentionWatch
 from standfast.explainers.attention.tokens import Grid, check_grid, find_token_grid
 from standfast.explainers.base import Explainer, Explanation, make_leaf, select_scores
-from standfast.explainers.cam.gradcam import Interpolation, check_interpolation, resize
-from standfast.explainers.propagation.attention_rules import RelevanceMode
+from standfast.explainers.cam.gradcam import Interpolation, resize
+from standfast.explainers.options import declare, declare_choice
 from standfast.function_calls import check_has_gradients
 from standfast.model import Model, module_name
-from standfast.records import set_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +29,8 @@ class AttentionExplainer(Explainer):
     gateable: ClassVar[bool] = True
     #: whether the maps are made of the gradients by the weights of all layers
     uses_gradients: ClassVar[bool]
-    grid: Grid | None = None
-    interpolation: Interpolation = "linear"
-
-    def __post_init__(self) -> None:
-        set_fields(self, grid=check_grid(self.grid))
-        check_interpolation(self.interpolation)
+    grid: Grid | None = declare(None, check_grid)
+    interpolation: Interpolation = declare_choice("linear", Interpolation)
 
     @abstractmethod
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
@@ -44,35 +38,28 @@ class AttentionExplainer(Explainer):
 
         Args:
             deciding: the share of each token in the decision, `(N, T)`; rows add up to 1.
-            weights: attention weights `(N, heads, T, T)` of each layer, from the first to the last; with `make_mode`,
-                their relevance.
+            weights: attention weights `(N, heads, T, T)` of each layer, from the first to the last.
             gradients: of the target's logit by the weights, with `uses_gradients`; else empty.
         """
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
-        mode = self.make_mode(len(x))
         with torch.enable_grad():
             inputs = make_leaf(x, create_graph)
-            with mode or contextlib.nullcontext(), AttentionWatch(len(x)) as watch:
+            with AttentionWatch(len(x)) as watch:
                 logits = watch.run_module(self.label, model.forward, inputs.clone())
             weights = self._check_weights(watch.weights, model, len(x))
             scores = select_scores(model, logits, targets)
             wanted = weights if self.uses_gradients else weights[-1:]
             twice = create_graph and self.uses_gradients
-            gradients = _differentiate(scores, wanted, twice, retain_graph=create_graph or mode is not None)
-            if mode is not None:
-                with mode.follow_rules():
-                    weights = _differentiate(scores, weights, create_graph, retain_graph=create_graph)
+            check_has_gradients(scores, weights[-1], "its last attention")  # they show which tokens decide
+            options: dict[str, Any] = {"create_graph": twice, "retain_graph": create_graph, "materialize_grads": True}
+            gradients = list(torch.autograd.grad(scores.sum(), wanted, **options))
         with torch.set_grad_enabled(create_graph):
             deciding = find_deciding_tokens(gradients[-1].detach())
             relevance = self.follow(deciding, weights, gradients if self.uses_gradients else [])
             grid = find_token_grid(weights[0].shape[-1], x.shape[1:], self.grid, watch.grid, self.label)
             maps = spread_tokens(relevance, deciding, grid, x, self.interpolation)
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())
-
-    def make_mode(self, rows: int) -> RelevanceMode | None:
-        """A mode whose relevance of the weights, for a batch of `rows`, `follow` gets instead of the weights."""
-        return None
 
     def _check_weights(self, weights: list[Tensor], model: Model, rows: int) -> list[Tensor]:
         """The weights, if they are those of self-attention of the same tokens of whole inputs in every layer."""
@@ -97,16 +84,6 @@ class AttentionExplainer(Explainer):
                     f" {problem} in layer {layer} of {len(weights)} of this {name}"
                 )
         return weights
-
-
-def _differentiate(scores: Tensor, weights: list[Tensor], create_graph: bool, retain_graph: bool) -> list[Tensor]:
-    """The gradients of the scores by the weights of each layer; zeros where the scores do not depend on them.
-
-    They must depend on the last ones, whose gradients show which tokens decide.
-    """
-    check_has_gradients(scores, weights[-1], "its last attention")
-    options: dict[str, Any] = {"create_graph": create_graph, "retain_graph": retain_graph, "materialize_grads": True}
-    return list(torch.autograd.grad(scores.sum(), weights, **options))
 
 
 def find_deciding_tokens(gradient: Tensor) -> Tensor:

@@ -20,8 +20,8 @@ class AttentionRelevance(AttentionExplainer):
 
     Chefer, Gur and Wolf, Generic attention-model explainability for interpreting bi-modal and encoder-decoder
     transformers, ICCV 2021: Equation 5 for `C_l`, and Equation 6, `R <- R + C_l R` from `R = I`, for self-attention.
-    It is the case of an encoder, which the authors' code has for ViT and BERT. Their method of CVPR 2021,
-    which takes relevance of LRP instead of the weights `A_l`, is another one.
+    It is the case of an encoder, which the authors' code has for ViT and BERT. It replaces their method of CVPR 2021,
+    which takes relevance of LRP instead of the weights `A_l`.
 
     The token that decides is found from the model: the tokens whose result of the last attention the logit depends on.
     It is the class token if there is one. With a class and a distillation token (DeiT), and with mean pooling, it is

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check_choice, check_number
 from standfast.explainers.attention.attention_maps import AttentionExplainer, multiply_rows
-
-Heads = Literal["mean", "max", "min"]
 
 
 @dataclass(frozen=True)
@@ -22,9 +19,7 @@ class AttentionRollout(AttentionExplainer):
     mean over its heads, and `I` stands for the residual connection. The relevance of token `j` is the entry
     `rollout[i, j]` for the token `i` that decides.
 
-    Abnar and Zuidema, Quantifying attention flow in transformers, ACL 2020, Section 3 ("Attention rollout"), which
-    takes the mean over heads. The maximum, the minimum and `discard` are not in the paper; they are common for vision
-    transformers. Rows of `B_l` are then divided by their sums instead of 2.
+    Abnar and Zuidema, Quantifying attention flow in transformers, ACL 2020, Section 3 ("Attention rollout").
 
     The map does not depend on the class: values, other layers and the head have no part in it. So it can change only
     with the attention weights, and a model may decide otherwise with the same map.
@@ -41,8 +36,6 @@ class AttentionRollout(AttentionExplainer):
     Cost: one forward pass for each input, and the backward pass from the logits to the last attention.
 
     Args:
-        heads: how the heads of a layer are joined: `"mean"`, `"max"` or `"min"`.
-        discard: a share in [0, 1) of each layer's joined weights `(T, T)` that are set to zero, the smallest first.
         grid: rows and columns of the patches, such as `(14, 14)`; by default found from the model (see
             `find_token_grid`).
         interpolation: from patches to the input's size: `"linear"` (bilinear for images) or `"nearest"`.
@@ -64,34 +57,13 @@ class AttentionRollout(AttentionExplainer):
     tensor([0.0667, 0.0667])
     """
 
-    heads: Heads = "mean"
-    discard: float = 0.0
     name: ClassVar[str] = "attention_rollout"
     uses_gradients: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice(self.heads, "heads", get_args(Heads))
-        check_number(self.discard, "discard", least=0, below=1)
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
         row = deciding
         for own in reversed(weights):
-            joined = self._discard(self._join(own))
+            joined = own.mean(1)
             with_residual = joined + torch.eye(joined.shape[-1], dtype=joined.dtype, device=joined.device)
             row = multiply_rows(row, with_residual / with_residual.sum(2, keepdim=True))
         return row
-
-    def _join(self, weights: Tensor) -> Tensor:
-        if self.heads == "mean":
-            return weights.mean(1)
-        return weights.amax(1) if self.heads == "max" else weights.amin(1)
-
-    def _discard(self, joined: Tensor) -> Tensor:
-        """The weights `(N, T, T)` with the smallest share of them set to zero."""
-        flat = joined.flatten(1)
-        count = int(self.discard * flat.shape[1])
-        if count == 0:
-            return joined
-        smallest = flat.detach().argsort(dim=1, stable=True)[:, :count]
-        return flat.scatter(1, smallest, 0.0).reshape(joined.shape)

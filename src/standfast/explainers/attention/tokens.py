@@ -14,11 +14,11 @@ _MOST_SPECIAL = 16
 Grid = Sequence[int]
 
 
-def check_grid(grid: Grid | None) -> tuple[int, ...] | None:
+def check_grid(grid: Grid | None, name: str = "grid") -> tuple[int, ...] | None:
     """The grid as a tuple, or `None`; raises `ArgumentError` unless it is whole numbers of at least 1."""
     fine = grid is None or (isinstance(grid, list | tuple) and len(grid) > 0)
     fine = fine and all(type(as_number(n)) is int and n >= 1 for n in grid or ())
-    check(fine, "grid", "None, or whole numbers of at least 1 such as (14, 14)", repr(grid))
+    check(fine, name, "None, or whole numbers of at least 1 such as (14, 14)", repr(grid))
     return None if grid is None else tuple(int(as_number(n)) for n in grid)
 
 

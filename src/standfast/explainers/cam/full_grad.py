@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from standfast.errors import ModelError, check_choice
+from standfast.errors import ModelError
 from standfast.explainers.base import Explanation, GradientExplainer, make_leaf, select_scores
 from standfast.explainers.cam.gradcam import resize
+from standfast.explainers.options import declare_choice
 from standfast.function_calls import FunctionMode, check_has_gradients
 from standfast.gating import CONVOLUTIONS, weight_layers
 from standfast.model import Model
@@ -70,11 +71,8 @@ class FullGrad(GradientExplainer):
     torch.Size([5, 2, 8])
     """
 
-    rescale: Rescale = "channel"
+    rescale: Rescale = declare_choice("channel", Rescale)
     name: ClassVar[str] = "fullgrad"
-
-    def __post_init__(self) -> None:
-        check_choice(self.rescale, "rescale", get_args(Rescale))
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         product, terms, logits = _compute_terms(model, x, targets, create_graph)
@@ -83,7 +81,9 @@ class FullGrad(GradientExplainer):
             for name, layer, bias in terms:
                 placed = bias.ndim == x.ndim if x.ndim > 2 else bias.shape == x.shape and layer is None
                 if placed and not isinstance(layer, nn.Linear):
-                    _check_rows(name, bias, x)
+                    if len(bias) != len(x):
+                        expected = f"the output of layer {name!r} to have a row for each input"
+                        raise ModelError(f"fullgrad: expected {expected}, got {len(bias)} for {len(x)} inputs")
                     maps = maps + self._psi(bias, x)
             return maps.expand_as(x).contiguous(), logits
 
@@ -100,12 +100,6 @@ class FullGrad(GradientExplainer):
             return values[:, 0]
         # upsampling is linear, so it may follow the sum
         return resize(values.sum(1, keepdim=True), like[:, :1], "linear")
-
-
-def _check_rows(name: str, values: Tensor, x: Tensor) -> None:
-    if len(values) != len(x):
-        got = f"{len(values)} for {len(x)} inputs"
-        raise ModelError(f"fullgrad: expected the output of layer {name!r} to have a row for each input, got {got}")
 
 
 @dataclass(frozen=True)

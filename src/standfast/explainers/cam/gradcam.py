@@ -6,17 +6,18 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import Node, get_gradient_edge
 
-from standfast.errors import ModelError, check, check_choice, warn_user
+from standfast.errors import ModelError, check, warn_user
 from standfast.explainers.attention.attention_calls import AttentionWatch
 from standfast.explainers.attention.tokens import Grid, arrange_tokens, check_grid, find_token_grid
 from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, record_choice, select_scores
+from standfast.explainers.options import declare, declare_choice, declare_flag
 from standfast.function_calls import (
     FunctionMode,
     check_has_gradients,
@@ -26,7 +27,6 @@ from standfast.function_calls import (
     walk_graph,
 )
 from standfast.model import Model, module_name
-from standfast.records import set_fields
 
 Interpolation = Literal["linear", "nearest"]
 _CONVOLUTIONS = (nn.modules.conv._ConvNd,)
@@ -94,18 +94,13 @@ class GradCAM(Explainer):
     """
 
     layer: str | None = None
-    relu: bool = True
-    interpolation: Interpolation = "linear"
-    grid: Grid | None = None
+    relu: bool = declare_flag(True)
+    interpolation: Interpolation = declare_choice("linear", Interpolation)
+    grid: Grid | None = declare(None, check_grid)
     name: ClassVar[str] = "gradcam"
     needs: ClassVar[str] = "gradients; a convolution or a transformer, or layer=NAME; images or series"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check(isinstance(self.relu, bool), "relu", "True or False", repr(self.relu))
-        check_interpolation(self.interpolation)
-        set_fields(self, grid=check_grid(self.grid))
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         with (
@@ -362,11 +357,6 @@ def _has_features_last(layer: nn.Module) -> bool:
     )
 
 
-def check_interpolation(interpolation: Interpolation) -> None:
-    """Raise `ArgumentError` unless it is `"linear"` or `"nearest"`."""
-    check_choice(interpolation, "interpolation", get_args(Interpolation))
-
-
 def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
     """`maps` `(N, 1 or C, h, w)` or `(N, 1 or C, t)`, resized to `like` `(N, C, H, W)` or `(N, C, T)`.
 
@@ -385,32 +375,21 @@ def find_layer(module: nn.Module, wanted: str) -> nn.Module:
     return layers[wanted]
 
 
-def find_layers(
-    model: Model, wanted: Sequence[str | None], x: Tensor, who: str
-) -> tuple[list[nn.Module], dict[str, Any]]:
-    """The layers of these names; for `None` that which `GradCAM` takes, or those that it concatenates.
+def choose_layers(model: Model, x: Tensor, who: str) -> list[nn.Module]:
+    """The layer that `GradCAM` takes by default, or those that it concatenates.
 
     Args:
         model: has the layers.
-        wanted: their names.
-        x: inputs `(N, ...)`, which are forwarded if a name is `None`.
+        x: inputs `(N, ...)`, which are forwarded.
         who: the name of the explainer, for messages.
 
-    Returns:
-        The layers; and where `GradCAM` would take tokens, how to arrange them, as pytorch_grad_cam's option
-        `reshape_transform`.
-
     Raises:
-        ArgumentError: there is no layer of this name.
         ModelError: there is no layer to choose.
 
     >>> module = nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(18, 2))
-    >>> find_layers(Model(module, bounds=(0.0, 1.0), device="cpu"), [None], torch.rand(5, 2, 8), "example")
-    ([Conv1d(2, 3, kernel_size=(3,), stride=(1,))], {})
+    >>> choose_layers(Model(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(5, 2, 8), "example")
+    [Conv1d(2, 3, kernel_size=(3,), stride=(1,))]
     """
-    named = [find_layer(model.module, name) for name in wanted if name is not None]
-    if len(named) == len(wanted):
-        return named, {}
     with keep_layer_output(model.module, None, x, who, detached=True) as kept, torch.enable_grad():
         kept.find(model.forward(x.detach().clone()))
-    return named + kept.found, {"reshape_transform": kept.arrange} if kept.of_tokens else {}
+    return kept.found

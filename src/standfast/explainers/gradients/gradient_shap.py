@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check_choice, check_integer, check_number
 from standfast.explainers.background import References, check_background, resolve_background
 from standfast.explainers.base import Explanation, GradientExplainer, check_seed, compute_path_gradients
-from standfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
+from standfast.explainers.options import declare, declare_integer
 from standfast.model import Model
-from standfast.records import set_fields
 from standfast.tensors import send
-
-Draws = Literal["stratified", "uniform"]
 
 
 @dataclass(frozen=True)
 class GradientSHAP(GradientExplainer):
     """Expected gradients: integrated gradients, averaged over random reference inputs.
 
-    `mean over k of (x - b_k) * d f_t(b_k + a_k (x - b_k) + e_k) / d x`.
+    `mean over k of (x - b_k) * d f_t(b_k + a_k (x - b_k)) / d x`.
 
     Erion, Janizek, Sturmfels, Lundberg and Lee, Improving performance of deep learning models with axiomatic
     attribution priors and expected gradients, Nature Machine Intelligence 3, 2021; the GradientExplainer of Lundberg
@@ -36,22 +32,17 @@ class GradientSHAP(GradientExplainer):
     function of the input, and differentiable. The target is the class predicted at `x` itself. Inputs and attributions
     `(N, ...)`; `samples + 1` rows for each input, in flat batches.
 
-    Captum and SHAP add their noise to the input, and so also to the factor `x - b_k`. Here it is added to the point
-    where the gradient is taken, so that attributions of a linear model are exact also with noise.
+    The draws are stratified: one position in each of `samples` equal intervals, and each reference point equally often.
+    They are unbiased, with a smaller error than independent ones.
 
     Args:
         background: reference points: a number, one for each channel, or a set of inputs (`Background`, or a tensor
             `(B, ...)`). By default 0, and for tables rows of the model's reference.
         samples: pairs of a reference point and a position, at least 1.
-        draws: `"stratified"`: one position in each of `samples` equal intervals, and each reference point equally often
-            (unbiased, with the smaller error); `"uniform"`: both independent, as in the papers.
-        noise: standard deviation of `e_k` as a share of the range of the model's bounds, at least 0. Noisy points
-            are not clipped to the bounds.
         seed: of the random numbers.
 
     Raises:
-        ArgumentError: an option out of range; on a call, a background that does not fit the inputs or the bounds, or
-            noise with infinite bounds.
+        ArgumentError: an option out of range; on a call, a background that does not fit the inputs or the bounds.
 
     >>> from standfast.model import Model
     >>> module = torch.nn.Linear(2, 2, bias=False)
@@ -61,19 +52,10 @@ class GradientSHAP(GradientExplainer):
     tensor([[ 0.7500, -1.0000]])
     """
 
-    background: References | None = None
-    samples: int = 20
-    draws: Draws = "stratified"
-    noise: float = 0.0
-    seed: int = 0
+    background: References | None = declare(None, check_background)
+    samples: int = declare_integer(20)
+    seed: int = declare(0, check_seed)
     name: ClassVar[str] = "gradient_shap"
-
-    def __post_init__(self) -> None:
-        set_fields(self, background=check_background(self.background))
-        check_integer(self.samples, "samples")
-        check_choice(self.draws, "draws", get_args(Draws))
-        check_number(self.noise, "noise", least=0)
-        check_seed(self.seed)
 
     @property
     def rows_per_input(self) -> int:
@@ -81,34 +63,26 @@ class GradientSHAP(GradientExplainer):
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         references = resolve_background(model, x, self.background)
-        which, positions = _draw_points(self.seed, self.samples, len(references), self.draws, x.device)
+        which, positions = _draw_points(self.seed, self.samples, len(references), x.device)
         chosen = references.index_select(0, which)
         along = positions.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
         with torch.set_grad_enabled(create_graph):
             difference = x[:, None] - chosen
             points = chosen + along * difference
-            if self.noise > 0:
-                width = self.noise * get_bounds_range(model)
-                # another seed than that of the positions
-                points = points + width * draw_shared_noise(self.seed + 1, points.shape[1:], x.dtype, x.device)
             gradients, logits = compute_path_gradients(model, x, points, targets, create_graph)
             return (difference * gradients).mean(1), logits
 
 
 @lru_cache(maxsize=32)
-def _draw_points(seed: int, samples: int, references: int, how: Draws, device: torch.device) -> tuple[Tensor, Tensor]:
+def _draw_points(seed: int, samples: int, references: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Which reference point, int64, and which position between it and the input, float64; both `(samples,)`.
 
-    With `how="stratified"`, sample k lies in the k-th interval. Its reference point is the k-th (modulo their number)
-    in a random order, so each reference point is equally likely for each interval. Drawn on the CPU, so that the points
-    are the same on every device.
+    Sample k lies in the k-th interval. Its reference point is the k-th (modulo their number) in a random order, so each
+    reference point is equally likely for each interval. Drawn on the CPU, so that the points are the same on every
+    device.
     """
     generator = torch.Generator().manual_seed(seed)
-    positions = torch.rand(samples, generator=generator, dtype=torch.float64)
-    if how == "uniform":
-        which = torch.randint(references, (samples,), generator=generator)
-    else:
-        numbers = torch.arange(samples)
-        which = torch.randperm(references, generator=generator)[numbers % references]
-        positions = (numbers + positions) / samples
+    numbers = torch.arange(samples)
+    positions = (numbers + torch.rand(samples, generator=generator, dtype=torch.float64)) / samples
+    which = torch.randperm(references, generator=generator)[numbers % references]
     return send(which, device), send(positions, device)

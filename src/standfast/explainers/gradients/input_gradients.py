@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_choice, check_integer, check_number
+from standfast.errors import check
 from standfast.explainers.base import (
     Baseline,
     Explanation,
@@ -26,10 +26,10 @@ from standfast.explainers.base import (
     compute_path_gradients,
 )
 from standfast.explainers.completeness import predict_mean, warn_of_gap
+from standfast.explainers.options import declare, declare_choice, declare_integer, declare_number
 from standfast.model import Model
 from standfast.tensors import send
 
-Quadrature = Literal["gausslegendre", "riemann_left", "riemann_middle", "riemann_right", "riemann_trapezoid"]
 Statistic = Literal["mean", "mean_square", "variance"]
 
 
@@ -86,20 +86,19 @@ class InputXGradient(GradientExplainer):
 class IntegratedGradients(GradientExplainer):
     """The gradient, averaged on the straight path from a baseline to the input, times the difference of the two.
 
-    `(x - b) * integral over a in [0, 1] of d f_t(b + a (x - b)) / d x`, by a quadrature of `steps` points.
+    `(x - b) * integral over a in [0, 1] of d f_t(b + a (x - b)) / d x`, by Gauss-Legendre quadrature of `steps` points.
 
     Sundararajan, Taly and Yan, Axiomatic attribution for deep networks, ICML 2017. Attributions add up to
     `f_t(x) - f_t(b)`, up to the error of the quadrature. If they miss more than 5% of that for more than half of the
     first inputs of a module, a `CompletenessWarning` says so, which costs one forward pass of the baseline.
 
     All points of a chunk are forwarded as one flat batch, together with the input itself (for its predicted class):
-    `steps + 1` rows for each input. Equals Captum's with the same steps, method and baseline.
+    `steps + 1` rows for each input. Equals Captum's by its default method, with the same steps and baseline.
 
     Args:
-        steps: points on the path, at least 1 (2 for the Riemann sums).
+        steps: points on the path, at least 1.
         baseline: `b`: a number, or one for each channel. By default 0, and for tables the median of the model's
             reference.
-        method: `"gausslegendre"`, or `"riemann_"` with `left`, `middle`, `right` or `trapezoid`.
 
     >>> from standfast.model import Model
     >>> module = torch.nn.Linear(2, 2, bias=False)
@@ -109,16 +108,10 @@ class IntegratedGradients(GradientExplainer):
     tensor([[ 0.5000, -1.0000]])
     """
 
-    steps: int = 32
-    baseline: Baseline | None = None
-    method: Quadrature = "gausslegendre"
+    steps: int = declare_integer(32)
+    baseline: Baseline | None = declare(None, check_baseline)
     name: ClassVar[str] = "integrated_gradients"
     gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
-
-    def __post_init__(self) -> None:
-        check_choice(self.method, "method", get_args(Quadrature))
-        check_integer(self.steps, "steps", 1 if self.method == "gausslegendre" else 2)
-        check_baseline(self.baseline)
 
     @property
     def rows_per_input(self) -> int:
@@ -126,9 +119,7 @@ class IntegratedGradients(GradientExplainer):
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         along = (1, self.steps, *[1] * (x.ndim - 1))
-        alphas, weights = (
-            send(values, x.device, x.dtype).reshape(along) for values in _make_quadrature(self.method, self.steps)
-        )
+        alphas, weights = (send(values, x.device, x.dtype).reshape(along) for values in _make_quadrature(self.steps))
         with torch.set_grad_enabled(create_graph):
             baseline = choose_baseline(model, x, self.baseline)
             difference = x - baseline
@@ -143,22 +134,10 @@ class IntegratedGradients(GradientExplainer):
 
 
 @lru_cache(maxsize=32)
-def _make_quadrature(method: Quadrature, steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Nodes in [0, 1] and their weights. The trapezoid's weights are Captum's, which add up to `1 - 1 / steps`."""
-    if method == "gausslegendre":
-        nodes, weights = np.polynomial.legendre.leggauss(steps)
-        return tuple((0.5 * (1 + nodes)).tolist()), tuple((0.5 * weights).tolist())
-    half = 0.5 / steps
-    ends = {
-        "riemann_left": (0.0, 1 - 2 * half),
-        "riemann_middle": (half, 1 - half),
-        "riemann_right": (2 * half, 1.0),
-        "riemann_trapezoid": (0.0, 1.0),
-    }
-    weights = np.full(steps, 1 / steps)
-    if method == "riemann_trapezoid":
-        weights[[0, -1]] /= 2
-    return tuple(np.linspace(*ends[method], steps).tolist()), tuple(weights.tolist())
+def _make_quadrature(steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Nodes in [0, 1] and their weights."""
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+    return tuple((0.5 * (1 + nodes)).tolist()), tuple((0.5 * weights).tolist())
 
 
 @dataclass(frozen=True)
@@ -203,20 +182,17 @@ class SmoothGrad(GradientExplainer):
     tensor([[1., 4.]])
     """
 
-    samples: int = 16
-    noise: float = 0.1
+    samples: int = declare_integer(16)
+    noise: float = declare_number(0.1, least=0)
     absolute: bool = False
     times_input: bool = False
-    seed: int = 0
-    statistic: Statistic = "mean"
+    seed: int = declare(0, check_seed)
+    statistic: Statistic = declare_choice("mean", Statistic)
     name: ClassVar[str] = "smoothgrad"
     visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
 
     def __post_init__(self) -> None:
-        check_integer(self.samples, "samples")
-        check_number(self.noise, "noise", least=0)
-        check_seed(self.seed)
-        check_choice(self.statistic, "statistic", get_args(Statistic))
+        super().__post_init__()
         fine = self.statistic != "variance" or self.samples >= 2
         check(fine, "samples", "at least 2 for a variance", repr(self.samples))
 

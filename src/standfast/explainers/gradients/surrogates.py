@@ -68,10 +68,9 @@ class ReluReplacement(FunctionMode):
             )
 
 
-_HARDTANH = ("input", "min_val", "max_val", "inplace")
 _PARAMETERS = {
     **dict.fromkeys(("relu", "relu_", "relu6"), ("input", "inplace")),
-    **dict.fromkeys(("hardtanh", "hardtanh_"), _HARDTANH),
+    **dict.fromkeys(("hardtanh", "hardtanh_"), ("input", "min_val", "max_val", "inplace")),
 }
 
 

@@ -11,32 +11,28 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_choice
-from standfast.explainers.background import check_rows, choose_others
-from standfast.explainers.base import (
-    Baseline,
-    Explainer,
-    Explanation,
-    check_baseline,
-    check_seed,
-    choose_baseline,
-)
-from standfast.explainers.perturbation.copies import average_each, check_output, get_map_shape, score_copies
+from standfast.errors import check
+from standfast.explainers.background import check_background, resolve_background
+from standfast.explainers.base import Baseline, Explainer, Explanation, check_baseline, check_seed, choose_baseline
+from standfast.explainers.options import declare, declare_choice
+from standfast.explainers.perturbation.copies import get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import (
     Features,
     PerChannel,
     Segmentation,
     check_features,
+    check_per_channel,
     label_features,
     split_channels,
 )
 from standfast.model import Model, Output
 from standfast.records import Background, set_fields
+from standfast.similarity.rows import row_sum
 from standfast.tensors import count_at_once, send
 
 # eigenvalues below this share of the largest are rounding errors: no coalition says anything about their directions
@@ -102,22 +98,13 @@ class CoalitionExplainer(Explainer):
     channel. Flat features have no channels, so there it makes no difference.
     """
 
-    segments: Features = "auto"
-    baseline: Baseline | None = None
-    output: Output = "logit"
-    seed: int = 0
-    segmentation: Segmentation = "each"
-    per_channel: PerChannel = "auto"
+    segments: Features = declare("auto", check_features)
+    baseline: Baseline | None = declare(None, check_baseline)
+    output: Output = declare_choice("logit", Output)
+    seed: int = declare(0, check_seed)
+    segmentation: Segmentation = declare_choice("each", Segmentation)
+    per_channel: PerChannel = declare("auto", check_per_channel)
     gateable: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        set_fields(self, segments=check_features(self.segments))
-        check_choice(self.segmentation, "segmentation", get_args(Segmentation))
-        known = isinstance(self.per_channel, bool) or self.per_channel == "auto"
-        check(known, "per_channel", "True, False or 'auto'", repr(self.per_channel))
-        check_baseline(self.baseline)
-        check_output(self.output)
-        check_seed(self.seed)
 
     @abstractmethod
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
@@ -192,7 +179,7 @@ class CoalitionExplainer(Explainer):
 
         total = many * made * len(x)
         scores, full, logits = score_copies(model, x, targets, find_owners, make_copies, total, self.output)
-        scores = torch.cat([full[:, None], average_each(scores, many).reshape(len(x), made)], 1)
+        scores = torch.cat([full[:, None], (row_sum(scores.reshape(-1, many)) / many).reshape(len(x), made)], 1)
         maps = coalitions.solve(scores).gather(1, labels).reshape(len(x), *shape)
         return maps.to(x.dtype).expand_as(x).contiguous(), logits
 
@@ -205,10 +192,17 @@ class ShapleyExplainer(CoalitionExplainer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        set_fields(self, background=check_rows(self.background, self.baseline))
+        if self.background is not None:
+            rows = check_background(self.background)
+            expected = "reference inputs (B, ...), as a Background or a tensor, or None"
+            check(isinstance(rows, Background), "background", expected, repr(self.background))
+            check(self.baseline is None, "baseline", "None beside a background", repr(self.baseline))
+            set_fields(self, background=rows)
 
     def make_others(self, model: Model, x: Tensor) -> Tensor:
-        return choose_others(model, x, self.baseline, self.background)
+        if self.background is not None or (self.baseline is None and model.reference_for(x) is not None):
+            return resolve_background(model, x, self.background)
+        return super().make_others(model, x)
 
 
 def solve_least_squares(design: Tensor, weights: Tensor, ridge: float = 0.0) -> Tensor:

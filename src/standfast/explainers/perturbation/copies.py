@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check_choice
 from standfast.explainers.base import choose_chunk_rows
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows
 from standfast.segments import spatial_shape
-from standfast.similarity.rows import row_sum
 from standfast.tasks import measure_score
-
-
-def check_output(output: str) -> None:
-    """Raise `ArgumentError` unless it is `"probability"` or `"logit"`."""
-    check_choice(output, "output", get_args(Output))
 
 
 def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
@@ -35,15 +27,6 @@ def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
     if labels is not None and labels.shape[1] == x[0].numel():
         return tuple(x.shape[1:])
     return spatial_shape(x) if x.ndim == 2 else (1, *spatial_shape(x))
-
-
-def average_each(scores: Tensor, count: int) -> Tensor:
-    """The mean of each `count` consecutive scores, `(total * count,) -> (total,)`.
-
-    >>> average_each(torch.tensor([1.0, 3.0, 6.0, 0.0]), 2)
-    tensor([2., 3.])
-    """
-    return row_sum(scores.reshape(-1, count)) / count
 
 
 def score_copies(

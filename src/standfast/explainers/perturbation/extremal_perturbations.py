@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_choice, check_integer, check_number
+from standfast.errors import check
 from standfast.explainers.base import (
     Baseline,
     Explainer,
@@ -19,11 +19,10 @@ from standfast.explainers.base import (
     choose_chunk_rows,
     compute_gradient,
 )
-from standfast.explainers.perturbation.copies import check_output
+from standfast.explainers.options import declare, declare_choice, declare_integer, declare_number
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding
-from standfast.records import set_fields
 from standfast.tasks import measure_score
 from standfast.tensors import send
 
@@ -33,6 +32,13 @@ Perturbation = Literal["auto", "blur", "fade"]
 _GROWTH = 1.0035**800
 # how many blurred versions of an image masks interpolate between; cells of a mask that the learning rate refers to
 _LEVELS, _CELLS = 8, 1024
+
+
+def _check_areas(areas: object, name: str) -> tuple[float, ...]:
+    held = tuple(areas) if isinstance(areas, list | tuple) else ()
+    fine = len(held) > 0 and all(isinstance(a, int | float) and 0 < a <= 1 for a in held)
+    check(fine, name, "a list of shares, each above 0 and at most 1", repr(areas))
+    return held
 
 
 @dataclass(frozen=True)
@@ -94,33 +100,19 @@ class ExtremalPerturbations(Explainer):
     tensor([[0.5000, 0.0000, 0.0000, 1.0000]])
     """
 
-    areas: Sequence[float] = (0.05, 0.1, 0.2)
-    steps: int = 100
-    perturbation: Perturbation = "auto"
-    blur: float = 0.09
-    smoothness: float = 0.09
-    baseline: Baseline | None = None
-    output: Output = "logit"
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    area_weight: float = 50.0
+    areas: Sequence[float] = declare((0.05, 0.1, 0.2), _check_areas)
+    steps: int = declare_integer(100)
+    perturbation: Perturbation = declare_choice("auto", Perturbation)
+    blur: float = declare_number(0.09, above=0)
+    smoothness: float = declare_number(0.09, least=0)
+    baseline: Baseline | None = declare(None, check_baseline)
+    output: Output = declare_choice("logit", Output)
+    learning_rate: float = declare_number(0.1, above=0)
+    momentum: float = declare_number(0.9, least=0, below=1)
+    area_weight: float = declare_number(50.0, above=0)
     name: ClassVar[str] = "extremal_perturbations"
     needs: ClassVar[str] = "gradients"
     gateable: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        areas = tuple(self.areas) if isinstance(self.areas, list | tuple) else ()
-        fine = len(areas) > 0 and all(isinstance(a, int | float) and 0 < a <= 1 for a in areas)
-        check(fine, "areas", "a list of shares, each above 0 and at most 1", repr(self.areas))
-        set_fields(self, areas=areas)
-        check_integer(self.steps, "steps")
-        check_choice(self.perturbation, "perturbation", get_args(Perturbation))
-        for option in ("blur", "learning_rate", "area_weight"):
-            check_number(getattr(self, option), option, above=0)
-        check_number(self.smoothness, "smoothness", least=0)
-        check_number(self.momentum, "momentum", least=0, below=1)
-        check_baseline(self.baseline)
-        check_output(self.output)
 
     @property
     def rows_per_input(self) -> int:

@@ -11,8 +11,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer
+from standfast.errors import check
 from standfast.explainers.background import count_references
+from standfast.explainers.options import declare_integer
 from standfast.explainers.perturbation.coalitions import FittedCoalitions, ShapleyExplainer, solve_least_squares
 
 
@@ -72,12 +73,8 @@ class KernelSHAP(ShapleyExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    samples: int = 200
+    samples: int = declare_integer(200, 2)
     name: ClassVar[str] = "kernel_shap"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer(self.samples, "samples", 2)
 
     @property
     def rows_per_input(self) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from standfast.errors import check_integer, check_number
+from standfast.explainers.options import declare_integer, declare_number
 from standfast.explainers.perturbation.coalitions import CoalitionExplainer, FittedCoalitions, solve_least_squares
 from standfast.model import Output
 
@@ -62,17 +62,11 @@ class LIME(CoalitionExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    samples: int = 200
+    samples: int = declare_integer(200, 2)
     output: Output = field(default="probability", kw_only=True)
-    kernel_width: float = 0.25
-    ridge: float = 1.0
+    kernel_width: float = declare_number(0.25, above=0)
+    ridge: float = declare_number(1.0, least=0)
     name: ClassVar[str] = "lime"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer(self.samples, "samples", 2)
-        check_number(self.kernel_width, "kernel_width", above=0)
-        check_number(self.ridge, "ridge", least=0)
 
     @property
     def rows_per_input(self) -> int:

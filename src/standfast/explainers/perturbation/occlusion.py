@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,12 +11,11 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import Baseline, Explainer, Explanation, check_baseline, choose_baseline
-from standfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
+from standfast.explainers.options import declare, declare_choice
+from standfast.explainers.perturbation.copies import get_map_shape, score_copies
+from standfast.explainers.perturbation.segmented import Sides, check_sides, expand_sides
 from standfast.model import Model, Output
-from standfast.records import set_fields
 from standfast.segments import spatial_shape
-
-Sides = int | Sequence[int] | None
 
 # by default: how many windows fit side by side along a side, and how many steps the length of a window takes
 _WINDOWS, _STEPS = 8, 2
@@ -64,24 +62,12 @@ class Occlusion(Explainer):
     tensor([[-0.5000, -0.5000,  2.0000,  2.0000]])
     """
 
-    window: Sides = None
-    stride: Sides = None
-    baseline: Baseline | None = None
-    output: Output = "probability"
+    window: Sides = declare(None, check_sides)
+    stride: Sides = declare(None, check_sides)
+    baseline: Baseline | None = declare(None, check_baseline)
+    output: Output = declare_choice("probability", Output)
     name: ClassVar[str] = "occlusion"
     gateable: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        for option in ("window", "stride"):
-            sides = getattr(self, option)
-            if isinstance(sides, list):
-                sides = tuple(sides)
-                set_fields(self, **{option: sides})
-            each = sides if isinstance(sides, tuple) else (1 if sides is None else sides,)
-            fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
-            check(fine, option, "a whole number of at least 1, or one for each axis", repr(sides))
-        check_baseline(self.baseline)
-        check_output(self.output)
 
     @property
     def rows_per_input(self) -> int:
@@ -97,8 +83,8 @@ class Occlusion(Explainer):
         >>> Occlusion().lay_out_windows((28, 28)), Occlusion(window=5, stride=3).lay_out_windows((7,))
         ([(4, 2, 13), (4, 2, 13)], [(5, 3, 2)])
         """
-        sides = _expand_sides("window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial])
-        strides = _expand_sides("stride", self.stride, [-(-n // _STEPS) for n in sides])
+        sides = expand_sides("window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial])
+        strides = expand_sides("stride", self.stride, [-(-n // _STEPS) for n in sides])
         for size, side, stride in zip(spatial, sides, strides, strict=True):
             check(side <= size, "window", f"at most the inputs' size {spatial}", self.window)
             check(stride <= side, "stride", f"at most the window {tuple(sides)}, so that it covers all", self.stride)
@@ -133,16 +119,6 @@ class Occlusion(Explainer):
                 drops = _average_windows(drops, axis + 1, size, *axes[axis])
             maps = drops.reshape(len(x), *shape)
             return maps.to(x.dtype).expand_as(x).contiguous(), at_x
-
-
-def _expand_sides(name: str, given: Sides, usual: list[int]) -> list[int]:
-    """An option as one number for each axis; `usual` are its defaults."""
-    if given is None:
-        return usual
-    if isinstance(given, int):
-        return [given] * len(usual)
-    check(len(given) == len(usual), name, f"one number, or {len(usual)} (one for each axis)", len(given))
-    return list(given)
 
 
 def _mark_windows(size: int, side: int, stride: int, count: int, x: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -11,11 +11,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer, check_number
+from standfast.errors import check
 from standfast.explainers.base import Baseline, Explainer, Explanation, check_baseline, check_seed, choose_baseline
-from standfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
+from standfast.explainers.options import declare, declare_choice, declare_integer, declare_number
+from standfast.explainers.perturbation.copies import get_map_shape, score_copies
+from standfast.explainers.perturbation.segmented import Sides, check_sides, expand_sides
 from standfast.model import Model, Output
-from standfast.records import set_fields
 from standfast.segments import WINDOWS, spatial_shape
 
 # cells along a side of an image
@@ -69,26 +70,14 @@ class RISE(Explainer):
     [[1, 2, 0, 3]]
     """
 
-    samples: int = 500
-    cells: int | Sequence[int] | None = None
-    keep: float = 0.5
-    baseline: Baseline | None = None
-    output: Output = "probability"
-    seed: int = 0
+    samples: int = declare_integer(500)
+    cells: Sides = declare(None, check_sides)
+    keep: float = declare_number(0.5, above=0, below=1)
+    baseline: Baseline | None = declare(None, check_baseline)
+    output: Output = declare_choice("probability", Output)
+    seed: int = declare(0, check_seed)
     name: ClassVar[str] = "rise"
     gateable: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_integer(self.samples, "samples")
-        if isinstance(self.cells, list):
-            set_fields(self, cells=tuple(self.cells))
-        each = self.cells if isinstance(self.cells, tuple) else (1 if self.cells is None else self.cells,)
-        fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
-        check(fine, "cells", "a whole number of at least 1, or one for each axis", repr(self.cells))
-        check_number(self.keep, "keep", above=0, below=1)
-        check_baseline(self.baseline)
-        check_output(self.output)
-        check_seed(self.seed)
 
     @property
     def rows_per_input(self) -> int:
@@ -117,9 +106,7 @@ class RISE(Explainer):
             check(self.cells is None, "cells", "None for flat features, each of which is a cell", self.cells)
             return spatial
         usual = _CELLS if len(spatial) > 1 else WINDOWS
-        cells = usual if self.cells is None else self.cells
-        each = tuple(cells) if isinstance(cells, Sequence) else (cells,) * len(spatial)
-        check(len(each) == len(spatial), "cells", f"one number, or {len(spatial)} (one for each axis)", len(each))
+        each = expand_sides("cells", self.cells, [usual] * len(spatial))
         return tuple(min(n, size) for n, size in zip(each, spatial, strict=True))
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -14,11 +15,13 @@ from standfast.tensors import send
 
 Features = Method | Literal["pixels"] | int | Tensor
 Segmentation = Literal["each", "fixed"]
+#: a number for all axes of the inputs, or one for each; None where the inputs decide
+Sides = int | Sequence[int] | None
 #: whether each channel has segments of its own; `"auto"`: only for a metric that looks at single entries
 PerChannel = bool | Literal["auto"]
 
 
-def check_features(how: Features | LabelMap) -> SegmentChoice | Literal["pixels"]:
+def check_features(how: Features | LabelMap, name: str = "segments") -> SegmentChoice | Literal["pixels"]:
     """The option `segments` in a form that a frozen configuration can hold.
 
     Raises:
@@ -29,7 +32,31 @@ def check_features(how: Features | LabelMap) -> SegmentChoice | Literal["pixels"
     try:
         return check_segments(how)
     except ArgumentError as error:
-        raise ArgumentError("segments", f"'pixels', {error.expected}", error.got) from None
+        raise ArgumentError(name, f"'pixels', {error.expected}", error.got) from None
+
+
+def check_per_channel(value: PerChannel, name: str) -> None:
+    """Raise `ArgumentError` unless it is True, False or `"auto"`."""
+    check(isinstance(value, bool) or value == "auto", name, "True, False or 'auto'", repr(value))
+
+
+def check_sides(sides: Sides, name: str) -> Sides:
+    """The option as a number, a tuple or None; `ArgumentError` unless it is whole numbers of at least 1, or None."""
+    held = tuple(sides) if isinstance(sides, list) else sides
+    each = held if isinstance(held, tuple) else (1 if held is None else held,)
+    fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
+    check(fine, name, "a whole number of at least 1, or one for each axis", repr(sides))
+    return held
+
+
+def expand_sides(name: str, sides: Sides, usual: Sequence[int]) -> list[int]:
+    """The option as one number for each axis; `usual` are its defaults."""
+    if sides is None:
+        return list(usual)
+    if isinstance(sides, int):
+        return [sides] * len(usual)
+    check(len(sides) == len(usual), name, f"one number, or {len(usual)} (one for each axis)", len(sides))
+    return list(sides)
 
 
 def label_features(x: Tensor, how: Features | LabelMap) -> tuple[Tensor, list[int]]:

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from standfast.errors import check, check_integer
 from standfast.explainers.background import count_references
+from standfast.explainers.options import declare_flag, declare_integer
 from standfast.explainers.perturbation.coalitions import Coalitions, ShapleyExplainer
 from standfast.segments import WINDOWS, LabelMap
 
@@ -95,14 +95,9 @@ class ShapleySampling(ShapleyExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    permutations: int = 24
-    antithetic: bool = True
+    permutations: int = declare_integer(24)
+    antithetic: bool = declare_flag(True)
     name: ClassVar[str] = "shapley_sampling"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer(self.permutations, "permutations")
-        check(isinstance(self.antithetic, bool), "antithetic", "True or False", repr(self.antithetic))
 
     @property
     def rows_per_input(self) -> int:

@@ -1,4 +1,4 @@
-"""Relevance in transformers: what modes of rules share, and the rules of AttnLRP as such a mode.
+"""The rules of AttnLRP, as a mode that replaces the backward pass of the functions of a module.
 
 Backward passes carry relevance divided by the value that it belongs to, `g_i = R_i / x_i`. In this form most rules are
 ordinary gradients: the epsilon rule of linear functions and sums without the stabiliser, which is not needed because
@@ -16,7 +16,6 @@ with the same value:
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
@@ -49,15 +48,14 @@ from standfast.explainers.propagation.relevance_rules import (
 from standfast.function_calls import find_tensors, is_decomposed, split_names, strip_underscore
 
 # functions that move, copy or drop values
-MOVING = frozenset({*MAX_POOLS, *MOVES}) | split_names(
+_MOVING = frozenset({*MAX_POOLS, *MOVES}) | split_names(
     "where masked_fill roll repeat expand_as type_as half bfloat16 type tile index_select gather repeat_interleave"
     " broadcast_to __get__ __iter__ copy fill zero"
 )
-ACTIVATIONS = PASS_THROUGH
-PRODUCTS = LINEAR_IN_ONE | split_names("bmm baddbmm einsum __rmatmul__")
-NORMALISATIONS = split_names("layer_norm rms_norm")
+_PRODUCTS = LINEAR_IN_ONE | split_names("bmm baddbmm einsum __rmatmul__")
+_NORMALISATIONS = split_names("layer_norm rms_norm")
 # the gradient of rectifiers and of the softmax passes on `g`; softplus is a smooth rectifier
-_BY_GRADIENT = MOVING | LINEAR | split_names("relu softplus softmax neg __neg__")
+_BY_GRADIENT = _MOVING | LINEAR | split_names("relu softplus softmax neg __neg__")
 # divisors of normalisations that are written out
 _DIVISORS = split_names("rsqrt sqrt norm linalg_norm linalg_vector_norm")
 _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div"}
@@ -68,91 +66,73 @@ def _refuse(error: ModelError, _gradient: Tensor) -> NoReturn:
     raise error
 
 
-class RelevanceMode(RuledMode):
-    """Inside, modules run such that backward passes within `follow_rules()` follow rules of relevance.
+class AttentionRule(RuledMode):
+    """Inside, modules run such that backward passes within `follow_rules()` follow the rules.
 
-    Other backward passes through the same graph compute true gradients. Attention is seen if the mode is entered
-    outside of `PlainAttention` or `AttentionWatch`.
+    Gradients that come in and go out are then relevance divided by the values. Other backward passes through the same
+    graph compute true gradients. Attention is seen if the mode is entered outside of `PlainAttention`.
 
     Args:
-        explainer: its name, for messages.
         attached: keep the graph of true gradients. So what was propagated by the rules can itself be differentiated.
+        gamma: of linear layers; 0 is the epsilon rule.
+        convolution_gamma: of convolutions.
     """
 
-    def __init__(self, explainer: str, attached: bool) -> None:
+    def __init__(self, attached: bool, gamma: float, convolution_gamma: float) -> None:
         super().__init__()
-        self.explainer, self.attached = explainer, attached
+        self.attached, self.gamma, self.convolution_gamma = attached, gamma, convolution_gamma
         self._constants: dict[int, Tensor] = {}  # with gradients, but without relevance
-
-    @abstractmethod
-    def apply(
-        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
-    ) -> Any:
-        """The result of a function that does not work in place, by its rule; NotImplemented if it has none.
-
-        Args:
-            name, func, args, kwargs: the call.
-            carrying: the tensors among its arguments that relevance can flow into, at least one.
-        """
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of torch, so that its backward pass follows its rule."""
         # the second argument of `expand_as` and others gives its shape only
         found = find_carriers(args[:1] if name.endswith("_as") else [*args, *kwargs.values()])
-        carrying = [value for value in found if not self.is_constant(value)]
+        carrying = [value for value in found if id(value) not in self._constants]
         if not carrying:
             result = func(*args, **kwargs)
             for value in find_tensors([result]) if found else ():
                 self._constants[id(value)] = value
             return result
         plain = _OPERATORS.get(name, strip_underscore(name))
-        if plain in MOVING:
+        if plain in _MOVING:
             return func(*args, **kwargs)
-        if plain in ACTIVATIONS:
+        if plain in PASS_THROUGH:
             z = args.pop(0) if args else kwargs.pop("input")
             in_place = take_inplace_flag(name, args, kwargs)
             source = z.clone() if in_place else z
-            result = self.activate(plain, lambda values: func(values, *args, **kwargs), source)
+            result = self._activate(plain, lambda values: func(values, *args, **kwargs), source)
             return z.copy_(result) if in_place else result
         if plain != name:  # in place: compute in new memory, then write
             twin: Any = getattr(torch, plain, None) or getattr(F, plain, func)
             return args[0].copy_(self.run(plain, twin, [args[0].clone(), *args[1:]], kwargs))
         if name in _DIVISORS:
-            return self.hold(func(*args, **kwargs))
+            return self._hold(func(*args, **kwargs))
         if name == "normalize":
             return self._normalize_vectors(*args, **kwargs)
-        result = self.apply(name, func, args, kwargs, carrying)
+        result = self._apply(name, func, args, kwargs, carrying)
         if result is not NotImplemented:
             return result
         result = func(*args, **kwargs)
-        error = make_rule_error(self.explainer, name, func, attention=True)
+        error = make_rule_error("attn_lrp", name, func, attention=True)
         if isinstance(result, Tensor) and result.requires_grad:  # its relevance may never be asked for
             return self.divide(result, partial(_refuse, error), result, unsaved=1)
         if find_carriers([result]):
             raise error
         return result
 
-    @abstractmethod
-    def activate(self, name: str, function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
-        """`function(z)` of an activation, by its rule."""
-
-    def hold(self, value: Tensor) -> Tensor:
+    def _hold(self, value: Tensor) -> Tensor:
         """The value as a constant, into which no relevance flows."""
         if not self.attached:
             return value.detach()
-        held = self.weaken(value, 0.0)
+        held = self._weaken(value, 0.0)
         self._constants[id(held)] = held
         return held
 
-    def is_constant(self, value: Tensor) -> bool:
-        """Whether no relevance flows into a value that requires gradients."""
-        return id(value) in self._constants
-
-    def weaken(self, value: Tensor, factor: float) -> Tensor:
+    def _weaken(self, value: Tensor, factor: float) -> Tensor:
         """The value; what is passed back by the rules is multiplied by the factor."""
         return self.divide(value, lambda g: [g * factor if factor else None], value, unsaved=1)
 
-    def route(self, out: Tensor, substitute: Tensor) -> Tensor:
+    def _route(self, out: Tensor, substitute: Tensor) -> Tensor:
         """The values of `out`; backward passes by the rules go through the substitute, of the same shape."""
         return self.divide(out, lambda g: [g], substitute, unsaved=1)
 
@@ -160,26 +140,13 @@ class RelevanceMode(RuledMode):
         self, x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
     ) -> Tensor:
         """`torch.nn.functional.normalize`, by the rule of a quotient."""
-        divisor = self.hold(x.norm(p, dim, keepdim=True).clamp_min(eps))
+        divisor = self._hold(x.norm(p, dim, keepdim=True).clamp_min(eps))
         return self.run("div", torch.div, [x, divisor], {})  # type: ignore[no-any-return]
 
-
-class AttentionRule(RelevanceMode):
-    """The rules of AttnLRP: gradients that come in and go out are relevance divided by the values.
-
-    Args:
-        explainer, attached: as for `RelevanceMode`.
-        gamma: of linear layers; 0 is the epsilon rule.
-        convolution_gamma: of convolutions.
-    """
-
-    def __init__(self, explainer: str, attached: bool, gamma: float, convolution_gamma: float) -> None:
-        super().__init__(explainer, attached)
-        self.gamma, self.convolution_gamma = gamma, convolution_gamma
-
-    def apply(
+    def _apply(
         self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
     ) -> Any:
+        """The result of a function that does not work in place, by its rule; NotImplemented if it has none."""
         of_batch = name == "bmm" and isinstance(func, OpOverload) and len(carrying) == 1
         if self.gamma and (of_batch or is_decomposed(name, func)):
             return NotImplemented
@@ -188,14 +155,14 @@ class AttentionRule(RelevanceMode):
             return self._enlarge(gamma, func, args, kwargs)
         if name in _BY_GRADIENT:
             return func(*args, **kwargs)
-        if name in PRODUCTS and len(carrying) <= 2 and not adds_first(name, args, carrying):
+        if name in _PRODUCTS and len(carrying) <= 2 and not _adds_first(name, args, carrying):
             result = func(*args, **kwargs)
-            return result if len(carrying) == 1 else self.weaken(result, 0.5)
+            return result if len(carrying) == 1 else self._weaken(result, 0.5)
         if name in QUOTIENTS and len(carrying) == 1 and args[0] is carrying[0]:
             return func(*args, **kwargs)
-        return self._normalise(name, func, args, kwargs) if name in NORMALISATIONS else NotImplemented
+        return self._normalise(name, func, args, kwargs) if name in _NORMALISATIONS else NotImplemented
 
-    def activate(self, name: str, function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    def _activate(self, name: str, function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
         """The identity rule for a function with f(0) = 0."""
         if name in _BY_GRADIENT:
             return function(z)
@@ -206,7 +173,7 @@ class AttentionRule(RelevanceMode):
         if self.attached:
             near = z.abs() < torch.finfo(z.dtype).eps ** 0.25
             slope = trace_slope(slope, z, out, near, lambda: differentiate(function, z * (2 / 3), create_graph=True))
-        return self.route(out, z * self.hold(slope))
+        return self._route(out, z * self._hold(slope))
 
     def _normalise(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         """The identity rule for the divisor of a normalisation over the last axes."""
@@ -220,8 +187,8 @@ class AttentionRule(RelevanceMode):
             out = func(*args, **kwargs)
             variance = centred.square().mean(axes, keepdim=True)
             scale = (variance + (torch.finfo(x.dtype).eps if eps is None else eps)).rsqrt()
-        substitute = centred * self.hold(scale)
-        return self.route(out, substitute if given.get("weight") is None else substitute * given["weight"])
+        substitute = centred * self._hold(scale)
+        return self._route(out, substitute if given.get("weight") is None else substitute * given["weight"])
 
     def _enlarge(self, gamma: float, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         """The gamma rule of a linear layer or a convolution, for inputs of both signs."""
@@ -233,16 +200,16 @@ class AttentionRule(RelevanceMode):
         plus = plus + layer.call(x - up, w.clamp(max=0), None)
         enlarged = out + gamma * torch.where(out > 0, plus, out - plus)
         with torch.set_grad_enabled(self.attached):
-            ratio = divide(out, enlarged)
-        return self.route(out if self.attached else out.detach(), enlarged * self.hold(ratio))
+            ratio = _divide(out, enlarged)
+        return self._route(out if self.attached else out.detach(), enlarged * self._hold(ratio))
 
 
-def adds_first(name: str, args: list[Any], carrying: list[Tensor]) -> bool:
+def _adds_first(name: str, args: list[Any], carrying: list[Tensor]) -> bool:
     """Whether relevance can flow into the first argument of a product, which is added to it."""
     return name in ("addmm", "baddbmm") and args[0] is carrying[0]
 
 
-def divide(a: Tensor, b: Tensor) -> Tensor:
+def _divide(a: Tensor, b: Tensor) -> Tensor:
     """`a / b`, and 0 where `b` is 0; with finite gradients."""
     empty = b == 0
     return torch.where(empty, 0.0, a / torch.where(empty, 1.0, b))

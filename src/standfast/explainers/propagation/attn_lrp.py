@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check_number
 from standfast.explainers.attention.attention_calls import PlainAttention
 from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, select_scores
+from standfast.explainers.options import declare_number
 from standfast.explainers.propagation.attention_rules import AttentionRule
 from standfast.explainers.propagation.backward_rules import check_same_shape
 from standfast.model import Model
@@ -69,18 +69,14 @@ class AttnLRP(Explainer):
     True
     """
 
-    gamma: float = 0.0
-    convolution_gamma: float = 0.0
+    gamma: float = declare_number(0.0, least=0)
+    convolution_gamma: float = declare_number(0.0, least=0)
     name: ClassVar[str] = "attn_lrp"
     needs: ClassVar[str] = "gradients; layers that have a rule, attention among them"
     differentiable: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        for what in ("gamma", "convolution_gamma"):
-            check_number(getattr(self, what), what, least=0)
-
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
-        rule = AttentionRule(self.name, create_graph, self.gamma, self.convolution_gamma)
+        rule = AttentionRule(create_graph, self.gamma, self.convolution_gamma)
         with torch.enable_grad():
             inputs = make_leaf(x, create_graph)
             if model.preprocess is not None:

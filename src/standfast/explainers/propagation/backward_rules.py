@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import ModelError, check, check_number
+from standfast.errors import ModelError, check
 from standfast.explainers.base import (
     Baseline,
     Explainer,
@@ -31,6 +31,7 @@ from standfast.explainers.base import (
 )
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.gradients.surrogates import GradientRule, guide_gradient, replace_relu_gradient
+from standfast.explainers.options import declare, declare_number
 from standfast.explainers.propagation.difference_rules import DifferenceRule
 from standfast.explainers.propagation.relevance_rules import EpsilonRule
 from standfast.function_calls import FunctionMode
@@ -41,6 +42,7 @@ from standfast.model import ROW_ALIGNMENT, Model
 class _RectifiedGradient(Explainer):
     """The gradient with another backward rule at every ReLU."""
 
+    needs: ClassVar[str] = "gradients; ReLUs, or else it is the plain gradient"
     gateable: ClassVar[bool] = True
     rule: ClassVar[GradientRule]
 
@@ -69,7 +71,6 @@ class GuidedBackprop(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "guided_backprop"
-    needs: ClassVar[str] = "gradients; ReLUs, or else it is the plain gradient"
     rule: ClassVar[GradientRule] = staticmethod(guide_gradient)
 
 
@@ -90,7 +91,6 @@ class Deconvolution(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "deconvolution"
-    needs: ClassVar[str] = "gradients; ReLUs, or else it is the plain gradient"
     rule: ClassVar[GradientRule] = staticmethod(lambda gradient, active: gradient.clamp(min=0))
 
 
@@ -144,16 +144,12 @@ class DeepLift(Explainer):
     True
     """
 
-    baseline: Baseline | None = None
+    baseline: Baseline | None = declare(None, check_baseline)
     times_input: bool = True
-    epsilon: float = 1e-10
+    epsilon: float = declare_number(1e-10, above=0)
     name: ClassVar[str] = "deeplift"
     needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_baseline(self.baseline)
-        check_number(self.epsilon, "epsilon", above=0)
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         leaf = make_leaf(x, create_graph)
@@ -161,7 +157,7 @@ class DeepLift(Explainer):
         rule = DifferenceRule(self.epsilon)
         rule.who = self.name
         forward = partial(rule.run_module, self.label, model.forward)
-        with torch.no_grad(), rule.record():
+        with torch.no_grad(), rule:
             at_baseline = model.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())[0]
         if not create_graph:
             with rule.replay():
@@ -246,11 +242,8 @@ class LRP(RelevanceExplainer):
     True
     """
 
-    epsilon: float = 1e-9
+    epsilon: float = declare_number(1e-9, least=0)
     name: ClassVar[str] = "lrp"
-
-    def __post_init__(self) -> None:
-        check_number(self.epsilon, "epsilon", least=0)
 
     def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> EpsilonRule:
         return EpsilonRule(self.epsilon)

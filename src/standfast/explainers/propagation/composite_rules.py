@@ -6,6 +6,7 @@ below, and with all sums over the inputs:
 
 - `epsilon`: `R_i = sum_j a_i w_ij R_j / s(z_j)`, `z_j = sum a_i w_ij + b_j`;
 - `z_plus`: the positive products `p_ij = a_i+ w_ij+ + a_i- w_ij-`: `R_i = sum_j p_ij R_j / s(sum p_ij + b_j+)`;
+- `taylor`: `z_plus` without the biases, `R_i = sum_j p_ij R_j / s(sum p_ij)`;
 - `alpha2_beta1`: twice `z_plus`, minus the same of the negative products `a_i+ w_ij- + a_i- w_ij+` and `b_j-`;
 - `gamma`: `epsilon` with weights `w + gamma w+` for positive inputs and `w + gamma w-` for negative ones where z_j is
   above 0; with the two exchanged where it is below; biases as the weights of positive inputs;
@@ -13,8 +14,9 @@ below, and with all sums over the inputs:
 - `flat`: relevance is divided equally between all inputs of a unit.
 
 Sources: Bach et al. (PLoS ONE 10(7), 2015) for epsilon and alpha-beta; Montavon et al. (Pattern Recognition 65, 2017)
-for z-plus and the box; Montavon et al., "Layer-wise relevance propagation: an overview" (2019) for gamma, and Andeol et
-al. (2021) for its form with negative inputs; Lapuschkin et al. (Nature Communications 10, 2019) for flat.
+for z-plus, its form without biases, and the box; Montavon et al., "Layer-wise relevance propagation: an overview"
+(2019) for gamma, and Andeol et al. (2021) for its form with negative inputs; Lapuschkin et al. (Nature Communications
+10, 2019) for flat.
 """
 
 from __future__ import annotations
@@ -37,12 +39,13 @@ from standfast.explainers.propagation.relevance_rules import (
     Share,
     WeightedCall,
     call_with,
+    divide_stabilised,
     make_rule_error,
     read_weighted_call,
 )
 from standfast.function_calls import bind_arguments, is_decomposed, split_names, strip_underscore
 
-RuleName = Literal["epsilon", "z_plus", "alpha2_beta1", "gamma", "box", "flat"]
+RuleName = Literal["epsilon", "z_plus", "taylor", "alpha2_beta1", "gamma", "box", "flat"]
 _Box = tuple[Tensor, Tensor]
 # functions that shift and scale every value alone, so that they can be applied to the ends of a box
 _ELEMENTWISE = split_names("add sub mul div __add__ __radd__ __sub__ __rsub__ rsub __mul__ __rmul__ true_divide")
@@ -78,6 +81,7 @@ class Term:
 RULES: dict[RuleName, tuple[Term, ...]] = {
     "epsilon": (Term((("all", "all", "all"),)),),
     "z_plus": (Term((("+", "+", "+"), ("-", "-", ""))),),
+    "taylor": (Term((("+", "+", ""), ("-", "-", ""))),),
     "alpha2_beta1": (
         Term((("+", "+", "+"), ("-", "-", "")), factor=2.0),
         Term((("+", "-", "-"), ("-", "+", "")), factor=-1.0),
@@ -108,7 +112,7 @@ def divide_relevance(
             for of_a, of_w, of_b in term.parts
         ]
         z = reduce(torch.add, (layer.call(*part) for part in parts))
-        share = term.factor * _over(relevance, z, epsilon)
+        share = term.factor * divide_stabilised(relevance, z, epsilon)
         if term.where:
             out = layer.call(a, w, b)
             share = share * (out > 0 if term.where == "above" else out < 0)
@@ -125,12 +129,6 @@ def _pull(layer: WeightedCall, values: Tensor, weight: Tensor, share: Tensor) ->
     with torch.enable_grad():
         out = layer.call(leaf, weight, None)
     return values.detach() * torch.autograd.grad(out, leaf, share)[0]
-
-
-def _over(relevance: Tensor, z: Tensor, epsilon: float) -> Tensor:
-    divisor = torch.where(z >= 0, z + epsilon, z - epsilon)
-    empty = divisor == 0  # only if epsilon is 0 or vanishes in rounding; such units pass on no relevance
-    return torch.where(empty, 0.0, relevance / torch.where(empty, 1.0, divisor))
 
 
 class CompositeRule(EpsilonRule):
@@ -183,9 +181,12 @@ class CompositeRule(EpsilonRule):
             return self._scale(carrying, func, args, kwargs)
         plain = strip_underscore(name)
         if len(carrying) == 1 and plain in _ELEMENTWISE and args and args[0] is carrying[0]:  # in place
-            args = [args[0].clone(), *args[1:]]
-            result = self._scale(args[:1], getattr(torch, plain), args, kwargs)
+            copy = self._follow_box(carrying, torch.clone, carrying, {}, carrying[0].clone())
+            result = self._scale([copy], getattr(torch, plain), [copy, *args[1:]], kwargs)
+            box = self._boxes.recall(result)
             carrying[0].copy_(result)
+            if box is not None:
+                self._boxes.note(carrying[0], box)
             return carrying[0]
         if carrying and is_decomposed(name, func):
             box = None if self.first is None else self._boxes.recall(carrying[0])

@@ -9,14 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check_number
 from standfast.explainers.background import References, check_background, count_references, resolve_background
 from standfast.explainers.base import Explainer, Explanation, make_leaf, select_scores
 from standfast.explainers.completeness import warn_of_gap
+from standfast.explainers.options import declare, declare_number
 from standfast.explainers.propagation.difference_rules import PairedRule
 from standfast.function_calls import check_has_gradients
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, pad_rows
-from standfast.records import set_fields
 
 # the largest number of rows that one input is counted as, though its backward passes may have more
 _MOST_ROWS = 8
@@ -59,14 +58,10 @@ class DeepSHAP(Explainer):
     True
     """
 
-    background: References | None = None
-    epsilon: float = 1e-10
+    background: References | None = declare(None, check_background)
+    epsilon: float = declare_number(1e-10, above=0)
     name: ClassVar[str] = "deep_shap"
     needs: ClassVar[str] = "gradients"
-
-    def __post_init__(self) -> None:
-        set_fields(self, background=check_background(self.background))
-        check_number(self.epsilon, "epsilon", above=0)
 
     @property
     def rows_per_input(self) -> int:
@@ -84,7 +79,7 @@ class DeepSHAP(Explainer):
         at_references: list[Tensor] = []
         for part in torch.split(references, size):  # as many as fit into memory at once
             rule = PairedRule(self.epsilon, rows=len(part))
-            with torch.no_grad(), rule.record():
+            with torch.no_grad(), rule:
                 at_part = model.forward(pad_rows(part, count_padding(len(part), size)).clone())
             at_references.append(at_part[: len(part)].double())
             logits = []

@@ -83,10 +83,6 @@ class _Ruled(Function):
             return None, None, None, None, *ctx.rule(g, *ctx.saved_tensors)
 
 
-def _propagate_slope(g: Tensor, slope: Tensor) -> Tensor:
-    return g * slope
-
-
 def _propagate_pool(
     g: Tensor, change: Tensor, out: Tensor, out_b: Tensor, places: Tensor, places_b: Tensor, epsilon: float
 ) -> Tensor:
@@ -134,8 +130,8 @@ def trace_slope(
 class DifferenceRule(RuledMode):
     """DeepLift's Rescale rule: in the backward pass, slopes between the baseline's and the input's activations.
 
-    First use `record()` around a forward pass of equal rows of the baseline, of which the first `rows` are kept. Then
-    use `replay()` around the forward pass of the inputs.
+    First enter it around a forward pass of equal rows of the baseline, of which the first `rows` are kept: this stores
+    the input and output of every activation. Then use `replay()` around the forward pass of the inputs.
 
     With `attached=True` the slopes stay in the graph of the inputs. Backward passes inside of `follow_rules()` use the
     slopes, others the true derivatives. So a result that was passed back by slopes can itself be differentiated.
@@ -147,12 +143,6 @@ class DifferenceRule(RuledMode):
         self._units: list[tuple[str, Tensor, Any]] = []
         self._next: int | None = None
         self._attached = self._smooth = False
-
-    @contextlib.contextmanager
-    def record(self) -> Iterator[None]:
-        """Store the input and output of every activation."""
-        with self:
-            yield
 
     @contextlib.contextmanager
     def replay(self, attached: bool = False) -> Iterator[None]:
@@ -219,7 +209,7 @@ class DifferenceRule(RuledMode):
         linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
         near = change.abs() <= (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
         beside = None if linear else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
-        return self._rule(z, out, _propagate_slope, trace_slope(slope, change, out - out_b, near, beside))
+        return self._rule(z, out, torch.mul, trace_slope(slope, change, out - out_b, near, beside))
 
     def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
         attached = self._is_attached(z)
@@ -233,7 +223,7 @@ class DifferenceRule(RuledMode):
     def _apply_slope(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
         with torch.no_grad():
             slope = compute_slope(z - z_b, out - out_b, local, self.epsilon)
-        return self._rule(z, out, _propagate_slope, slope)
+        return self._rule(z, out, torch.mul, slope)
 
     def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Sequence[Tensor]) -> Tensor:
         change = (z if self._is_attached(z) else z.detach()) - z_b
@@ -251,7 +241,7 @@ class DifferenceRule(RuledMode):
 class PairedRule(DifferenceRule):
     """The same rule for many references: inputs are forwarded once, and each backward pass may use other references.
 
-    First use `record()` around `rows` references, then `replay()` around the inputs. Before a backward pass, set
+    First enter it around `rows` references, then use `replay()` around the inputs. Before a backward pass, set
     `which`: the number of the reference of each row of the inputs, int64 `(rows of inputs,)`.
     """
 

@@ -7,19 +7,27 @@ from typing import ClassVar, get_args
 
 from torch import Tensor
 
-from standfast.errors import check, check_number
+from standfast.errors import check
+from standfast.explainers.options import declare, declare_number
 from standfast.explainers.propagation.backward_rules import RelevanceExplainer
 from standfast.explainers.propagation.composite_rules import CompositeRule, RuleName
+
+
+def _check_rule(rule: RuleName | None, name: str) -> None:
+    known = [each for each in get_args(RuleName) if each != "box" or name == "first"]
+    fine = rule in known or (rule is None and name == "first")
+    check(fine, name, f"one of {', '.join(known)}", repr(rule))
 
 
 @dataclass(frozen=True)
 class LRPComposite(RelevanceExplainer):
     """Layer-wise relevance propagation with one rule for convolutions and one for linear layers.
 
-    The rules are `"epsilon"`, `"z_plus"`, `"alpha2_beta1"`, `"gamma"`, `"flat"` and, for the layers that read the
-    input, `"box"`. `standfast.explainers.propagation.composite_rules` has their formulas and sources. Kohlbrenner et
-    al., "Towards best practice in explaining neural network decisions with LRP" (IJCNN 2020), compare composites. The
-    subclasses are those that the package zennit (Anders et al. 2021) offers by the same names, with the same numbers.
+    The rules are `"epsilon"`, `"z_plus"`, `"taylor"`, `"alpha2_beta1"`, `"gamma"`, `"flat"` and, for the layers that
+    read the input, `"box"`. `standfast.explainers.propagation.composite_rules` has their formulas and sources.
+    Kohlbrenner et al., "Towards best practice in explaining neural network decisions with LRP" (IJCNN 2020), compare
+    composites. The subclasses `LRP...` are those that the package zennit (Anders et al. 2021) offers by the same names,
+    with the same numbers.
 
     Relevance starts as the target's logit (zennit's examples start with 1). Sums, averages and products with constant
     matrices follow the epsilon rule. Max-pooling passes relevance to the largest value. Activations with `f(0) = 0`,
@@ -53,22 +61,12 @@ class LRPComposite(RelevanceExplainer):
     True
     """
 
-    convolution: RuleName = "z_plus"
-    dense: RuleName = "epsilon"
-    first: RuleName | None = None
-    epsilon: float = 1e-6
-    gamma: float = 0.25
+    convolution: RuleName = declare("z_plus", _check_rule)
+    dense: RuleName = declare("epsilon", _check_rule)
+    first: RuleName | None = declare(None, _check_rule)
+    epsilon: float = declare_number(1e-6, least=0)
+    gamma: float = declare_number(0.25, least=0)
     name: ClassVar[str] = "lrp_composite"
-
-    def __post_init__(self) -> None:
-        rules = get_args(RuleName)
-        for what in ("convolution", "dense", "first"):
-            rule = getattr(self, what)
-            known = rules if what == "first" else tuple(name for name in rules if name != "box")
-            fine = rule in known or (what == "first" and rule is None)
-            check(fine, what, f"one of {', '.join(known)}", repr(rule))
-        for what in ("epsilon", "gamma"):
-            check_number(getattr(self, what), what, least=0)
 
     @property
     def needs_bounds(self) -> bool:
@@ -139,3 +137,41 @@ class LRPEpsilonGammaBox(LRPComposite):
     convolution: RuleName = "gamma"
     first: RuleName | None = "box"
     name: ClassVar[str] = "lrp_epsilon_gamma_box"
+
+
+@dataclass(frozen=True)
+class DeepTaylor(LRPComposite):
+    """The relevance of the target's logit, passed back from unit to unit in proportion to their positive contributions.
+
+    Montavon, Lapuschkin, Binder, Samek and Müller, Explaining nonlinear classification decisions with deep Taylor
+    decomposition, Pattern Recognition 65, 2017. The relevance of each unit is expanded at a root point within the
+    domain of its inputs; this gives one rule for each domain. Linear layers and convolutions with inputs `a` of at
+    least 0 follow the z+ rule. The first ones, whose input is `l <= x <= h`, follow the z^B rule:
+
+        R_i = sum over j of a_i w_ij+ R_j / (sum over i of a_i w_ij+),
+        R_i = sum over j of q_ij R_j / (sum over i of q_ij), where q_ij = x_i w_ij - l_i w_ij+ - h_i w_ij-.
+
+    These are the rules `"taylor"` and `"box"` of `LRPComposite`, which says what other functions do. For a network of
+    rectifiers, maxima and averages, all values of a map have the sign of the logit, or are 0. They add up to the logit,
+    with one exception: a unit without positive contributions, one that its bias alone has made active, cannot pass its
+    relevance on. Biases get no relevance. Inputs of hidden layers may be negative, as after a tanh. The z+ rule then
+    takes all positive products, `a_i+ w_ij+ + a_i- w_ij-`. Sums and averages of such values follow the epsilon rule.
+    The bounds of the model must be finite.
+
+    >>> import torch
+    >>> from standfast.model import Model
+    >>> _ = torch.manual_seed(0)
+    >>> lower, upper = torch.nn.Linear(4, 8, bias=False), torch.nn.Linear(8, 2, bias=False)
+    >>> module = torch.nn.Sequential(lower, torch.nn.ReLU(), upper)
+    >>> model, x = Model(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(3, 4)
+    >>> relevance, logits = DeepTaylor()(model, x), model.logits(x).amax(1)
+    >>> torch.allclose(relevance.sum(1), logits, atol=1e-6), bool((relevance * logits[:, None] >= 0).all())
+    (True, True)
+    """
+
+    convolution: RuleName = "taylor"
+    dense: RuleName = "taylor"
+    first: RuleName | None = "box"
+    epsilon: float = 1e-9
+    name: ClassVar[str] = "deep_taylor"
+    version: ClassVar[int] = 2

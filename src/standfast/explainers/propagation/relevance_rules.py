@@ -26,12 +26,8 @@ AVERAGES = split_names(
 # elementwise functions: they pass relevance on unchanged. All have f(0) = 0, except softplus, a smooth rectifier.
 PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish softplus")
 # linear functions: they follow the epsilon rule
-LINEAR = (
-    frozenset(MAX_POOLS)
-    | WEIGHTED
-    | AVERAGES
-    | split_names("batch_norm add sub __add__ __radd__ __sub__ __rsub__ rsub")
-)
+_SUMS = split_names("batch_norm add sub __add__ __radd__ __sub__ __rsub__ rsub")
+LINEAR = frozenset(MAX_POOLS) | WEIGHTED | AVERAGES | _SUMS
 # products: they follow the rule if only one factor depends on the input
 LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
 QUOTIENTS = split_names("div true_divide __truediv__")
@@ -61,6 +57,13 @@ class _TimesInput(Function):
         return gradients[0] * a  # type: ignore[no-any-return]
 
 
+def divide_stabilised(relevance: Tensor, z: Tensor, epsilon: float) -> Tensor:
+    """`relevance / s(z)`, with `s(z) = z + epsilon` for `z >= 0` and `z - epsilon` below."""
+    divisor = torch.where(z >= 0, z + epsilon, z - epsilon)
+    empty = divisor == 0  # only if epsilon is 0 or vanishes in rounding; such units pass on no relevance
+    return torch.where(empty, 0.0, relevance / torch.where(empty, 1.0, divisor))
+
+
 class _OverOutput(Function):
     """The identity; the backward pass divides relevance by the output plus or minus epsilon."""
 
@@ -73,9 +76,7 @@ class _OverOutput(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (z,) = ctx.saved_tensors
-        divisor = torch.where(z >= 0, z + ctx.epsilon, z - ctx.epsilon)
-        empty = divisor == 0  # only if epsilon is 0 or vanishes in rounding; such units pass on no relevance
-        return torch.where(empty, 0.0, gradients[0] / torch.where(empty, 1.0, divisor)), None
+        return divide_stabilised(gradients[0], z, ctx.epsilon), None
 
 
 class PassThrough(Function):
@@ -111,11 +112,6 @@ class Share(Function):
             return None, None, *ctx.rule(gradients[0], *ctx.saved_tensors)
 
 
-def identify(values: Tensor) -> Any:
-    """A key for the values in a tensor: their memory and geometry. Views of the same values have the same key."""
-    return values.data_ptr(), values.shape, values.stride()
-
-
 class Records(Generic[T]):
     """What is known of tensors, by their memory and geometry: hooks pass on other objects for the same values.
 
@@ -125,13 +121,17 @@ class Records(Generic[T]):
     def __init__(self) -> None:
         self._records: dict[Any, tuple[Tensor, int, T]] = {}
 
+    @staticmethod
+    def _identify(values: Tensor) -> Any:
+        return values.data_ptr(), values.shape, values.stride()  # the same for all views of the same values
+
     def note(self, values: Tensor, known: T) -> None:
         """Keep what is known of a tensor."""
-        self._records[identify(values)] = (values, values._version, known)
+        self._records[self._identify(values)] = (values, values._version, known)
 
     def recall(self, values: Tensor) -> T | None:
         """What is known of a tensor; None if nothing is."""
-        recorded, version, known = self._records.get(identify(values), (values, -1, None))
+        recorded, version, known = self._records.get(self._identify(values), (values, -1, None))
         return known if recorded._version == values._version == version else None
 
     def forget(self) -> None:

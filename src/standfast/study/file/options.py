@@ -105,7 +105,7 @@ def configure(kind: type[T], name: str, raw: Mapping[str, Any]) -> T:
 
     >>> from standfast.explainers import IntegratedGradients
     >>> configure(IntegratedGradients, "integrated_gradients", {"steps": 4, "baseline": [0, 1]})
-    IntegratedGradients(steps=4, baseline=(0.0, 1.0), method='gausslegendre')
+    IntegratedGradients(steps=4, baseline=(0.0, 1.0))
     """
     model = options_model(kind, name)  # type: ignore[arg-type]
     with errors_at():
