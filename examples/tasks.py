@@ -184,7 +184,7 @@ def trees(steps: int) -> Example:
     model = standfast.Model.from_callable(fitted.predict, bounds, reference=rows[:50], task=Regression(tolerance=20.0))
     data = Dataset("diabetes", rows[300:312], torch.zeros(12).long(), ("progress",), bounds, {}, table.feature_names)
     quality = f"R2 {fitted.score(rows[300:], table.target[300:]):.2f} on rows that are new"
-    return Example(model, data, quality, ("occlusion", "kernel_shap:samples=128"), 0.01)
+    return Example(model, data, quality, ("shap:TreeExplainer", "occlusion", "kernel_shap:samples=128"), 0.01)
 
 
 class Speller(nn.Module):

@@ -289,3 +289,21 @@ def test_words_of_an_extended_kind(inputs: Tensor) -> None:
     model = make_model(linear(1), Grades(tolerance=1.5))
     result = standfast.metrics.WorstCase(standfast.LinfBall(0.2), budget=60)(model, "saliency", inputs)
     assert set(result.status) <= {"ok", "degenerate"}
+
+
+def test_trees_of_a_regressor_are_those_of_shap() -> None:
+    shap = pytest.importorskip("shap", reason="needs shap")
+    from sklearn.datasets import load_diabetes
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    table = load_diabetes()
+    rows = torch.tensor(table.data, dtype=torch.float32)
+    fitted = GradientBoostingRegressor(n_estimators=30, random_state=0).fit(rows[:300].numpy(), table.target[:300])
+    bounds = rows.amin(0), rows.amax(0)
+    model = standfast.Model.from_callable(fitted.predict, bounds, task=Regression(20.0))
+    maps = standfast.explainers.get("shap:TreeExplainer")(model, rows[300:310])
+    expected = torch.tensor(shap.TreeExplainer(fitted).shap_values(rows[300:310].numpy()), dtype=torch.float32)
+    torch.testing.assert_close(maps, expected, rtol=1e-4, atol=1e-4)
+    labels = standfast.Model.from_callable(fitted.predict, bounds, task="multi_label")
+    with pytest.raises(ArgumentError, match="classes, a binary task or a regression"):
+        standfast.explainers.get("shap:TreeExplainer")(labels, rows[:2])

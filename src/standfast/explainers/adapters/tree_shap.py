@@ -33,6 +33,7 @@ from standfast.explainers.base import Baseline, Explainer, Explanation
 from standfast.explainers.completeness import record_gap
 from standfast.model import Model, Output, module_name
 from standfast.records import Background
+from standfast.tasks import Binary, Regression
 from standfast.tensors import Array
 
 #: how far the probabilities that attributions add up to may be from the model's; XGBoost has single precision
@@ -71,11 +72,13 @@ class TreeSHAPExplainer(Explainer):
             logits = model.forward(x.detach())
         trees = self._read_trees(model, x)
         values = trees.compute(x.detach().cpu().numpy())
-        _check_sums(self.label, trees.predict(values), logits, model)
+        _check_sums(self.label, trees, values, logits, model)
         record_gap(self, model, 0.0)
         classes = model.task.answer(logits) if targets is None else targets
         found = torch.from_numpy(values).to(x.device)
-        if found.shape[2] == 1:  # of two classes, shap explains class 1
+        if isinstance(model.task, Regression):
+            maps = found.gather(2, model.task.describe(classes)[:, None, None].expand(-1, x.shape[1], 1))[..., 0]
+        elif found.shape[2] == 1:  # of two classes, shap explains class 1
             maps = torch.where(classes[:, None] == 1, found[..., 0], -found[..., 0])
         else:
             maps = found.gather(2, classes[:, None, None].expand(-1, x.shape[1], 1))[..., 0]
@@ -123,7 +126,7 @@ class TreeSHAPExplainer(Explainer):
         rows = trees.mix_rows(seen if references is None else np.concatenate([seen, references]))
         given = torch.as_tensor(rows, dtype=x.dtype, device=x.device).clamp(*model.bounds)
         (logits,) = model.map_rows(lambda z: (model.forward(z),), given)
-        _check_sums(self.label, trees.predict(trees.compute(given.cpu().numpy())), logits, model)
+        _check_sums(self.label, trees, trees.compute(given.cpu().numpy()), logits, model)
 
     def _construct(self, estimator: object, name: str, references: Array | None) -> Any:
         from shap.maskers import Independent
@@ -203,15 +206,19 @@ class _Trees:
         values = np.asarray(found, dtype=np.float64)
         return values[..., None] if values.ndim == 2 else values
 
-    def predict(self, values: Array) -> Array:
-        """The probabilities `(N, classes)` that attributions `(N, features, outputs)` add up to."""
+    def add_up(self, values: Array) -> Array:
+        """What attributions `(N, features, outputs)` add up to, `(N, outputs)`."""
         sums = values.sum(1)
         if self.logits is not None and sums.shape[1] > 1 and not self.of_probabilities:
             # shap's own base is wrong for XGBoost with several classes; a constant for all classes cancels
             base = self.logits.double().log_softmax(1).mean(0).cpu().numpy()
         else:
             base = np.asarray(self.explainer.expected_value, dtype=np.float64).reshape(-1)
-        sums = sums + base
+        return np.asarray(sums + base)
+
+    def predict(self, values: Array) -> Array:
+        """The probabilities `(N, classes)` that attributions `(N, features, outputs)` add up to."""
+        sums = self.add_up(values)
         if sums.shape[1] == 1:
             half = sums / 2
             sums = np.concatenate([1 - sums, sums] if self.of_probabilities else [-half, half], axis=1)
@@ -225,10 +232,17 @@ class _Trees:
 _TREES: WeakKeyDictionary[nn.Module, dict[TreeSHAPExplainer, _Trees]] = WeakKeyDictionary()
 
 
-def _check_sums(label: str, found: Array, logits: Tensor, model: Model) -> None:
-    """Raise `ModelError` unless probabilities `(N, classes)` are those of the model."""
-    own = logits.double().softmax(1).cpu().numpy()
-    name = module_name(model.module)
+def _check_sums(label: str, trees: _Trees, values: Array, logits: Tensor, model: Model) -> None:
+    """Raise `ModelError` unless attributions add up to the numbers of the model, or to the logits of its classes."""
+    name, task = module_name(model.module), model.task
+    known = task.classes or isinstance(task, Regression | Binary)
+    check(known, "model", f"classes, a binary task or a regression for {label}", f"the task {task.name}")
+    if isinstance(task, Regression):
+        own, found = logits.double().cpu().numpy(), trees.add_up(values)
+        own, found = own / (1 + np.abs(own)), found / (1 + np.abs(own))
+    else:
+        both = torch.cat([-logits / 2, logits / 2], 1) if isinstance(task, Binary) else logits
+        own, found = both.double().softmax(1).cpu().numpy(), trees.predict(values)
     if found.shape != own.shape:
         raise ModelError(f"{label}: expected {own.shape[1]} classes, got {found.shape[1]} from the trees of {name}")
     difference = float(np.nan_to_num(np.abs(found - own)).max())
