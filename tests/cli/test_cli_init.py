@@ -26,6 +26,9 @@ from torch import nn
 def build():
     return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 
+def build_dose():
+    return nn.Linear(5, 1)
+
 def build_series():
     return nn.Sequential(nn.Conv1d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(40, 2))
 
@@ -83,6 +86,12 @@ CASES = {
     "named": (("--model", "lenet5-mnist", "--data", "digits"), "gradcam", "aopc", {"linf": 0.1}),
     "table": (
         ("--model", "mymodule:build", "--data", "mymodule:load"),
+        "kernel_shap",
+        "corruption_curve",
+        {"linf": 0.027},
+    ),
+    "dose": (
+        ("--model", "mymodule:build_dose", "--data", "mymodule:load", "--task", "regression:tolerance=0.1"),
         "kernel_shap",
         "corruption_curve",
         {"linf": 0.027},

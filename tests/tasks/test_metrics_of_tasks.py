@@ -304,6 +304,3 @@ def test_trees_of_a_regressor_are_those_of_shap() -> None:
     maps = standfast.explainers.get("shap:TreeExplainer")(model, rows[300:310])
     expected = torch.tensor(shap.TreeExplainer(fitted).shap_values(rows[300:310].numpy()), dtype=torch.float32)
     torch.testing.assert_close(maps, expected, rtol=1e-4, atol=1e-4)
-    labels = standfast.Model.from_callable(fitted.predict, bounds, task="multi_label")
-    with pytest.raises(ArgumentError, match="classes, a binary task or a regression"):
-        standfast.explainers.get("shap:TreeExplainer")(labels, rows[:2])

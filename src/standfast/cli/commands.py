@@ -564,6 +564,10 @@ def init(
     bounds: Annotated[
         str | None, typer.Option(help="Valid values of an input, as 0,1; those of the data set if it has some.")
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="What the model answers, if no classes: binary, multi_label, regression:tolerance=2.5, ..."),
+    ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Run code in a .pt2 file, or of a module elsewhere.")] = False,
 ) -> None:
     """Write a commented study file for a model and data, and check that they fit.
@@ -578,7 +582,7 @@ def init(
         raise ArgumentError("study", "the name of a new file", str(study))
     folder = study.parent.resolve()
     file = None if weights is None else os.path.relpath(weights, folder)
-    of_model = read_source(model, "--model", folder, trust, weights=file)
+    of_model = read_source(model, "--model", folder, trust, weights=file, task=task)
     within = None if bounds is None else list(read_bounds(bounds))
     of_data = read_source(data, "--data", folder, trust, label=label, bounds=within)
     setting = try_setting(of_model, of_data, folder)

@@ -83,6 +83,12 @@ class Setting:
     observed: bool = False
 
     @property
+    def returned(self) -> str:
+        """What the model returns, in words."""
+        task = self.tried.task
+        return f"{self.classes} logits" if task.classes else f"the outputs of the task {task.name}"
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Of one input."""
         return tuple(self.samples.inputs.shape[1:])
@@ -144,9 +150,7 @@ class Setting:
     def describe(self) -> list[str]:
         """What was found, in lines; those of doubts begin with "warning: "."""
         shape = " x ".join(map(str, self.shape))
-        lines = [
-            f"{self.model.label} takes the inputs of {self.data.label} ({shape}) and returns {self.classes} logits"
-        ]
+        lines = [f"{self.model.label} takes the inputs of {self.data.label} ({shape}) and returns {self.returned}"]
         lines += self._describe_accuracy()
         change = "if that is wrong, give --bounds=LOWEST,HIGHEST"
         if self.observed:
@@ -160,6 +164,8 @@ class Setting:
         options, labels = self.model.options, self.samples.targets
         lacks_weights = "function" in options and "weights" not in options
         why = "no weights were given (--weights), so " if lacks_weights else ""
+        if not self.tried.task.classes:
+            return []
         if labels is None:
             return [f"warning: {why}it may be untrained, and there are no labels that would show it"] if why else []
         rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
@@ -210,10 +216,10 @@ def read_source(text: str, option: str, folder: Path, trust: bool = False, **opt
     given = {key: value for key, value in options.items() if value is not None}
     check(function or "weights" not in given, "--weights", "none but for a module:function", given.get("weights"))
     if names.knows(text):
-        if given:
+        if given and set(given) != {"task"}:
             key, value = next(iter(given.items()))
             raise ArgumentError(f"--{key}", "none for a data set by name, which has its own", value)
-        return Source(text, name=text)
+        return Source(text, given, text)
     if Path(text).exists():
         exported = text.endswith(".pt2")
         expected = "--trust for a .pt2 file, because opening a file of torch.export can run code that is in it"
@@ -267,8 +273,10 @@ def try_setting(model: Source, data: Source, folder: Path) -> Setting:
         least, most = wide.data[data.label].inputs.aminmax()
         bounds = list(round_outwards(float(least), float(most)))
         data, observed = data.with_option("bounds", bounds), True
+    # labels are classes, which another task does not explain
+    labelled = data if "task" in model.options else data.with_option("targets", "labels")
     try:
-        grid = _load(model, data.with_option("targets", "labels"), folder, check=True)
+        grid = _load(model, labelled, folder, check=True)
     except StudyError:  # there are no labels, or they do not fit the model; or the error is raised again
         grid = _load(model, data, folder, check=True)
     samples = grid.data[data.label]
@@ -340,7 +348,7 @@ def _lines(setting: Setting, explainers: Sequence[str], study: Path) -> Sequence
         f"  {_flow(data.label)}: {_flow(data.entry)}  # inputs of shape {shape}{within}",
         "",
         "models:",
-        f"  {_flow(model.label)}: {_flow(model.entry)}  # returns {setting.classes} logits",
+        f"  {_flow(model.label)}: {_flow(model.entry)}  # returns {setting.returned}",
         "",
         "explainers:  # more: `standfast list explainers`; their options: `standfast explain NAME`",
         *_items(explainers, "explainers"),
