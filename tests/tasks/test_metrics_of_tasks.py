@@ -291,6 +291,7 @@ def test_words_of_an_extended_kind(inputs: Tensor) -> None:
     assert set(result.status) <= {"ok", "degenerate"}
 
 
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # shap, as it is imported
 def test_trees_of_a_regressor_are_those_of_shap() -> None:
     shap = pytest.importorskip("shap", reason="needs shap")
     from sklearn.datasets import load_diabetes
