@@ -2,7 +2,7 @@
 
     python scripts/docs_figures.py                 all of them, under docs/figures: about six minutes of one core
     python scripts/docs_figures.py aopc c_eval     some; `bent` is the picture of the README, `paired` that of
-                                                   docs/reading-results.md
+                                                   docs/reading-results.md, `task-detection` one of docs/how-to/tasks.md
 
 The figures of docs/metrics are those of standfast's own report.
 Everything is seeded; the same command draws the same figures. They are committed, so that the site can be built without
@@ -14,8 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -28,6 +31,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
 LARGEST = 100_000  # bytes of a figure
 MARGIN = 14  # pixels
 BENT, PAIRED = "bent", "paired"  # names of pictures that belong to no metric
+TASK, TASKS = "task-", ("regression", "labels", "segmentation", "detection", "trees", "texts")
+TALLEST = 420  # pixels of a report of `examples/tasks.py`
 BENT_DIGIT, BENT_LEVELS = 27, 8  # which digit, and by how many of 255 grey levels a pixel may change
 BENT_AMONG = range(10, 70)  # the digits that the README compares it with
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam", "random")
@@ -202,10 +207,34 @@ def draw_paired() -> Path:
     return path
 
 
+def draw_task(name: str) -> Path:
+    """The pictures of a report of `examples/tasks.py`, as a browser shows them; needs playwright and chromium."""
+    from playwright.sync_api import sync_playwright
+
+    sys.path.insert(0, str(FOLDER.parents[1] / "examples"))
+    import tasks
+
+    path = FOLDER / f"{TASK}{name}.png"
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as browsers:
+        metrics = {"worst case": "worst_case:budget=300"}
+        tasks.run(name, Path(folder), metrics=metrics, sanity=False, controls=False, progress=False)
+        browser = browsers.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 900, "height": 1200})
+        page.goto((Path(folder) / f"{name}.html").as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        box = page.locator(".gallery").first.bounding_box()
+        assert box is not None
+        clip = {**box, "height": min(box["height"], TALLEST)}
+        page.screenshot(path=path, clip=clip, full_page=True)
+        browser.close()
+    return path
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"names of metrics, {BENT}, {PAIRED}; all by default")
     torch.set_num_threads(1)
     known, others = figures(), {BENT: draw_bent, PAIRED: draw_paired}
+    others |= {f"{TASK}{name}": partial(draw_task, name) for name in TASKS}
     for name in parser.parse_args().names or [*known, *others]:
         print((others[name]() if name in others else draw(name, known[name])).name, flush=True)
