@@ -296,4 +296,4 @@ def test_sizes_and_moves_of_populations() -> None:
 
 
 def test_bad_arguments() -> None:
-    assert_refused(partial(SubsetSimulation, 100), first=[0.5], error=[0.0], budget=[500])
+    assert_refused(partial(SubsetSimulation, 1000), first=[0.5], error=[0.0], budget=[500])
