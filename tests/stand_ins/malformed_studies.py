@@ -262,8 +262,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "unknown metric, near": (study(metrics="{a: max_sensitivty}"), "(did you mean 'max_sensitivity'?)"),
     "range of metric's option": (
         _metric("{budget: -3}"),
-        "metrics[1].worst_case.budget (line 8): expected a whole number of at least 3 (the clean input, a query"
-        " of the search, and the final check), got -3",
+        "metrics[1].worst_case.budget (line 8): expected a whole number of at least 3, got -3",
     ),
     "metric's option": (_metric("{buget: 3}"), "got 'buget' (did you mean 'budget'?)"),
     "event": (_metric("{event: change_class}"), "got 'change_class' (did you mean 'changed_class'?)"),

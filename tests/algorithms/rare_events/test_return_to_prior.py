@@ -325,7 +325,7 @@ def test_pooled_runs_compare_directions() -> None:
         SubsetSimulation(100, from_event=True).run(
             lambda x: x.sum(1) - SUM, UnitBox(20), generator=torch.Generator().manual_seed(seed)
         )
-        for seed in range(6)
+        for seed in range(10)
     ]
     runs = [run for run in runs if bool(run.resolved)]
     assert bool(pool(runs, [100] * len(runs)).resolved)

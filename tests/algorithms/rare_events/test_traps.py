@@ -296,5 +296,4 @@ def test_sizes_and_moves_of_populations() -> None:
 
 
 def test_bad_arguments() -> None:
-    make = partial(SubsetSimulation, lambda z: z[:, 0], StandardNormal(2))
-    assert_refused(make, first=[0.5], error=[0.0], budget=[500])
+    assert_refused(partial(SubsetSimulation, 1000), first=[0.5], error=[0.0], budget=[500])
