@@ -70,7 +70,7 @@ def test_gradcam_uses_the_last_convolution(name: str) -> None:
 def test_guided_backpropagation_reaches_every_rectifier() -> None:
     """ReLU6 too."""
     inputs = noise(2)
-    for name in ("mobilenet_v2", "vgg16"):
+    for name in ("bottlenecks", "vgg16"):
         leaf = inputs.clone().requires_grad_(True)
         (gradient,) = torch.autograd.grad(fixed(name)(leaf)[:, 3].sum(), leaf)
         model = standfast.Model(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)

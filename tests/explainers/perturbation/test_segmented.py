@@ -68,7 +68,7 @@ def test_a_fixed_segmentation_moves_less(digits: standfast.data.Dataset, lenet: 
 
 
 def test_other_words_are_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"segmentation: expected one of each, fixed, got 'origin'"):
+    with pytest.raises(ArgumentError, match="segmentation: expected .*each.*fixed.*, got 'origin'"):
         standfast.explainers.get("lime", segmentation="origin")
 
 
@@ -171,5 +171,5 @@ def test_maps_that_are_coarser_than_what_is_replaced_are_told(explainer: str, un
 
 
 def test_per_channel_is_checked() -> None:
-    with pytest.raises(ArgumentError, match="per_channel: expected True, False or 'auto', got 'yes'"):
+    with pytest.raises(ArgumentError, match="per_channel: expected True.*'auto', got 'yes'"):
         standfast.explainers.get("kernel_shap", per_channel="yes")
