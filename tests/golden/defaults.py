@@ -20,9 +20,15 @@ from standfast.metrics.base import metrics
 from standfast.neighbourhoods import neighbourhoods
 from standfast.registry import Registry
 from standfast.study.identity import Description
+from standfast.tasks import tasks
 
 FILE = Path(__file__).with_name("defaults.json")
-REGISTRIES: dict[str, Registry[Any]] = {"explainer": explainers, "metric": metrics, "neighbourhood": neighbourhoods}
+REGISTRIES: dict[str, Registry[Any]] = {
+    "explainer": explainers,
+    "metric": metrics,
+    "neighbourhood": neighbourhoods,
+    "task": tasks,
+}
 
 
 def list_defaults() -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Task(metaclass=ConfigurationType):
 
     Attributes:
         name: under which the task is registered, such as `"regression"`.
+        version: a part of what results depend on, to be raised when the same options give other numbers.
         kept: what it means that the answer is kept, for the report.
         unit: what a score is called on an axis.
         classes: whether an answer is one of several classes, of which one is right and a softmax gives probabilities.
@@ -45,6 +46,7 @@ class Task(metaclass=ConfigurationType):
     """
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1
     kept: ClassVar[str]
     unit: ClassVar[str] = "score"
     classes: ClassVar[bool] = False
