@@ -481,7 +481,7 @@ class Model:
             return torch.stack([score, -score], 1)
 
         found = copy.copy(self)
-        found.task, found.output = Classification(), None
+        found.task, found.output, found._seen_outputs = Classification(), None, True
         found.module = ForwardWrapper(self.module, run)
         return found
 
@@ -672,7 +672,7 @@ class Model:
         out, returned = None, self.module(x)
         try:
             out = find_output(returned, self.output)
-            found = widen_half(self.task.read(out, len(x)))
+            found = widen_half(self.task.read(widen_half(out) if isinstance(out, Tensor) else out, len(x)))
         except ModelError as error:
             hint = "with Model(..., forward=) a function can make it"
             if isinstance(out, Tensor) and out.numel() == len(x):
@@ -791,6 +791,10 @@ class Model:
         if targets is None:
             return self.predict(inputs)
         expanded = expand_targets(targets, len(inputs)).to(self.device)
+        expected, got = "vectors" if self.task.takes_vectors else "whole numbers", getattr(targets, "dtype", targets)
+        check(
+            expanded.is_floating_point() == self.task.takes_vectors, "targets", f"{expected} for {self.task.name}", got
+        )
         asked = inputs[:1] if self.task.classes else inputs  # of classes only their number is wanted
         with self.naming(inputs), self.session(), torch.no_grad():
             (outputs,) = self.map_rows(lambda x: (self.forward(x),), asked)
@@ -976,15 +980,16 @@ def _comes_from_probabilities(node: Any) -> bool:
     return True
 
 
-def _run_in(dtype: torch.dtype, function: Callable[..., Tensor], module: nn.Module, x: Tensor) -> Tensor:
-    """What the function makes of the module and `x` in this type."""
-    return function(module, x.to(dtype))
+def _run_in(dtype: torch.dtype, function: Callable[..., Any], module: nn.Module, x: Tensor, **extras: Tensor) -> Any:
+    """What the function makes of the module, `x` and further inputs in this type."""
+    own = {name: each.to(dtype) if each.is_floating_point() else each for name, each in extras.items()}
+    return function(module, x.to(dtype), **own)
 
 
-def _run_mixed(function: Callable[..., Tensor], module: nn.Module, x: Tensor) -> Tensor:
+def _run_mixed(function: Callable[..., Any], module: nn.Module, x: Tensor, **extras: Tensor) -> Any:
     """What the function makes of the module and `x` under autocast in bfloat16."""
     with torch.autocast(x.device.type, torch.bfloat16):
-        return function(module, x)
+        return function(module, x, **extras)
 
 
 def _runs_mixed(module: nn.Module) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import standfast
 from standfast.data import Dataset
 from standfast.errors import ArgumentError, ModelError
+from standfast.study.worker import _join
 
 COUNT = 5
 
@@ -80,6 +81,28 @@ def test_workers_and_studies(module: nn.Module, data: Dataset, tmp_path: Path) -
     there = standfast.evaluate(model, "saliency", data, workers=2, **options)
     assert here.failures == there.failures == []
     assert here.frame().equals(there.frame())
+
+
+@pytest.mark.parametrize("kind", ["mixed", "half"])
+def test_further_inputs_of_modules_in_half_precision(kind: str, module: nn.Module, data: Dataset) -> None:
+    options = {"mixed_precision": "bfloat16"} if kind == "mixed" else {}
+    inner = module if kind == "mixed" else module.to(torch.bfloat16)
+    model = standfast.Model(inner, (0.0, 1.0), device="cpu", extras=("age", "mask"), **options)
+    found = standfast.evaluate(model, "saliency", data, METRICS[:1], sanity=False, controls=False, progress=False)
+    assert found.failures == []
+
+
+def test_curves_of_unequal_length_are_joined(module: nn.Module, data: Dataset) -> None:
+    model = standfast.Model(module, (0.0, 1.0), device="cpu", extras=("age", "mask"))
+    metrics = {"p": "misinterpretation_probability:event=misclassification,particles=64,first=1"}
+    ball = standfast.LinfBall(0.3)
+    options = {"sanity": False, "controls": False, "progress": False}
+    found = standfast.evaluate(model, "saliency", data, metrics, neighbourhood=ball, samples_per_job=5, **options)
+    assert found.failures == []
+    first = torch.ones(1, 2)
+    joined = _join([first, torch.zeros(2, 3)])
+    assert joined.shape == (3, 3)
+    assert joined[0].isnan().tolist() == [False, False, True]
 
 
 def test_what_is_missing_is_named(module: nn.Module, data: Dataset) -> None:

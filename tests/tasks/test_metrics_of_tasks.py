@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -130,6 +131,61 @@ def test_the_area_over_the_curve_of_a_linear_model(inputs: Tensor) -> None:
     fallen = parts.sort(dim=1, descending=True).values.double().cumsum(1)
     expected = torch.cat([torch.zeros(5, 1), fallen], 1).mean(1)
     torch.testing.assert_close(result.value, expected.double(), rtol=1e-4, atol=1e-5)
+
+
+class TwoGroups(nn.Module):
+    """Two outputs of which the first is larger or the second, with other weights each; boxes and a mask of them."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.layer, self.kind = linear(2, seed=4), kind
+
+    def forward(self, x: Tensor) -> Any:
+        numbers = self.layer(x)
+        if self.kind == "boxes":
+            box = torch.tensor([[0.0, 0.0, 1.0, 1.0], [5.0, 5.0, 6.0, 6.0]])
+            scores = 0.5 + 0.5 * numbers.sigmoid()
+            return [{"boxes": box, "labels": torch.tensor([0, 1]), "scores": each} for each in scores]
+        if self.kind == "pixels":  # the first two pixels are of class 1 or 2, the others of one class each
+            first = torch.stack([numbers[:, 0] - numbers[:, 1], numbers[:, 1] - numbers[:, 0]], 1)
+            middle = torch.stack([first, first], 2)
+            ends = torch.tensor([[9.0, -9.0], [-9.0, 9.0]]).expand(len(x), -1, -1)
+            return torch.cat([torch.full((len(x), 1, 4), -99.0), torch.cat([middle, ends], 2)], 1)
+        return numbers
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "target"),
+    [
+        ("numbers", Regression(1e9), 1),
+        ("numbers", MultiLabel(threshold=1e-9), None),
+        ("numbers", MultiLabel(threshold=1e-9), 1),
+        ("boxes", Detection(least=0.1, most=2), 1),
+        ("pixels", Segmentation(iou=0.01), 2),
+        ("numbers", Embedding(least=-0.999), torch.tensor([0.0, 1.0])),
+    ],
+)
+def test_what_was_chosen_is_explained_everywhere(kind: str, task: Task, target: Any, inputs: Tensor) -> None:
+    """In linear layers the gradient of what was chosen hardly turns, while another output has another gradient."""
+    model = make_model(TwoGroups(kind), task)
+    metric = standfast.metrics.WorstCase(standfast.LinfBall(1.0), search="random", budget=200, explain="predicted")
+    saliency = standfast.explainers.get("saliency", absolute=False)
+    result = metric(model, saliency, inputs, target)
+    origin = dataclasses.replace(metric, explain="origin")(model, saliency, inputs, target)
+    assert torch.equal(result.similarity, origin.similarity)
+    assert "ok" in result.status
+    if isinstance(task, Regression | MultiLabel):
+        evaluated = torch.tensor([status == "ok" for status in result.status])
+        torch.testing.assert_close(result.similarity[evaluated], torch.ones(int(evaluated.sum())), atol=1e-5, rtol=0)
+
+
+def test_drops_of_a_regression_are_in_tolerances(inputs: Tensor) -> None:
+    """Also where the prediction is near 0 or below: a right map has a positive area."""
+    module = linear(1)
+    metric = standfast.metrics.CorruptionCurve(replacement="constant", fractions=(0.0, 1.0))
+    result = metric(make_model(module, Regression(0.5)), "input_x_gradient", inputs)
+    parts = (inputs * module.weight.detach()).clamp(min=0).sum(1)
+    torch.testing.assert_close(result.score_drop["top"][:, -1], parts.double() / 0.5, rtol=1e-4, atol=1e-5)
 
 
 def test_weights_of_masks_by_hand(inputs: Tensor) -> None:

@@ -263,6 +263,24 @@ def test_outputs_without_an_answer_are_described() -> None:
             task.read(raw, 2)
 
 
+def test_sure_probabilities_have_logits() -> None:
+    for task in (Binary(output="probability"), MultiLabel(output="probability")):
+        raw = torch.tensor([[1.0], [0.0], [0.75]])
+        found = task.read(raw, 3)[:, 0].double()
+        expected = torch.tensor([-math.log(1e-12), math.log(1e-12), math.log(3)], dtype=torch.float64)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+        assert task.exists(task.read(raw, 3), task.answer(task.read(raw, 3)))[0]
+
+
+def test_boxes_of_whole_numbers_and_many_labels() -> None:
+    entry = {"boxes": torch.tensor([[0, 0, 2, 2]]), "labels": torch.tensor([3001]), "scores": torch.tensor([0.75])}
+    task = Detection()
+    assert task.read([entry], 1)[0, 0].tolist() == [0, 0, 2, 2, 3001, 0.75]
+    half = {**entry, "boxes": entry["boxes"].to(torch.bfloat16), "scores": entry["scores"].to(torch.bfloat16)}
+    outputs = task.read([half], 1)
+    assert task.describe(task.answer(outputs)).tolist() == [3001]
+
+
 def test_tasks_by_name_and_bad_options() -> None:
     assert get("binary:threshold=0.3,output=probability") == Binary(0.3, "probability")
     assert Binary(output="probability").read(torch.tensor([0.25]), 1).item() == pytest.approx(-math.log(3))

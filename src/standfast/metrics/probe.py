@@ -291,7 +291,7 @@ class Probe:
     def _query(self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
         """`query` for as many rows as their maps may be held at once."""
         targets = self.targets[origin]
-        wanted = targets if self.explain == "origin" else None
+        wanted = self.choose_explained(targets)
         fixed = None if self._fixed is None else self._fixed[origin]
         signed, logits = self.explainer.attribute_all(self.model, self.perturb(x, origin), wanted, fixed)
         maps = self._prepare(signed)
@@ -320,7 +320,7 @@ class Probe:
             alike,
             distance,
             signed if keep_maps else None,
-            self.model.task.describe(self.model.task.answer(logits)) if keep_maps else None,
+            self._find_predicted(logits, targets) if keep_maps else None,
         )
 
     @property
@@ -349,6 +349,15 @@ class Probe:
     def similarity_to(self, origin: Tensor, maps: Tensor) -> Tensor:
         """The similarity, `(M,)`, of prepared maps `(M, ...)` to those of the origins numbered `origin` `(M,)`."""
         return self._compare_whole(self._of_maps(maps), origin)
+
+    def choose_explained(self, targets: Tensor) -> Tensor | None:
+        """What is explained at copies of origins with these answers `(M, ...)`; None for what is predicted there."""
+        return targets if self.explain == "origin" or not self.model.task.switches else None
+
+    def _find_predicted(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The classes that are predicted, or what is explained where nothing else can be."""
+        task = self.model.task
+        return task.describe(task.answer(outputs) if task.switches else targets)
 
     def measure_score(self, outputs: Tensor, origin: Tensor, scale: Scale) -> Tensor:
         """The score, float64 `(M,)`, of the answers of the origins numbered `origin` `(M,)` at outputs `(M, ...)`."""
@@ -397,7 +406,7 @@ class Probe:
                     leaf = x.detach().requires_grad_(True)
                     copies = self.perturb(leaf, origin)
                     maps, logits = explainer.attribute(
-                        self.model, copies, targets if self.explain == "origin" else None, create_graph=True
+                        self.model, copies, self.choose_explained(targets), create_graph=True
                     )
                 mode.check_smooth(logits, get_gradient_edge(copies).node)
                 # the user's model does not run in what follows: many small operations, of which the two would look at

@@ -297,7 +297,9 @@ class Results:
         )
 
     def _list_classes(self, data: str) -> list[str]:
-        """The names of the classes of a data set; empty where they are not known."""
+        """The names of the classes of a data set; empty where they are not known, or models answer something else."""
+        if not all(about.get("of classes", True) for about in (self.manifest.get("models") or {}).values()):
+            return []
         return [str(name) for name in self._list_texts(data, "classes")]
 
     def _find_bounds(self, data: str) -> tuple[float, float]:

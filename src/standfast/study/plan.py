@@ -118,6 +118,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
             "parameters": sum(p.numel() for p in model.module.parameters()),
             "task": repr(model.task),
             "kept": model.task.kept,
+            "of classes": model.task.classes,
             "digest": digest([described, answers]),
             "network": digest([described[:-1], answers]),  # without versions: the same after an upgrade
             **source.about,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,6 +80,18 @@ class _Ready:
     guard: Guard
 
 
+def _join(parts: Sequence[Tensor]) -> Tensor:
+    """The arrays of several samples, `(n, ...)` each; those that end earlier than others are filled with NaN."""
+    if len({part.shape[1:] for part in parts}) == 1:
+        return torch.cat(list(parts))
+    widest = [max(sides) for sides in zip(*(part.shape[1:] for part in parts), strict=True)]
+    whole = parts[0].new_full((sum(map(len, parts)), *widest), torch.nan)
+    first = 0
+    for part in parts:
+        whole[(slice(first, first := first + len(part)), *(slice(side) for side in part.shape[1:]))] = part
+    return whole
+
+
 class Worker:
     """Does jobs of a grid in this process.
 
@@ -112,7 +124,7 @@ class Worker:
                 found.append(result)
                 frames.append(result.frame().select(*where, pl.col("sample") + rows.start, pl.exclude("sample")))
             tensors = [result.tensors() for result in found]
-            joined = {name: torch.cat([each[name] for each in tensors]) for name in tensors[0]}
+            joined = {name: _join([each[name] for each in tensors]) for name in tensors[0]}
             record["seconds"] = time.perf_counter() - began
             record["choices"] = "; ".join(f"{option} {chosen}" for option, chosen in found[0].choices.items()) or None
             return pack(record, pl.concat(frames, how="vertical_relaxed"), joined)

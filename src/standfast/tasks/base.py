@@ -41,6 +41,9 @@ class Task(metaclass=ConfigurationType):
         kept: what it means that the answer is kept, for the report.
         unit: what a score is called on an axis.
         classes: whether an answer is one of several classes, of which one is right and a softmax gives probabilities.
+        switches: whether a changed input may have another answer that is explained there, such as another class. Where
+            it is False, what was chosen for the clean input is explained everywhere.
+        takes_vectors: whether targets are vectors `(N, D)`, and not whole numbers.
         linear: whether a score is linear in the outputs, so that attributions can add up to its change.
         scales: whether scores are logits that also are probabilities; otherwise both scales are the same.
     """
@@ -50,6 +53,8 @@ class Task(metaclass=ConfigurationType):
     kept: ClassVar[str]
     unit: ClassVar[str] = "score"
     classes: ClassVar[bool] = False
+    switches: ClassVar[bool] = False
+    takes_vectors: ClassVar[bool] = False
     linear: ClassVar[bool] = True
     scales: ClassVar[bool] = False
 
@@ -99,6 +104,10 @@ class Task(metaclass=ConfigurationType):
     def guide(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """The margin as searches differentiate it, `(N,)`: by default the true one."""
         return self.margin(outputs, answer, scale)
+
+    def measure_drop(self, start: Tensor, scores: Tensor) -> Tensor:
+        """How far scores have fallen from those at the start: of a probability, the share that is lost."""
+        return 1 - scores / start
 
     def measure_closeness(self, first: Tensor, second: Tensor) -> Tensor:
         """How near scores, by their probabilities, are to others `(N,)`: 1 where they are the same, and at least 0."""
@@ -177,13 +186,14 @@ def expand_targets(targets: object, rows: int) -> Tensor:
         ArgumentError: it is neither one number or vector, nor one for each of `rows` inputs.
     """
     expected = f"whole numbers of shape ({rows},) or one number"
+    vectors = f"a vector for each of {rows} inputs, or one"
     try:
         found = torch.as_tensor(targets)
     except (TypeError, ValueError, RuntimeError):
         raise ArgumentError("targets", expected, repr(targets)) from None
     got = f"{found.dtype} of shape {tuple(found.shape)}"
     if found.is_floating_point() and found.ndim in (1, 2):
-        check(found.ndim == 1 or len(found) == rows, "targets", f"a vector for each of {rows} inputs, or one", got)
+        check(found.ndim == 1 or len(found) in (1, rows), "targets", vectors, got)
         return found.expand(rows, -1)
     whole = found.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(found.shape) in ((), (rows,))
     check(whole, "targets", expected, got)

@@ -29,6 +29,7 @@ class Classification(Task):
     kept: ClassVar[str] = "the same class"
     unit: ClassVar[str] = "logit"
     classes: ClassVar[bool] = True
+    switches: ClassVar[bool] = True
     scales: ClassVar[bool] = True
 
     def read(self, output: Any, count: int) -> Tensor:

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from standfast.errors import ArgumentError, ModelError, check, check_integer, check_number
 from standfast.tasks.base import Scale, Task, tasks
+from standfast.tensors import widen_half
 
 _KEYS = ("boxes", "labels", "scores")
 
@@ -27,11 +28,11 @@ class Detection(Task):
     The answer is one box with its label: the one with the largest score, or the one that a target names, numbered by
     score from 0. Its score is the largest product, over all boxes, of the overlap (IoU) with it and the score of its
     label; the gradient is that of the scores, with the boxes where they are. The margin is `least` minus that product,
-    of boxes whose overlap is at least `iou`. An input at which the score of the box is below `least` has no answer.
+    of boxes whose overlap is above `iou`. An input at which the score of the box is not above `least` has no answer.
 
     Args:
-        iou: the overlap from which on a box is the same, above 0 and below 1.
-        least: the score from which on a box is found, above 0 and below 1.
+        iou: the overlap above which a box is the same, above 0 and below 1.
+        least: the score above which a box is found, above 0 and below 1.
         most: so many boxes of each input are kept, those with the largest scores.
 
     Raises:
@@ -60,7 +61,7 @@ class Detection(Task):
     @property
     def kept(self) -> str:  # type: ignore[override]
         """What it means that the answer is kept."""
-        return f"the same box and label, IoU at least {self.iou:g}, score at least {self.least:g}"
+        return f"the same box and label, IoU above {self.iou:g}, overlap times score above {self.least:g}"
 
     def read(self, output: Any, count: int) -> Tensor:
         """The sides, the label and the score of each box, `(N, most, 6)`, by score; the rest has a score of 0."""
@@ -79,8 +80,9 @@ class Detection(Task):
         return torch.cat([self._sort(self._join(each)[None]) for each in entries])
 
     def _join(self, found: Mapping[str, Tensor]) -> Tensor:
-        boxes, scores = found["boxes"].reshape(-1, 4), found["scores"].reshape(-1, 1)
-        return torch.cat([boxes, found["labels"].reshape(-1, 1).to(boxes), scores.to(boxes)], 1)
+        scores = widen_half(found["scores"].reshape(-1, 1))
+        boxes, labels = (found[key].reshape(-1, width).to(scores) for key, width in (("boxes", 4), ("labels", 1)))
+        return torch.cat([boxes, labels, scores], 1)
 
     def _sort(self, rows: Tensor) -> Tensor:
         order = rows[:, :, 5].detach().argsort(dim=1, descending=True, stable=True)[:, : self.most]
@@ -109,7 +111,7 @@ class Detection(Task):
 
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         overlaps = self._overlaps(outputs, answer)
-        found = self._scores(outputs, answer) * overlaps * (overlaps >= self.iou)
+        found = self._scores(outputs, answer) * overlaps * (overlaps > self.iou)
         return self.least - found.amax(1)
 
     def _scores(self, outputs: Tensor, answer: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ class Embedding(Task):
     r. (Where scores are compared as probabilities are, it is the cosine in any case.)
 
     Args:
-        least: the cosine from which on a vector is the same, above -1 and below 1.
+        least: the cosine above which a vector is the same, above -1 and below 1.
 
     Raises:
         ArgumentError: `least` is not between -1 and 1.
@@ -37,6 +37,7 @@ class Embedding(Task):
 
     name: ClassVar[str] = "embedding"
     linear: ClassVar[bool] = False
+    takes_vectors: ClassVar[bool] = True
     unit: ClassVar[str] = "cosine"
     scales: ClassVar[bool] = True
     least: float
@@ -47,7 +48,7 @@ class Embedding(Task):
     @property
     def kept(self) -> str:  # type: ignore[override]
         """What it means that the answer is kept."""
-        return f"a cosine of at least {self.least:g} with the reference"
+        return f"a cosine above {self.least:g} with the reference"
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim == 2
@@ -69,6 +70,10 @@ class Embedding(Task):
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         cosine = (normalize(outputs, dim=1) * answer[:, 1:].to(outputs)).sum(1)
         return (self.least - cosine)[:, None]
+
+    def measure_drop(self, start: Tensor, scores: Tensor) -> Tensor:
+        """How far the cosine has fallen."""
+        return start - scores
 
     def describe(self, answer: Tensor) -> Tensor:
         """0 for all: a vector has no number."""

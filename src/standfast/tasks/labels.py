@@ -44,7 +44,10 @@ class _Thresholds(Task):
         return math.log(self.threshold / (1 - self.threshold))
 
     def _as_logits(self, values: Tensor) -> Tensor:
-        return values.clamp(_FLOOR, 1 - _FLOOR).logit() if self.output == "probability" else values
+        if self.output == "logit":
+            return values
+        sure = values.double()  # in float32, 1 minus so small a number is 1
+        return (sure.clamp(min=_FLOOR).log() - (1 - sure).clamp(min=_FLOOR).log()).to(values.dtype)
 
     def _excess(self, outputs: Tensor, scale: Scale) -> Tensor:
         """By how much each output is above the threshold."""
@@ -56,8 +59,9 @@ class _Thresholds(Task):
 class Binary(_Thresholds):
     """The module returns one number for each input, `(N,)` or `(N, 1)`: a logit z or a probability.
 
-    The answer is the side of the threshold, 1 from it on and 0 below. The score is the signed logit, z or -z, or the
-    probability of the side; the margin is minus the distance from the threshold, above 0 on the other side.
+    The answer is the side of the threshold, 1 above it and 0 below; an input exactly at the threshold has no answer. The
+    score is the signed logit, z or -z, or the probability of the side; the margin is minus the distance from the
+    threshold, above 0 on the other side.
 
     >>> task = Binary(threshold=0.5)
     >>> outputs = task.read(torch.tensor([2.0, -3.0]), 2)
@@ -67,6 +71,7 @@ class Binary(_Thresholds):
     """
 
     name: ClassVar[str] = "binary"
+    switches: ClassVar[bool] = True
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.shape in ((count,), (count, 1))

@@ -59,6 +59,10 @@ class Regression(Task):
         change = self.score(outputs, answer) - answer[:, 1].to(outputs)
         return torch.stack([change, -change], 1) - self.tolerance
 
+    def measure_drop(self, start: Tensor, scores: Tensor) -> Tensor:
+        """How far the number has fallen, in tolerances."""
+        return (start - scores) / self.tolerance
+
     def measure_closeness(self, first: Tensor, second: Tensor) -> Tensor:
         """1 where the numbers are the same, and a half where they differ by the tolerance."""
         return self.tolerance / (self.tolerance + (first - second).abs())

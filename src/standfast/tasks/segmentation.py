@@ -22,7 +22,7 @@ class Segmentation(Task):
     overlap of masks has no gradient, so searches follow that of the probabilities, and the masks decide what counts.
 
     Args:
-        iou: the overlap from which on a mask is the same, above 0 and below 1.
+        iou: the overlap above which a mask is the same, above 0 and below 1.
         background: a class that is explained only if a target names it; None if every class counts.
 
     Raises:
@@ -48,7 +48,7 @@ class Segmentation(Task):
     @property
     def kept(self) -> str:  # type: ignore[override]
         """What it means that the answer is kept."""
-        return f"the same region, IoU at least {self.iou:g}"
+        return f"the same region, IoU above {self.iou:g}"
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim >= 3 and output.shape[1] >= 2

@@ -187,6 +187,8 @@ class ForeignExplainer(Explainer):
         classes = model.task.answer(logits) if targets is None else targets
         with keep_gradients(model.module):
             if not model.task.classes:  # a package knows classes alone, so each input gets a model of its score
+                output = getattr(self, "output", "logit")
+                check(output == "logit", "output", f"'logit' for the task {model.task.name}", repr(output))
                 zero = torch.zeros(1, dtype=torch.int64, device=x.device)
                 views = [model.of_score(classes[row : row + 1]) for row in range(len(x))]
                 seeds = content_keys(x, self.seed).tolist()

@@ -26,7 +26,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, StandfastError
+from standfast.errors import ArgumentError, StandfastError, check
 from standfast.integrations.peers.sample import Sample, isolate
 from standfast.metrics.base import Cost, Direction, Metric, metrics, plain
 from standfast.metrics.probe import Call, Probe
@@ -116,6 +116,8 @@ class PeerMetric(Metric):
 
     def evaluate(self, call: Call) -> PeerResult:
         """Evaluate the samples one at a time, as the module's docstring describes."""
+        task = call.model.task
+        check(task.classes, "model", f"a classification for {self.name}", f"the task {task.name}")
         probe, inputs = Probe(call), call.inputs
         seeds = content_keys(inputs, call.seed).tolist()
         score = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)

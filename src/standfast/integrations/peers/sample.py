@@ -68,11 +68,12 @@ class Sample:
     def _model_of(self, module: nn.Module, x: Tensor) -> Model:
         """A model with a changed copy of the module; tests that randomise weights make such copies."""
         own = self.model
+        options: dict[str, Any] = {"task": own.task, "output": own.output}
         rows = own.row_budget(x, self.explainer.rows_per_input, "backward")
         if isinstance(module, PreprocessedModule):  # its layers keep the names that explainers use
-            found = Model(module.module, own.bounds, module.preprocess, own.device, rows)
+            found = Model(module.module, own.bounds, module.preprocess, own.device, rows, **options)
         else:
-            found = Model(module, own.bounds, None, own.device, rows)
+            found = Model(module, own.bounds, None, own.device, rows, **options)
         found.reference = own.reference
         return found
 

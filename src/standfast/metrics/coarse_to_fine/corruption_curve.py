@@ -266,7 +266,7 @@ class CorruptionCurve(Metric):
         areas = {o: torch.full_like(start, torch.nan) for o in get_args(Order)}
         error = torch.full_like(start, torch.nan)
         for rows, scores in corrupted.scores(usable):
-            drops = 1 - scores / start[rows, None, None, None]
+            drops = probe.model.task.measure_drop(start[rows, None, None, None], scores)
             for place, order in enumerate(orders):
                 drop[order][rows] = _average_draws(drops[:, :, place])
                 areas[order][rows] = compute_area(share[rows], drop[order][rows])

@@ -39,7 +39,7 @@ class MaskedComparison:
     def explain(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
         """Maps and logits of one chunk that fits into memory; `call` `(M,)` numbers the masks, from 1."""
         probe = self.probe
-        maps, logits = probe.explainer.attribute(probe.model, x, classes if probe.explain == "origin" else None)
+        maps, logits = probe.explainer.attribute(probe.model, x, probe.choose_explained(classes))
         return (widen_half(maps) if self.noise is None else self.noise.noise(x, call)), logits
 
     def weigh(self, rows: Tensor, maps: Tensor, logits: Tensor) -> Tensor:
