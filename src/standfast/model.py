@@ -791,10 +791,9 @@ class Model:
         if targets is None:
             return self.predict(inputs)
         expanded = expand_targets(targets, len(inputs)).to(self.device)
-        expected, got = "vectors" if self.task.takes_vectors else "whole numbers", getattr(targets, "dtype", targets)
-        check(
-            expanded.is_floating_point() == self.task.takes_vectors, "targets", f"{expected} for {self.task.name}", got
-        )
+        fits = expanded.is_floating_point() == self.task.takes_vectors
+        expected = f"{'vectors' if self.task.takes_vectors else 'whole numbers'} for {self.task.name}"
+        check(fits, "targets", expected, getattr(targets, "dtype", targets))
         asked = inputs[:1] if self.task.classes else inputs  # of classes only their number is wanted
         with self.naming(inputs), self.session(), torch.no_grad():
             (outputs,) = self.map_rows(lambda x: (self.forward(x),), asked)

@@ -59,8 +59,8 @@ class _Thresholds(Task):
 class Binary(_Thresholds):
     """The module returns one number for each input, `(N,)` or `(N, 1)`: a logit z or a probability.
 
-    The answer is the side of the threshold, 1 above it and 0 below; an input exactly at the threshold has no answer. The
-    score is the signed logit, z or -z, or the probability of the side; the margin is minus the distance from the
+    The answer is the side of the threshold, 1 above it and 0 below; an input exactly at the threshold has no answer.
+    The score is the signed logit, z or -z, or the probability of the side; the margin is minus the distance from the
     threshold, above 0 on the other side.
 
     >>> task = Binary(threshold=0.5)
