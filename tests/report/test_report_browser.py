@@ -86,11 +86,15 @@ class Tab:
 
     def choose(self, name: str, label: str) -> None:
         self.page.select_option(f"#filters [name={name}]", label=label)
-        self.page.wait_for_timeout(200)
+        self.settle()
 
     def write(self, name: str, text: str) -> None:
         self.page.fill(f"#filters [name={name}]", text)
-        self.page.wait_for_timeout(200)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait for what the page does 120 ms after a change: a timer of the page that is due later comes after it."""
+        self.page.evaluate("new Promise((done) => setTimeout(done, 200))")
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +110,7 @@ def opened(browser: Any, report: Path) -> Iterator[Tab]:
 def tab(opened: Tab) -> Tab:
     """The page with all filters reset."""
     opened.page.click("text=Reset")
-    opened.page.wait_for_timeout(200)
+    opened.settle()
     return opened
 
 
