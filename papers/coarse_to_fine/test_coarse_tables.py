@@ -447,12 +447,12 @@ def test_what_a_study_names_is_made_before_it(tmp_path: Path, monkeypatch: pytes
 def test_networks_are_trained_once(
     archive: Mapping[str, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"width": 8, "layers": 1, "hidden": 8, "dropout": 0.0, "num_classes": 2, "in_channels": 1}
-    recipe = {"data": "ucr:A", "architecture": "series_cnn", "options": options, "steps": 30, "learning_rate": 0.02}
+    options = {"width": 8, "hidden": 8, "dropout": 0.0, "num_classes": 2, "in_channels": 1}
+    recipe = {"data": "ucr:A", "architecture": "series_cnn", "options": options, "steps": 60, "learning_rate": 0.01}
     first, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     card = train_or_load(recipe, first)
     assert card["test_accuracy"] > 0.8
-    assert card["epochs"] == 30, "one step is an epoch of 33 series"
+    assert card["epochs"] == 60, "one step is an epoch of 33 series"
     assert train_or_load(recipe, again)["weights_sha256"] == card["weights_sha256"], "the same recipe, the same weights"
     kept = first.read_bytes()
 
@@ -460,7 +460,7 @@ def test_networks_are_trained_once(
         patched.delattr(training, "train_classifier")
         assert train_or_load(recipe, first) == card
         with pytest.raises(NameError, match="train_classifier"):
-            train_or_load({**recipe, "steps": 60}, first)
+            train_or_load({**recipe, "steps": 90}, first)
         first.write_bytes(kept[:-1])
         with pytest.raises(NameError, match="train_classifier"):
             train_or_load(recipe, first)

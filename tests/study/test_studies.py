@@ -457,7 +457,7 @@ def test_failures_are_said_at_the_end_and_tried_again(tmp_path: Path) -> None:
     done = subprocess.run(command("run", study, "--out", tmp_path / "r"), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "8 jobs: 0 were done before, 4 now, 4 failed" in done.stdout
-    assert "4 x ZeroDivisionError: no explanation today" in done.stderr
+    assert "mine failed for 2 of 2 metrics: ZeroDivisionError: no explanation today" in done.stderr
     assert "Traceback" not in done.stderr
     (tmp_path / "fragile_explainer.py").write_text(FRAGILE.replace(">= 0", "< -1"))
     again = command("run", study, "--out", tmp_path / "r", "--no-report")

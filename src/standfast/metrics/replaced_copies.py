@@ -129,6 +129,37 @@ class ReplacedCopies:
         self.probe.count(owner, torch.zeros_like(values, dtype=torch.bool), values.isnan())
         return values
 
+    def curve(self, ranks: Tensor, counts: Tensor, values: Tensor, score: Output = "probability") -> Tensor:
+        """Scores of the explained class as more and more positions of every sample are replaced, float64 `(N, K)`.
+
+        Args:
+            ranks: of the positions, from 0: `(N, P)`, with P entries or pixels of an input.
+            counts: how many positions are replaced at each of K levels, those of the lowest ranks; `(K,)`.
+            values: what is put in their place, `(N, ...)`.
+            score: the class's `"probability"` or its `"logit"`.
+
+        >>> import standfast
+        >>> digits = standfast.data.bundled("digits")[:2]
+        >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+        >>> with model.session():
+        ...     probe = Probe(standfast.metrics.Call(model, standfast.explainers.get("saliency"), digits.inputs))
+        ...     ranks = probe.maps.flatten(1).argsort(1, descending=True).argsort(1)
+        ...     copies = ReplacedCopies(probe, digits.inputs)
+        ...     curve = copies.curve(ranks, torch.tensor([0, 100, 784]), torch.zeros_like(digits.inputs))
+        >>> curve.shape, bool((curve[:, 0] > 0.9).all())
+        (torch.Size([2, 3]), True)
+        """
+
+        def replace(owner: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+            return (ranks[owner] < count[:, None]).to(values.dtype), values[owner]
+
+        def read(logits: Tensor, owner: Tensor, count: Tensor) -> Tensor:
+            return score_classes(logits, self.probe.targets[owner], score)
+
+        numbers = torch.arange(len(self.inputs), device=counts.device)
+        owner, count = torch.cartesian_prod(numbers, counts).unbind(1)
+        return self.scores(read, replace, owner, count).reshape(len(numbers), -1)
+
 
 @dataclass(frozen=True)
 class PerturbationCurves:

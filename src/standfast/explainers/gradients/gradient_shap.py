@@ -11,7 +11,8 @@ from torch import Tensor
 
 from standfast.explainers.background import References, check_background, resolve_background
 from standfast.explainers.base import Explanation, GradientExplainer, check_seed, compute_path_gradients
-from standfast.explainers.options import declare, declare_integer
+from standfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
+from standfast.explainers.options import declare, declare_integer, declare_number
 from standfast.model import Model
 from standfast.tensors import send
 
@@ -20,7 +21,7 @@ from standfast.tensors import send
 class GradientSHAP(GradientExplainer):
     """Expected gradients: integrated gradients, averaged over random reference inputs.
 
-    `mean over k of (x - b_k) * d f_t(b_k + a_k (x - b_k)) / d x`.
+    `mean over k of (x - b_k) * d f_t(b_k + a_k (x - b_k) + e_k) / d x`.
 
     Erion, Janizek, Sturmfels, Lundberg and Lee, Improving performance of deep learning models with axiomatic
     attribution priors and expected gradients, Nature Machine Intelligence 3, 2021; the GradientExplainer of Lundberg
@@ -32,6 +33,9 @@ class GradientSHAP(GradientExplainer):
     function of the input, and differentiable. The target is the class predicted at `x` itself. Inputs and attributions
     `(N, ...)`; `samples + 1` rows for each input, in flat batches.
 
+    Captum and SHAP add their noise to the input, and so also to the factor `x - b_k`. Here it is added to the point
+    where the gradient is taken, so that attributions of a linear model are exact also with noise.
+
     The draws are stratified: one position in each of `samples` equal intervals, and each reference point equally often.
     They are unbiased, with a smaller error than independent ones.
 
@@ -39,10 +43,13 @@ class GradientSHAP(GradientExplainer):
         background: reference points: a number, one for each channel, or a set of inputs (`Background`, or a tensor
             `(B, ...)`). By default 0, and for tables rows of the model's reference.
         samples: pairs of a reference point and a position, at least 1.
+        noise: standard deviation of `e_k` as a share of the range of the model's bounds, at least 0. Noisy points
+            are not clipped to the bounds.
         seed: of the random numbers.
 
     Raises:
-        ArgumentError: an option out of range; on a call, a background that does not fit the inputs or the bounds.
+        ArgumentError: an option out of range; on a call, a background that does not fit the inputs or the bounds, or
+            noise with infinite bounds.
 
     >>> from standfast.model import Model
     >>> module = torch.nn.Linear(2, 2, bias=False)
@@ -54,6 +61,7 @@ class GradientSHAP(GradientExplainer):
 
     background: References | None = declare(None, check_background)
     samples: int = declare_integer(20)
+    noise: float = declare_number(0.0, least=0)
     seed: int = declare(0, check_seed)
     name: ClassVar[str] = "gradient_shap"
 
@@ -69,6 +77,10 @@ class GradientSHAP(GradientExplainer):
         with torch.set_grad_enabled(create_graph):
             difference = x[:, None] - chosen
             points = chosen + along * difference
+            if self.noise > 0:
+                width = self.noise * get_bounds_range(model)
+                # another seed than that of the positions
+                points = points + width * draw_shared_noise(self.seed + 1, points.shape[1:], x.dtype, x.device)
             gradients, logits = compute_path_gradients(model, x, points, targets, create_graph)
             return (difference * gradients).mean(1), logits
 

@@ -198,7 +198,7 @@ class AttributionAttack(Metric):
     curve_k: tuple[int | float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4)
     curve_w: tuple[int, ...] = (1, 2, 3)
     absolute: bool = True
-    beta: tuple[float, ...] = (10.0, 30.0)
+    beta: float | tuple[float, ...] = (10.0, 30.0)
     protocol: Protocol = "paper"
 
     def __post_init__(self) -> None:
@@ -209,8 +209,9 @@ class AttributionAttack(Metric):
         get_attack(self.attack)
         fits = self.step is None or isinstance(self.neighbourhood, LinfBall)
         check(fits, "step", "None for a transformation, each of whose parameters has a range of its own", self.step)
-        set_fields(self, beta=tuple(self.beta) if isinstance(self.beta, list | tuple) else (self.beta,))
-        fine = len(self.beta) > 0 and all(is_number(beta) and 0 < beta < math.inf for beta in self.beta)
+        betas = tuple(self.beta) if isinstance(self.beta, list | tuple) else (self.beta,)
+        set_fields(self, beta=betas)
+        fine = len(betas) > 0 and all(is_number(beta) and 0 < beta < math.inf for beta in betas)
         check(fine, "beta", "finite numbers above 0", repr(self.beta))
         for option in ("similarities", "curve_k", "curve_w"):
             value = getattr(self, option)
@@ -282,12 +283,16 @@ class AttributionAttack(Metric):
         """The draws for the share of the neighbourhood that keeps the class."""
         return plan_draws(self._search_budget(), probe)
 
+    @property
+    def _betas(self) -> tuple[float, ...]:
+        return self.beta if isinstance(self.beta, tuple) else (self.beta,)
+
     def _search(self) -> SignSearch:
         """The search, whose sharpness is relative to the first `beta`."""
         step = self.step
         if step is None and isinstance(self.neighbourhood, LinfBall):
             step = 2.5 * self.neighbourhood.radius / self.steps
-        sharpness = tuple(beta / self.beta[0] for beta in self.beta)
+        sharpness = tuple(beta / self._betas[0] for beta in self._betas)
         # in a ball of radius 0 the search's own step is 0
         return SignSearch(self.restarts, step or None, sharpness, from_centre=self.protocol == "authors")
 
@@ -313,7 +318,7 @@ class AttributionAttack(Metric):
         if len(usable):
             own = region.select(usable)
             if isinstance(attack, GuidedObjective):
-                objective = _AttackObjective(attack, probe, self.beta[0], self.protocol)
+                objective = _AttackObjective(attack, probe, self._betas[0], self.protocol)
                 found = objective.run(self._search(), own, self._search_budget(), seed).inputs
             else:
                 assert isinstance(attack, BlindObjective)
