@@ -398,10 +398,10 @@ def test_the_report_knows_no_metric_by_name() -> None:
 def test_classes_have_their_names_in_captions_and_in_the_table(builder: Builder) -> None:
     builder.worst("a", [0.1, 0.5])
     before = builder.page()
-    assert "class 3 →" in before
+    assert "answer 3 →" in before
     builder.names["data"]["digits"]["classes"] = ["owl", "cat", "dog", "<fox>"]
     page = builder.page()
-    assert "class &lt;fox&gt; →" in page
+    assert "answer &lt;fox&gt; →" in page
     assert "still &lt;fox&gt;" in page
-    assert "class 3" not in page
+    assert "answer 3" not in page
     assert rows_of(page)["names"]["classes"] == [["owl", "cat", "dog", "<fox>"]]

@@ -144,7 +144,7 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
     assert [cell.star for cell in cells["a"]] == ["", "", "", "★"]
     assert not any(cell.star for cell in cells["random"])
     assert re.search(
-        r"\[0\.\d+, 0\.\d+\], n = 8\nclass kept: 96% \[90%, 99%\]\nmisinterpreted: 8 of 8$", cells["a"][0].small
+        r"\[0\.\d+, 0\.\d+\], n = 8\nanswer kept: 96% \[90%, 99%\]\nmisinterpreted: 8 of 8$", cells["a"][0].small
     )
     assert "misinterpreted: 0 of 8" in cells["b"][0].small
 
@@ -155,6 +155,6 @@ def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:
     frame = pl.DataFrame({"sample": [0, 1, 2], "status": ["ok"] * 3, **flags})
     presentation, options = WorstCasePresentation("worst_case"), {"event": "changed_explanation"}
     counts = {detail.label: (detail.value, detail.total) for detail in presentation.details(frame, options)}
-    assert counts == {"no input that keeps the class": (1, 3), "misinterpreted": (1, 2)}
+    assert counts == {"no input that keeps the answer": (1, 3), "misinterpreted": (1, 2)}
     every = frame.with_columns(found=pl.lit(True))
     assert [detail.label for detail in presentation.details(every, options)] == ["misinterpreted"]
