@@ -174,3 +174,8 @@ def test_outputs_with_attributes() -> None:
         Answers(), (0.0, 1.0), device="cpu", forward=lambda module, x: module(pixel_values=x).logits
     )
     assert model.predict(torch.tensor([[[[0.1, 0.8]]]])).tolist() == [1]
+
+
+def test_modules_that_copy_a_module_to_several_cards_are_taken_off() -> None:
+    inner = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    assert standfast.Model(nn.DataParallel(inner), (0.0, 1.0), device="cpu").module is inner

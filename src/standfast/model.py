@@ -306,6 +306,8 @@ class Model:
         self.extras = (extras,) if isinstance(extras, str) else tuple(extras)
         hint = "; Model.from_callable takes a function of arrays, such as predict_proba"
         check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__ + hint)
+        if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            module = module.module  # several cards are for several jobs
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
         check_integer(batch_size, "batch_size", also=("auto",))
         check(forward is None or callable(forward), "forward", "a callable (module, x) -> logits or None", forward)

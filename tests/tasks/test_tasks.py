@@ -236,6 +236,21 @@ def test_boxes_of_dictionaries_are_those_of_tensors() -> None:
     assert task.answer(task.read(dense, COUNT), torch.ones(COUNT).long()).shape == (COUNT, 5)
 
 
+@pytest.mark.parametrize("most", [3, 9])
+def test_boxes_are_kept_by_score_for_each_input_alone(most: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    entries = []
+    for count in (0, 5, 1, 8, 0, 3):
+        scores = torch.randint(4, (count,), generator=generator) / 4  # some are equal: the first comes first
+        labels, boxes = torch.arange(count), torch.rand(count, 4, generator=generator)
+        entries.append({"boxes": boxes, "labels": labels, "scores": scores})
+    found = Detection(most=most).read(entries, len(entries))
+    for entry, rows in zip(entries, found.tolist(), strict=True):
+        parts = zip(entry["boxes"].tolist(), entry["labels"].tolist(), entry["scores"].tolist(), strict=True)
+        expected = [[*box, label, score] for box, label, score in sorted(parts, key=lambda part: -part[2])]
+        assert rows == (expected + [[0.0] * 6] * most)[:most]
+
+
 @pytest.mark.parametrize(
     ("output", "where", "expected"),
     [

@@ -129,14 +129,14 @@ class ReplacedCopies:
         self.probe.count(owner, torch.zeros_like(values, dtype=torch.bool), values.isnan())
         return values
 
-    def curve(self, ranks: Tensor, counts: Tensor, values: Tensor, score: Output = "probability") -> Tensor:
-        """Scores of the explained class as more and more positions of every sample are replaced, float64 `(N, K)`.
+    def curve(self, ranks: Tensor, counts: Tensor, values: Tensor, score: Scale = "probability") -> Tensor:
+        """Scores of the answer as more and more positions of every sample are replaced, float64 `(N, K)`.
 
         Args:
             ranks: of the positions, from 0: `(N, P)`, with P entries or pixels of an input.
             counts: how many positions are replaced at each of K levels, those of the lowest ranks; `(K,)`.
             values: what is put in their place, `(N, ...)`.
-            score: the class's `"probability"` or its `"logit"`.
+            score: the answer's `"probability"` or its `"logit"`.
 
         >>> import standfast
         >>> digits = standfast.data.bundled("digits")[:2]
@@ -153,8 +153,8 @@ class ReplacedCopies:
         def replace(owner: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
             return (ranks[owner] < count[:, None]).to(values.dtype), values[owner]
 
-        def read(logits: Tensor, owner: Tensor, count: Tensor) -> Tensor:
-            return score_classes(logits, self.probe.targets[owner], score)
+        def read(outputs: Tensor, owner: Tensor, count: Tensor) -> Tensor:
+            return self.probe.measure_score(outputs, owner, score)
 
         numbers = torch.arange(len(self.inputs), device=counts.device)
         owner, count = torch.cartesian_prod(numbers, counts).unbind(1)

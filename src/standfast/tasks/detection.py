@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from standfast.errors import ArgumentError, ModelError, check, check_integer, check_number
 from standfast.tasks.base import Scale, Task, tasks
@@ -70,24 +69,32 @@ class Detection(Task):
             if not fits or not output.is_floating_point():
                 raise ModelError(f"module: expected boxes (N, boxes, 5 + labels), got {tuple(output.shape)}")
             scores, labels = (output[:, :, 4:5] * output[:, :, 5:]).max(2)
-            return self._sort(torch.cat([output[:, :, :4], labels[..., None].to(output), scores[..., None]], 2))
+            rows = torch.cat([output[:, :, :4], labels[..., None].to(output), scores[..., None]], 2)
+            return self._sort(rows.flatten(0, 1), [output.shape[1]] * count)
         entries = list(output) if isinstance(output, list | tuple) else []
         wrong = [type(each).__name__ for each in entries if not isinstance(each, Mapping) or set(_KEYS) - set(each)]
         if len(entries) != count or wrong:
             expected = f"a list of {count} dictionaries with {', '.join(_KEYS)}"
             got = f"a {type(output).__name__} of {len(entries)} ({wrong[0] if wrong else 'another number'})"
             raise ModelError(f"module: expected {expected}, got {got}")
-        return torch.cat([self._sort(self._join(each)[None]) for each in entries])
+        if not entries:
+            return torch.zeros(0, self.most, 6)
+        scores = widen_half(torch.cat([each["scores"].reshape(-1) for each in entries]))
+        labels = torch.cat([each["labels"].reshape(-1) for each in entries]).to(scores)
+        boxes = torch.cat([each["boxes"].reshape(-1, 4) for each in entries]).to(scores)
+        rows = torch.cat([boxes, labels[:, None], scores[:, None]], 1)
+        return self._sort(rows, [each["scores"].numel() for each in entries])
 
-    def _join(self, found: Mapping[str, Tensor]) -> Tensor:
-        scores = widen_half(found["scores"].reshape(-1, 1))
-        boxes, labels = (found[key].reshape(-1, width).to(scores) for key, width in (("boxes", 4), ("labels", 1)))
-        return torch.cat([boxes, labels, scores], 1)
-
-    def _sort(self, rows: Tensor) -> Tensor:
-        order = rows[:, :, 5].detach().argsort(dim=1, descending=True, stable=True)[:, : self.most]
-        kept = rows.gather(1, order[..., None].expand(-1, -1, 6))
-        return pad(kept, (0, 0, 0, self.most - kept.shape[1]))
+    def _sort(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """The first `most` boxes of each input by score, `(N, most, 6)`, of all its boxes in turn `(boxes, 6)`."""
+        numbers = torch.tensor(counts, device=rows.device)
+        owners = torch.arange(len(counts), device=rows.device).repeat_interleave(numbers, output_size=len(rows))
+        order = rows[:, 5].detach().argsort(descending=True, stable=True)
+        order = order[owners[order].argsort(stable=True)]
+        places = torch.arange(len(rows), device=rows.device) - (numbers.cumsum(0) - numbers)[owners]
+        kept = places < self.most
+        found = rows.new_zeros(len(counts), self.most, 6)
+        return found.index_put((owners[kept], places[kept]), rows[order[kept]])
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The label and the sides of the box, `(N, 5)`."""

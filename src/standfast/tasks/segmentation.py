@@ -56,7 +56,7 @@ class Segmentation(Task):
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The class, and 1 or 0 for each pixel, `(N, 1 + pixels)`; by default the class of the largest region."""
-        labels, count = outputs.argmax(1).flatten(1), outputs.shape[1]
+        labels, count = outputs.max(1).indices.flatten(1), outputs.shape[1]  # faster than argmax
         areas = torch.stack([(labels == each).sum(1) for each in range(count)], 1)
         if self.background is not None and self.background < count:
             areas[:, self.background] = -1
@@ -78,7 +78,7 @@ class Segmentation(Task):
         return self.rivals(outputs, answer, scale).amax(1)
 
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        mask = outputs.argmax(1).flatten(1) == self.describe(answer)[:, None]
+        mask = outputs.max(1).indices.flatten(1) == self.describe(answer)[:, None]
         return self.iou - _overlap(mask.to(outputs), answer[:, 1:].to(outputs))
 
     def _own(self, values: Tensor, answer: Tensor) -> Tensor:

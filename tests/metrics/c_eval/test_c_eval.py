@@ -170,14 +170,14 @@ def test_ratios_are_at_least_one_and_sweeps_never_fall(attack: str, lenet: stand
 def test_c_empty_is_computed_once_for_all_explainers(monkeypatch: pytest.MonkeyPatch, digits: Tensor) -> None:
     """And again when the weights have changed."""
     rows = []
-    whole = Attack.minimise
+    whole, checked = Attack.minimise, Attack.minimise_checked
 
     def counting(attack: Attack, model: standfast.Model, x: Tensor, y: Tensor, free: object, *args: Any) -> object:
         if free is None:
             rows.append(len(x))
-        return whole(attack, model, x, y, free, *args)  # type: ignore[arg-type]
+        return checked(attack, model, x, y, free, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Attack, "minimise", counting)
+    monkeypatch.setattr(Attack, "minimise_checked", counting)
     module = standfast.zoo.load("lenet5-mnist")
     model = standfast.Model(module, (0.0, 1.0), device="cpu")
     metric = CEval(attack="fmn:steps=4,polish=1")
