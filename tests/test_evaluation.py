@@ -394,8 +394,6 @@ def test_what_failed_is_warned_of_once_with_the_reason(inputs: torch.Tensor, tmp
 def test_a_module_that_cannot_predict_fails_before_any_job(inputs: torch.Tensor, tmp_path: Path) -> None:
     flat = standfast.Model(torch.nn.Linear(8, 2), (0.0, 1.0), device="cpu")
     with pytest.raises(standfast.ModelError, match=r"a tensor of shape \(N, 1, 8, 2\) for inputs of shape"):
-        standfast.ModelError, match=r"got a tensor of shape \(N, 1, 8, 2\) for inputs of shape \(N, 1, 8, 8\)"
-    ):
         standfast.evaluate(flat, "saliency", inputs, METRICS, progress=False, out=tmp_path)
     assert not list(tmp_path.iterdir())
 
