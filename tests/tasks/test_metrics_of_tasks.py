@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -361,3 +362,40 @@ def test_trees_of_a_regressor_are_those_of_shap() -> None:
     maps = standfast.explainers.get("shap:TreeExplainer")(model, rows[300:310])
     expected = torch.tensor(shap.TreeExplainer(fitted).shap_values(rows[300:310].numpy()), dtype=torch.float32)
     torch.testing.assert_close(maps, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_changed_inputs_have_an_answer_of_their_own(inputs: Tensor) -> None:
+    """The least change of a number moves it by the tolerance, that of a region ends at the least overlap."""
+    regression = make_model(linear(1), Regression(0.5))
+    found = standfast.metrics.CEval(attack="fmn:steps=30")(regression, "saliency", inputs).frame()
+    assert found["answer"].to_list() == pytest.approx(regression.logits(inputs)[:, 0].tolist())
+    assert (found["predicted"] - found["answer"]).abs().to_list() == pytest.approx([0.5] * 5, abs=1e-3)
+    vectors = make_model(linear(3), Embedding(0.9))
+    found = standfast.metrics.CEval(attack="fmn:steps=30")(vectors, "saliency", inputs).frame()
+    assert found["answer"].to_list() == pytest.approx([1.0] * 5)
+    assert found["predicted"].to_list() == pytest.approx([0.9] * 5, abs=1e-2)
+    classes = standfast.metrics.CEval(attack="fmn:steps=5")(make_model(linear(3), "classification"), "saliency", inputs)
+    assert classes.answer is None
+    assert not classes.predicted.is_floating_point()
+
+
+def test_drops_that_are_no_shares_have_no_f1(inputs: Tensor) -> None:
+    curve = standfast.metrics.CorruptionCurve(samples=1)
+    for task, shares in ((Regression(0.1), False), (Binary(), True)):
+        found = curve(make_model(linear(1), task), "input_x_gradient", inputs).summary(resamples=0)
+        assert math.isfinite(found.auc_top)
+        assert math.isfinite(found.f1) == shares
+
+
+def test_the_report_speaks_of_the_task(inputs: Tensor, tmp_path: Path) -> None:
+    metrics = ["aopc:steps=3,samples=1", "corruption_curve:samples=1", "c_eval:preset=quick"]
+    for task, score in ((Regression(0.5), "predicted value"), (Binary(), "probability")):
+        found = standfast.evaluate(
+            make_model(linear(1), task), "saliency", inputs, metrics, progress=False, out=tmp_path / task.name
+        )
+        assert found.task_words == task.words
+        assert found.metrics["aopc"].spec.axis == f"AOPC ({score})"
+        page = found.to_html(tmp_path / f"{task.name}.html").read_text()
+        assert ("probability of the answer" in page or "answer&#39;s probability" in page) == (score == "probability")
+        assert '<th scope="col">Same class' not in page
+        assert "share of right classes" not in page

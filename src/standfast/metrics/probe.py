@@ -75,7 +75,8 @@ class Measurement:
             Eq. 1). `(M,)`
         similarity: of the explanation to that of the origin, `(M,)`; None where it was not asked for.
         distance: `||g(x') - g(x)||_2`, `(M,)`; None where it was not asked for.
-        maps, predicted: signed explanations `(M, ...)` and classes `(M,)`; None where they were not asked for.
+        maps, predicted: signed explanations `(M, ...)`, and classes `(M,)`, or what else `Task.read_answer` makes of
+            the outputs; None where they were not asked for.
     """
 
     margin: Tensor
@@ -233,11 +234,13 @@ class Probe:
 
         These are scattered to all origins, as by `scatter_to_all`.
         """
+        task = self.model.task
         return {
             "metric": metric.name,
             "options": metric.options(),
             "status": self.status,
-            "targets": self.model.task.describe(self.targets),
+            "targets": task.describe(self.targets),
+            "answer": None if task.switches else task.read_answer(self.logits, self.targets),
             "model_evaluations": self._evaluations,
             "degenerate": self._degenerate,
             "nonfinite": self._nonfinite,
@@ -320,7 +323,7 @@ class Probe:
             alike,
             distance,
             signed if keep_maps else None,
-            self._find_predicted(logits, targets) if keep_maps else None,
+            self.model.task.read_answer(logits, targets) if keep_maps else None,
         )
 
     @property
@@ -353,11 +356,6 @@ class Probe:
     def choose_explained(self, targets: Tensor) -> Tensor | None:
         """What is explained at copies of origins with these answers `(M, ...)`; None for what is predicted there."""
         return targets if self.explain == "origin" or not self.model.task.switches else None
-
-    def _find_predicted(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The classes that are predicted, or what is explained where nothing else can be."""
-        task = self.model.task
-        return task.describe(task.answer(outputs) if task.switches else targets)
 
     def measure_score(self, outputs: Tensor, origin: Tensor, scale: Scale) -> Tensor:
         """The score, float64 `(M,)`, of the answers of the origins numbered `origin` `(M,)` at outputs `(M, ...)`."""

@@ -46,6 +46,7 @@ class MetricWords:
 
     def __init__(self, presentation: Presentation) -> None:
         environment, own, metric = _environment(), presentation.words, f"metrics/{presentation.metric}.html"
+        known = {"task": presentation.task}
         default = environment.get_template("metrics/default.html")
         if isinstance(own, Path):
             template = environment.from_string(own.read_text(encoding="utf-8"))
@@ -53,7 +54,7 @@ class MetricWords:
             template = environment.from_string(own)
         else:
             template = environment.get_template(metric) if metric in environment.list_templates() else default
-        self._modules = (template.module, default.module)
+        self._modules = (template.make_module(known), default.make_module(known))
         self.presentation = presentation
 
     def _find(self, name: str) -> Any:

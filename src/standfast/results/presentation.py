@@ -18,6 +18,7 @@ from standfast.registry import Registry
 from standfast.results.controls import find_controls
 from standfast.results.formatting import Decimals, format_number
 from standfast.study.store import DamagedFileError
+from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import Array
 
 #: how many files of arrays are read at once: on remote storage each takes a round trip
@@ -201,6 +202,7 @@ class MetricResults:
         unfit: those that do not pass the sanity checks.
         classes: the names of the classes; empty where they are not known.
         errors: of the parts of the work that failed, as stored, by explainer.
+        task: what the report calls scores and answers.
     """
 
     label: str
@@ -220,6 +222,7 @@ class MetricResults:
     unfit: Sequence[str] = ()
     classes: Sequence[str] = ()
     errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    task: TaskWords = CLASS_WORDS
 
     @property
     def present(self) -> list[str]:
@@ -251,7 +254,13 @@ class MetricResults:
         return int(self.frame["repeat"].min())  # type: ignore[arg-type]
 
     def name_classes(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row whose classes, `targets` and `predicted`, have their names; numbers where these are not known."""
+        """A row whose classes, `targets` and `predicted`, have their names; numbers where these are not known.
+
+        Where an answer is a number, they are that of the clean and that of the changed input.
+        """
+        if row.get("answer") is not None:
+            texts = {"targets": format_number(row["answer"]), "predicted": format_number(row.get("predicted"))}
+            return {**row, **texts}
         known = range(len(self.classes))
         named = {key: row[key] for key in ("targets", "predicted") if row.get(key) in known}
         return {**row, **{key: self.classes[number] for key, number in named.items()}}
@@ -343,10 +352,12 @@ class Presentation:
     Attributes:
         metric: the registered name of the metric.
         stored: the direction that is stored with the results. It counts only if the metric is not installed here.
+        task: what the report calls scores and answers.
     """
 
     metric: str
     stored: Direction = None
+    task: TaskWords = CLASS_WORDS
 
     #: the Jinja template with the sentences of the metric: its text, or the path of its file; empty for that of
     #: standfast with the metric's name. `standfast.report.words` describes what it may contain
@@ -433,12 +444,13 @@ def metric_class(metric: str) -> type[Metric] | None:
         return None
 
 
-def presentation_of(metric: str, stored: str | None = None) -> Presentation:
+def presentation_of(metric: str, stored: str | None = None, task: TaskWords = CLASS_WORDS) -> Presentation:
     """The presentation that is registered for a metric, for its package, or else the plain `Presentation`.
 
     Args:
         metric: the registered name of the metric, such as `"worst_case"` or `"quantus:Sparseness"`.
         stored: the direction that is stored with the results. It counts only if the metric is not installed here.
+        task: what the report calls scores and answers.
 
     >>> import standfast.report
     >>> presentation_of("worst_case").value_spec({"event": "changed_class", "similarity": "pearson"}).direction
@@ -450,7 +462,7 @@ def presentation_of(metric: str, stored: str | None = None) -> Presentation:
         raise StandfastError("no presentation is registered, not even our own: import standfast.report first")
     direction: Direction = "higher" if stored == "higher" else "lower" if stored == "lower" else None
     name = next((name for name in (metric, metric.partition(":")[0]) if name in presentations), None)
-    return (Presentation if name is None else presentations[name])(metric, direction)
+    return (Presentation if name is None else presentations[name])(metric, direction, task)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from standfast.errors import check
 from standfast.registry import build
-from standfast.tasks.base import Scale, Task, measure_margin, measure_score, tasks
+from standfast.tasks.base import CLASS_WORDS, Scale, Task, TaskWords, measure_margin, measure_score, tasks
 from standfast.tasks.classification import Classification, ZeroShot, zero_shot
 from standfast.tasks.detection import Detection
 from standfast.tasks.embedding import Embedding
@@ -12,6 +12,7 @@ from standfast.tasks.regression import Regression
 from standfast.tasks.segmentation import Segmentation
 
 __all__ = [
+    "CLASS_WORDS",
     "Binary",
     "Classification",
     "Detection",
@@ -21,6 +22,7 @@ __all__ = [
     "Scale",
     "Segmentation",
     "Task",
+    "TaskWords",
     "ZeroShot",
     "find_output",
     "get",

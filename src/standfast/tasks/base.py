@@ -29,6 +29,45 @@ SCALES: tuple[Scale, ...] = get_args(Scale)
 
 
 @dataclass(frozen=True)
+class TaskWords:
+    """What reports call that which a task measures; by default the words of classes.
+
+    Attributes:
+        logit, probability: a score on an axis, on either scale.
+        own: the score of an answer, as metrics compare it, to follow "the drop of".
+        answer: what stands before its value at the clean and at the changed input, as in "cosine 1 → 0.8".
+        fall: what a drop is (`Task.measure_drop`); empty where it is the share of the score that is lost.
+        kind: what answers are told apart by, such as "class"; empty where they are not kinds.
+        classes: whether answers are classes, of which one is right.
+
+    >>> TaskWords().say_drop, TaskWords(fall="how far the dose has fallen").say_drop
+    ("how much of the answer's probability is lost", 'how far the dose has fallen')
+    """
+
+    logit: str = "logit"
+    probability: str = "probability"
+    own: str = "the answer's probability"
+    answer: str = "answer"
+    fall: str = ""
+    kind: str = "class"
+    classes: bool = True
+
+    @property
+    def say_drop(self) -> str:
+        """What a drop is, in words."""
+        return self.fall or f"how much of {self.own} is lost"
+
+    @property
+    def kinds(self) -> str:
+        """Several kinds of answers."""
+        return f"{self.kind}es" if self.kind == "class" else f"{self.kind or 'input'}s"
+
+
+#: the words of classes, and of results that were stored without words
+CLASS_WORDS = TaskWords()
+
+
+@dataclass(frozen=True)
 class Task(metaclass=ConfigurationType):
     """The base of every task. A task of your own has the four methods `read`, `answer`, `score` and `rivals`.
 
@@ -39,7 +78,7 @@ class Task(metaclass=ConfigurationType):
         name: under which the task is registered, such as `"regression"`.
         version: a part of what results depend on, to be raised when the same options give other numbers.
         kept: what it means that the answer is kept, for the report.
-        unit: what a score is called on an axis.
+        words: what a report calls scores and answers.
         classes: whether an answer is one of several classes, of which one is right and a softmax gives probabilities.
         switches: whether a changed input may have another answer that is explained there, such as another class. Where
             it is False, what was chosen for the clean input is explained everywhere.
@@ -51,7 +90,7 @@ class Task(metaclass=ConfigurationType):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     kept: ClassVar[str]
-    unit: ClassVar[str] = "score"
+    words: ClassVar[TaskWords] = TaskWords("score", "score", "the score", kind="", classes=False)
     classes: ClassVar[bool] = False
     switches: ClassVar[bool] = False
     takes_vectors: ClassVar[bool] = False
@@ -112,6 +151,17 @@ class Task(metaclass=ConfigurationType):
     def measure_closeness(self, first: Tensor, second: Tensor) -> Tensor:
         """How near scores, by their probabilities, are to others `(N,)`: 1 where they are the same, and at least 0."""
         return (1 - (first - second).abs()).clamp(min=0)
+
+    def read_answer(self, outputs: Tensor, answer: Tensor) -> Tensor:
+        """What the answer has become, as one number `(N,)`: another class, or else the score by which it is compared.
+
+        Args:
+            outputs: of clean or of changed inputs, `(N, ...)`.
+            answer: at the clean inputs.
+        """
+        if self.switches:
+            return self.describe(self.answer(outputs))
+        return measure_score(self, outputs, answer, "probability")
 
     def describe(self, answer: Tensor) -> Tensor:
         """What is explained of each input, as a whole number `(N,)`: a class, a label, an output."""

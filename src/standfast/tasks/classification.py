@@ -10,7 +10,7 @@ from torch import Tensor
 
 from standfast.errors import check, check_number
 from standfast.records import TensorOption
-from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
+from standfast.tasks.base import CLASS_WORDS, Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
 
 
 @tasks.register("classification")
@@ -27,7 +27,7 @@ class Classification(Task):
 
     name: ClassVar[str] = "classification"
     kept: ClassVar[str] = "the same class"
-    unit: ClassVar[str] = "logit"
+    words: ClassVar[TaskWords] = CLASS_WORDS
     classes: ClassVar[bool] = True
     switches: ClassVar[bool] = True
     scales: ClassVar[bool] = True

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, ModelError, check, check_integer, check_number
-from standfast.tasks.base import Scale, Task, tasks
+from standfast.tasks.base import Scale, Task, TaskWords, tasks
 from standfast.tensors import widen_half
 
 _KEYS = ("boxes", "labels", "scores")
@@ -47,7 +47,14 @@ class Detection(Task):
 
     name: ClassVar[str] = "detection"
     linear: ClassVar[bool] = False
-    unit: ClassVar[str] = "overlap x score"
+    words: ClassVar[TaskWords] = TaskWords(
+        "overlap x score",
+        "overlap x score",
+        own="the box's overlap x score",
+        answer="overlap x score",
+        kind="label",
+        classes=False,
+    )
     iou: float = 0.5
     least: float = 0.5
     most: int = 100

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from standfast.errors import check, check_number
-from standfast.tasks.base import Scale, Task, expect_tensor, tasks
+from standfast.tasks.base import Scale, Task, TaskWords, expect_tensor, tasks
 
 
 @tasks.register("embedding")
@@ -38,7 +38,15 @@ class Embedding(Task):
     name: ClassVar[str] = "embedding"
     linear: ClassVar[bool] = False
     takes_vectors: ClassVar[bool] = True
-    unit: ClassVar[str] = "cosine"
+    words: ClassVar[TaskWords] = TaskWords(
+        "part along the reference",
+        "cosine",
+        own="the cosine with the reference",
+        answer="cosine",
+        fall="how far the cosine with the reference has fallen",
+        kind="",
+        classes=False,
+    )
     scales: ClassVar[bool] = True
     least: float
 

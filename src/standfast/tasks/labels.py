@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check_choice, check_number
-from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
+from standfast.tasks.base import Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
 
 #: the least probability that has a logit of its own
 _FLOOR = 1e-12
@@ -29,7 +29,6 @@ class _Thresholds(Task):
     """
 
     kept: ClassVar[str] = "the same side of the threshold"
-    unit: ClassVar[str] = "logit"
     scales: ClassVar[bool] = True
     threshold: float = 0.5
     output: Literal["logit", "probability"] = "logit"
@@ -71,6 +70,7 @@ class Binary(_Thresholds):
     """
 
     name: ClassVar[str] = "binary"
+    words: ClassVar[TaskWords] = TaskWords(kind="side", classes=False)
     switches: ClassVar[bool] = True
 
     def read(self, output: Any, count: int) -> Tensor:
@@ -111,6 +111,9 @@ class MultiLabel(_Thresholds):
     """
 
     name: ClassVar[str] = "multi_label"
+    words: ClassVar[TaskWords] = TaskWords(
+        own="the label's probability", answer="probability", kind="label", classes=False
+    )
     labels: Literal["own", "all"] = "own"
 
     def __post_init__(self) -> None:

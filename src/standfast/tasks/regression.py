@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check_number
-from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
+from standfast.tasks.base import Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
 
 
 @tasks.register("regression")
@@ -35,7 +35,15 @@ class Regression(Task):
 
     name: ClassVar[str] = "regression"
     kept: ClassVar[str] = "the number within the tolerance"
-    unit: ClassVar[str] = "predicted value"
+    words: ClassVar[TaskWords] = TaskWords(
+        "predicted value",
+        "predicted value",
+        own="the predicted value",
+        answer="value",
+        fall="how far the predicted value has fallen, in tolerances",
+        kind="",
+        classes=False,
+    )
     tolerance: float
 
     def __post_init__(self) -> None:

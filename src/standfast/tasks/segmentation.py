@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check_integer, check_number
-from standfast.tasks.base import Scale, Task, check_range, expect_tensor, tasks
+from standfast.tasks.base import Scale, Task, TaskWords, check_range, expect_tensor, tasks
 
 
 @tasks.register("segmentation")
@@ -36,7 +36,13 @@ class Segmentation(Task):
     """
 
     name: ClassVar[str] = "segmentation"
-    unit: ClassVar[str] = "mean logit in the mask"
+    words: ClassVar[TaskWords] = TaskWords(
+        "mean logit of the region",
+        "mean probability of the region",
+        own="the region's mean probability",
+        answer="IoU",
+        classes=False,
+    )
     scales: ClassVar[bool] = True
     iou: float = 0.5
     background: int | None = 0
@@ -80,6 +86,10 @@ class Segmentation(Task):
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         mask = outputs.max(1).indices.flatten(1) == self.describe(answer)[:, None]
         return self.iou - _overlap(mask.to(outputs), answer[:, 1:].to(outputs))
+
+    def read_answer(self, outputs: Tensor, answer: Tensor) -> Tensor:
+        """The overlap of the masks (IoU)."""
+        return self.iou - self.margin(outputs.double(), answer)
 
     def _own(self, values: Tensor, answer: Tensor) -> Tensor:
         """The values of the class of each row, `(N, pixels)`."""

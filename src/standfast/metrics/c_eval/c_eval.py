@@ -64,7 +64,8 @@ class CEvalResult(DistortionResult):
         fixed_share: the share of places that is fixed, `(N,)`.
         empty_evaluations: inputs predicted for `c_empty`, which all explainers share, int `(N,)`; they are not part of
             `model_evaluations`.
-        predicted: the class predicted at the changed input, `(N,)`; -1 where there is none.
+        predicted: the class predicted at the changed input, `(N,)`, or what else the answer has become there
+            (`Task.read_answer`); -1 or NaN where there is none.
         mask: the fixed places, bool `(N, *spatial)`.
         inputs, origins, origin_maps: the changed inputs, the samples and their explanations, `(N, ...)`.
     """
@@ -135,10 +136,10 @@ class CEval(DistortionMetric):
         c, found, second, c_empty = least.c[:, 0], least.found[:, 0], least.second[:, 0], empty.c[:, 0]
         points, mask = call.inputs.clone(), torch.zeros_like(search.scores, dtype=torch.bool)
         points[rows], mask[rows] = least.points[:, 0], fixed
-        describe = task.describe
-        predicted, flipped = torch.full_like(describe(probe.targets), -1), rows[found]
+        predicted, flipped = task.read_answer(probe.logits, probe.targets), rows[found]
+        predicted.fill_(torch.nan if predicted.is_floating_point() else -1)
         if len(flipped):
-            predicted[flipped] = describe(call.model.predict(points[flipped]))
+            predicted[flipped] = task.read_answer(call.model.logits(points[flipped]), probe.targets[flipped])
         certified = torch.full((len(rows),), torch.nan, dtype=torch.float64, device=points.device)
         if self.certify and len(rows):
             free = mark_free(fixed, search.inputs)

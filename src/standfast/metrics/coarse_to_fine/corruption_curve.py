@@ -85,6 +85,7 @@ class CorruptionCurveResult(Result):
             finite in any draw, and for an order that was not measured. `(N, K)`
         corrupted_share: `floor(k n_plus)` over the number of all positions. `(N, K)`
         fractions: the shares k.
+        shares: whether drops are shares of the score; where they are not, such as for a number, there is no F1.
         origins: the samples, `(N, ...)`.
         replaced_at: for pictures, at which share each position is replaced, see `find_levels`; `(N, ...)`.
         noise_key: the key of the replacements of each sample, `(N,)`. Results with the same keys, shapes and `samples`
@@ -108,6 +109,7 @@ class CorruptionCurveResult(Result):
     origins: Tensor
     replaced_at: Tensor
     noise_key: Tensor = field(metadata={"per_sample": False})
+    shares: bool = True
 
     def tensors(self) -> dict[str, Tensor]:
         """The drops of the measured orders, with their shares, the keys of the noise, and the tensors for pictures."""
@@ -125,7 +127,7 @@ class CorruptionCurveResult(Result):
         drops = {order: values.double().cpu().numpy() for order, values in self.score_drop.items()}
         share = self.corrupted_share.double().cpu().numpy().copy()
         share[[status != "ok" for status in self.status]] = math.nan
-        return Curves(drops.get("top"), drops.get("bottom"), share, np.array(self.fractions))
+        return Curves(drops.get("top"), drops.get("bottom"), share, np.array(self.fractions), self.shares)
 
     def summary(self, *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0) -> CorruptionSummary:
         """All numbers of these samples, with intervals; see `standfast.metrics.coarse_to_fine.summary.summarise`."""
@@ -294,6 +296,7 @@ class CorruptionCurve(Metric):
             origins=inputs,
             replaced_at=find_levels(probe.maps, corrupted.counts, self.unit),
             noise_key=keys,
+            shares=not probe.model.task.words.fall,
         )
 
 

@@ -102,6 +102,7 @@ class Page:
         return {
             "where": results.summary.name_pair(data, model),
             "verdict": verdict,
+            "classes": results.task_words.classes,
             "checks_id": f"checks-{results.pairs.index((data, model)) + 1}",
             "standings": order,
             "sanity": {name: results.summary.sanity.get((data, model, name)) for name, _ in order},

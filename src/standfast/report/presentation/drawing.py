@@ -45,7 +45,7 @@ def describe_maps(view: MetricResults, rows: Sequence[GalleryRow]) -> str:
     """How the page draws the maps in these rows of pictures, in one or two sentences."""
     axes = min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
     swaps = "swapped_words" in view.frame.columns
-    return words_of(presentation_of(view.metric)).say("maps", axes, bool(view.tokens), swaps)
+    return words_of(presentation_of(view.metric, task=view.task)).say("maps", axes, bool(view.tokens), swaps)
 
 
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
