@@ -335,7 +335,7 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
 
     Args:
         task: what is checked.
-        output: what a module returns for five clean inputs.
+        output: what a module returns for some clean inputs, at least two: a tensor, or a list.
         changed: what it returns for the same inputs, changed a little.
 
     Raises:
@@ -345,7 +345,8 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
     >>> from standfast.tasks import Binary
     >>> check_task(Binary(), torch.linspace(-2, 2, 5), torch.linspace(-1, 2, 5))
     """
-    count, order = 5, torch.tensor([4, 0, 0, 2])
+    count = len(output)
+    order = torch.tensor([count - 1, 0, 0, count // 2])
     clean, after = task.read(output, count), task.read(changed, count)
     for outputs in (clean, after):
         _require(outputs.is_floating_point() and len(outputs) == count, "outputs have a row for each input")

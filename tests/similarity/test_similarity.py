@@ -160,7 +160,7 @@ def test_topk_breaks_ties_by_lowest_index():
 
 
 @pytest.mark.parametrize("window", [3, 7, 11])
-@pytest.mark.parametrize("shape", [(3, 1, 28, 28), (3, 3, 12, 17), (3, 2, 40), (3, 40)])
+@pytest.mark.parametrize("shape", [(3, 1, 28, 28), (3, 3, 12, 17), (3, 2, 40), (3, 40), (2, 2, 11, 12, 13)])
 @pytest.mark.parametrize("data_range", [None, 2.5])
 def test_ssim_reference(shape, window, data_range):
     a, b = pair(*shape)

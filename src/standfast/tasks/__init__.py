@@ -42,5 +42,6 @@ def get(task: str | Task) -> Task:
     >>> get("regression:tolerance=2.5")
     Regression(tolerance=2.5)
     """
-    check(isinstance(task, str | Task), "task", "a task, or its name", type(task).__name__)
+    made = f"the class {task.__name__}: make one, {task.__name__}(...)" if isinstance(task, type) else repr(task)
+    check(isinstance(task, str | Task), "task", "a task, or its name", made)
     return build(tasks, task) if isinstance(task, str) else task

@@ -22,6 +22,7 @@ from torch import Tensor
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.records import ConfigurationType
 from standfast.registry import Registry
+from standfast.tensors import describe_rows
 
 #: the scale of scores and margins, where a task has both
 Scale = Literal["logit", "probability"]
@@ -84,6 +85,7 @@ class Task(metaclass=ConfigurationType):
             it is False, what was chosen for the clean input is explained everywhere.
         takes_vectors: whether targets are vectors `(N, D)`, and not whole numbers.
         linear: whether a score is linear in the outputs, so that attributions can add up to its change.
+        may_be_empty: whether a module may find nothing at all, and then returns what has no gradients.
         scales: whether scores are logits that also are probabilities; otherwise both scales are the same.
     """
 
@@ -95,6 +97,7 @@ class Task(metaclass=ConfigurationType):
     switches: ClassVar[bool] = False
     takes_vectors: ClassVar[bool] = False
     linear: ClassVar[bool] = True
+    may_be_empty: ClassVar[bool] = False
     scales: ClassVar[bool] = False
 
     @abstractmethod
@@ -104,6 +107,10 @@ class Task(metaclass=ConfigurationType):
         Raises:
             ModelError: the module returned something else.
         """
+
+    def find_fault(self, outputs: Tensor) -> str:
+        """What is wrong with the values of outputs `(N, ...)`, to follow "got"; empty, as by default, if nothing is."""
+        return ""
 
     @abstractmethod
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
@@ -213,7 +220,8 @@ def expect_tensor(output: Any, count: int, shape: str, fits: bool) -> Tensor:
     if not isinstance(output, Tensor):
         raise ModelError(f"module: expected {shape}, got a {type(output).__name__}")
     if not output.is_floating_point():
-        raise ModelError(f"module: expected {shape} as floating-point numbers, got {output.dtype}")
+        advice = "return them with .float(), without argmax or round, which have no gradients"
+        raise ModelError(f"module: expected {shape} as floating-point numbers, got {output.dtype}: {advice}")
     same = output.ndim > 0 and output.shape[0] == count
     if not fits or not same:
         # the rows of a batch are padded, so their number says nothing to the user
@@ -221,12 +229,6 @@ def expect_tensor(output: Any, count: int, shape: str, fits: bool) -> Tensor:
         got = describe_rows(output) if same else batch
         raise ModelError(f"module: expected {shape}, got a tensor of shape {got}")
     return output
-
-
-def describe_rows(rows: Tensor) -> str:
-    """The shape of a batch without the number of rows: `"(N, 1, 28, 28)"`."""
-    inner = ", ".join(map(str, rows.shape[1:]))
-    return f"(N, {inner})" if inner else "(N,)"
 
 
 def expand_targets(targets: object, rows: int) -> Tensor:

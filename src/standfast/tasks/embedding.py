@@ -50,6 +50,11 @@ class Embedding(Task):
     scales: ClassVar[bool] = True
     least: float
 
+    @classmethod
+    def example(cls) -> Embedding:
+        """One of some cosine, for messages."""
+        return cls(least=0.9)
+
     def __post_init__(self) -> None:
         check_number(self.least, "least", above=-1, below=1)
 

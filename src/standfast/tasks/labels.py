@@ -48,6 +48,11 @@ class _Thresholds(Task):
         sure = values.double()  # in float32, 1 minus so small a number is 1
         return (sure.clamp(min=_FLOOR).log() - (1 - sure).clamp(min=_FLOOR).log()).to(values.dtype)
 
+    def find_fault(self, outputs: Tensor) -> str:
+        """Numbers outside of [0, 1], which `_as_logits` puts beyond the logits of all probabilities."""
+        beyond = outputs.abs().nan_to_num().amax() > -math.log(_FLOOR) + 1e-4
+        return "values below 0 or above 1, where output='probability'" if self.output != "logit" and beyond else ""
+
     def _excess(self, outputs: Tensor, scale: Scale) -> Tensor:
         """By how much each output is above the threshold."""
         return outputs - self.limit if scale == "logit" else outputs.sigmoid() - self.threshold
@@ -75,7 +80,7 @@ class Binary(_Thresholds):
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.shape in ((count,), (count, 1))
-        found = expect_tensor(output, count, f"one {self.output} for each input, (N,) or (N, 1),", fits)
+        found = expect_tensor(output, count, f"one {self.output} for each input, (N,) or (N, 1)", fits)
         return self._as_logits(found.reshape(count, 1))
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
@@ -127,7 +132,7 @@ class MultiLabel(_Thresholds):
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim == 2
-        return self._as_logits(expect_tensor(output, count, f"a {self.output} for each label, (N, labels),", fits))
+        return self._as_logits(expect_tensor(output, count, f"a {self.output} for each label, (N, labels)", fits))
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The label explained, and for each label whether it is on, `(N, 1 + L)`."""

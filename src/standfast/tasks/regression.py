@@ -46,6 +46,11 @@ class Regression(Task):
     )
     tolerance: float
 
+    @classmethod
+    def example(cls) -> Regression:
+        """One of some tolerance, for messages."""
+        return cls(tolerance=2.5)
+
     def __post_init__(self) -> None:
         check_number(self.tolerance, "tolerance", above=0)
 

@@ -58,7 +58,7 @@ class Segmentation(Task):
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim >= 3 and output.shape[1] >= 2
-        return expect_tensor(output, count, "logits of at least two classes for each pixel, (N, C, H, W),", fits)
+        return expect_tensor(output, count, "logits of at least two classes for each pixel, (N, C, H, W)", fits)
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The class, and 1 or 0 for each pixel, `(N, 1 + pixels)`; by default the class of the largest region."""

@@ -188,6 +188,6 @@ def _draw_row(
         "largest": float(np.abs(difference).max(initial=0.0)),
     }
     kept = [detail.text for detail in count_kept_class(pl.DataFrame([row]))]
-    words = words_of(presentation_of(view.metric, task=view.task))
-    text = words.say("row", row, size, kept, np.ptp(arrays["maps"]) == 0)
+    own = words_of(presentation_of(view.metric, task=view.task))
+    text = own.say("row", row, size, kept, np.ptp(arrays["maps"]) == 0)
     return make_row(view, explainer, sample, pictures, text, bool(row.get("found")))
