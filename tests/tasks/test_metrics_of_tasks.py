@@ -399,3 +399,17 @@ def test_the_report_speaks_of_the_task(inputs: Tensor, tmp_path: Path) -> None:
         assert ("probability of the answer" in page or "answer&#39;s probability" in page) == (score == "probability")
         assert '<th scope="col">Same class' not in page
         assert "share of right classes" not in page
+
+
+def test_no_ratio_is_1_because_the_search_with_all_features_free_was_the_worse_one() -> None:
+    """A cosine with the clean vector itself has no gradient there, so that few steps find little."""
+    inputs = torch.rand(6, 3, generator=torch.Generator().manual_seed(2)) + 0.5
+    module = nn.Linear(3, 3, bias=False)
+    module.weight.data = torch.eye(3)
+    model = make_model(module, Embedding(0.8))
+    for attack in ("fmn:steps=2,second=2,polish=0", "fmn:steps=8,second=12,polish=2"):
+        found = standfast.metrics.CEval(attack=attack, fraction=0.34)(model, "random", inputs)
+        assert bool(((found.value > 1) | found.censored).all())
+        assert found.value[found.censored].tolist() == [1.0] * int(found.censored.sum())
+    least = inputs.norm(dim=1).double() * math.sin(math.acos(0.8))  # to the boundary, at a right angle
+    assert found.c_empty.tolist() == pytest.approx(least.tolist(), rel=1e-3)

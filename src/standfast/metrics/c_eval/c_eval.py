@@ -58,7 +58,8 @@ class CEvalResult(DistortionResult):
             is known. `(N,)`
         search_gap: by how much the second best search is worse, as a share of c, `(N,)`; NaN where there is none.
         found: whether a change of the prediction was found. `(N,)`
-        censored: no change was found, so `c` and the ratio are lower bounds, `c_empty` and 1. bool `(N,)`
+        censored: no change was found, so `c` and the ratio are lower bounds, `c_empty` and 1; or, of other tasks than
+            classification, none that is smaller with no feature fixed, so that the ratio is at least 1. bool `(N,)`
         certified_c: a certified lower bound of the true minimum, so that `certified_c <= true c(e) <= c`; NaN without
             one. `(N,)`
         fixed_share: the share of places that is fixed, `(N,)`.
@@ -131,7 +132,7 @@ class CEval(DistortionMetric):
         search = DistortionSearch(self, call)
         probe, rows, fixed, empty = search.probe, search.rows, search.fix_places(self.fraction), search.find_empty()
         least = search.find([fixed], empty)
-        empty.improve_by(least, 0, 0)
+        tied = search.improve_empty(empty, least)
         probe.charge(rows, least.evaluations)
         c, found, second, c_empty = least.c[:, 0], least.found[:, 0], least.second[:, 0], empty.c[:, 0]
         points, mask = call.inputs.clone(), torch.zeros_like(search.scores, dtype=torch.bool)
@@ -159,7 +160,7 @@ class CEval(DistortionMetric):
             c_low=least.low[:, 0],
             search_gap=torch.where(second.isfinite() & found, gap, torch.nan),
             found=found,
-            censored=~found,
+            censored=~found | tied,
             certified_c=certified,
             fixed_share=fixed.flatten(1).double().mean(1),
             empty_evaluations=empty.evaluations,

@@ -100,7 +100,7 @@ class CEvalPlot(DistortionMetric):
         search = DistortionSearch(self, call)
         empty = search.find_empty()
         found = search.find([search.fix_places(size) for size in self.fractions], empty)
-        empty.improve_by(found, 0, 0)
+        tied = search.improve_empty(empty, found)
         search.probe.charge(search.rows, found.evaluations)
         whole = found.found.all(1)
         curves = torch.where(whole[:, None], found.c.double(), torch.nan)
@@ -115,7 +115,7 @@ class CEvalPlot(DistortionMetric):
             c_empty=torch.where(empty.found, empty.c, torch.nan)[:, 0],
             knee=send(knees, call.inputs.device),
             found=whole,
-            censored=~whole,
+            censored=~whole | tied,
             empty_evaluations=empty.evaluations,
             curve=found.c,
             curve_found=found.found,
