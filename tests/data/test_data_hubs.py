@@ -124,7 +124,10 @@ def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[i
         ({"x": np.zeros((2, 3))}, "path: expected samples with labels; .* got a.npz without"),
         ({"y": np.zeros(2, int)}, "path: expected an array called inputs or x, got a.npz with y"),
         ({"x": np.zeros((2, 3)), "y": np.zeros(3, int)}, r"labels: expected shape \(2,\), got \(3,\)"),
-        ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, r"labels as whole numbers of shape \(N,\), got torch.float64"),
+        (
+            {"x": np.zeros((2, 3)), "y": np.zeros(2)},
+            r"labels as whole numbers of shape \(N,\), the classes, got torch.float32",
+        ),
         ({"x": np.zeros((2, 3), int), "y": np.zeros(2, int)}, "inputs as floats or uint8"),
         ({"x": np.full((2, 3), np.nan), "y": np.zeros(2, int)}, "expected finite values"),
         ({"x": np.full((2, 3), 7.0), "y": np.zeros(2, int)}, r"inputs: expected values in \[0, 1\]"),

@@ -27,6 +27,7 @@ from standfast.study.file.imports import REFERENCE
 from standfast.study.file.names import DATA, MODELS, Names
 from standfast.study.file.spec import study_from
 from standfast.study.grid import Grid, Samples
+from standfast.tasks import Regression
 
 #: enough for paired tests to decide something
 SAMPLES = 24
@@ -165,7 +166,7 @@ class Setting:
         lacks_weights = "function" in options and "weights" not in options
         why = "no weights were given (--weights), so " if lacks_weights else ""
         if not self.tried.task.classes:
-            return []
+            return self._describe_error()
         if labels is None:
             return [f"warning: {why}it may be untrained, and there are no labels that would show it"] if why else []
         rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
@@ -176,6 +177,19 @@ class Setting:
             doubt = f"is it trained? Always naming the most frequent class is right for {chance:.1%}"
             lines.append(f"warning: {why}{doubt}")
         return lines
+
+    def _describe_error(self) -> list[str]:
+        """How far a regressor is from labels that are numbers, on at most 1000 samples spread over the data."""
+        labels = self.samples.extras.get("labels")
+        if not isinstance(self.tried.task, Regression) or labels is None:
+            return []
+        rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
+        known = labels[rows].double()
+        error = (self.tried.logits(self.samples.inputs[rows])[:, 0].double() - known).abs().mean()
+        naive = (known - known.median()).abs().mean()
+        lines = [f"mean absolute error on the labels: {error:.4g} of {len(rows)} samples"]
+        doubt = f"warning: is it trained? Always naming the median is wrong by {naive:.4g}"
+        return [*lines, doubt] if error >= naive else lines
 
     def _describe_columns(self) -> list[str]:
         """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""

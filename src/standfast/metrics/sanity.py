@@ -154,7 +154,7 @@ class SanityChecks(Metric):
     ) -> SanityChecks:
         """With the labels of the data, where it has some, or with those of the rows."""
         labels = self.labels if extras is None else extras.get("labels", self.labels)
-        if labels is None or labels.ndim != 1:
+        if labels is None or labels.ndim != 1 or labels.is_floating_point():
             return self
         return replace(self, labels=labels.long() if rows is None else labels[rows].long())
 
