@@ -10,6 +10,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -301,7 +302,7 @@ class Model:
         extras: Sequence[str] = (),
     ) -> None:
         #: what the module answers
-        self.task = get_task(task)
+        self.task = get_task(task).load_files(Path())
         check_where(output)
         self.output = output
         self.extras = (extras,) if isinstance(extras, str) else tuple(extras)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -385,3 +387,16 @@ def test_a_missing_tolerance_is_shown_by_example() -> None:
         get("regression")
     with pytest.raises(ArgumentError, match="the class Binary"):
         get(Binary)  # type: ignore[arg-type]
+
+
+def test_vectors_of_texts_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("texts.npy", 2 * np.eye(3, dtype=np.float32)[:2])
+    np.save("objects.npy", np.array([{}]), allow_pickle=True)
+    model = standfast.Model(Returns(lambda x: x), (0.0, 1.0), device="cpu", task="zero_shot:vectors=texts.npy")
+    x = torch.tensor([[0.6, 0.8, 0.0]])
+    assert model.logits(x)[0].tolist() == pytest.approx([60, 80])
+    assert model.task == ZeroShot(torch.eye(3)[:2])
+    for name in ("objects.npy", "none.npy", "texts.txt"):
+        with pytest.raises(ArgumentError, match=r"vectors: expected .*\.npy file"):
+            standfast.Model(Returns(lambda x: x), (0.0, 1.0), device="cpu", task=f"zero_shot:vectors={name}")

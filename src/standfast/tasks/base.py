@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -99,6 +100,14 @@ class Task(metaclass=ConfigurationType):
     linear: ClassVar[bool] = True
     may_be_empty: ClassVar[bool] = False
     scales: ClassVar[bool] = False
+
+    def load_files(self, folder: Path) -> Task:
+        """The task with what files hold that its options name, relative to a folder; by default itself.
+
+        Raises:
+            ArgumentError: a file is missing, or holds something else.
+        """
+        return self
 
     @abstractmethod
     def read(self, output: Any, count: int) -> Tensor:

@@ -496,7 +496,9 @@ class StudyModel(ModelSource):
             module = entry.build(self.base, device, self.content)
         if not isinstance(module, Model):
             mixed = entry.mixed_precision
-            size, task = entry.batch_size, entry.task
+            size = entry.batch_size
+            with errors_at("task"):
+                task = entry.task.load_files(self.base)
             more: dict[str, Any] = {"task": task, "output": entry.output, "extras": entry.extras}
             return Model(module, samples.bounds, prepare, device, size, forward, mixed, **more)
         for key in _OF_MODULES & entry.model_fields_set:
