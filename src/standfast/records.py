@@ -8,15 +8,24 @@ import inspect
 import math
 import types
 from abc import ABC, ABCMeta, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
-from standfast.errors import FINITE, StandfastError, UnknownOptionError, as_number, check, is_number
+from standfast.errors import (
+    FINITE,
+    ArgumentError,
+    StandfastError,
+    UnknownOptionError,
+    as_number,
+    check,
+    is_number,
+    suggest_name,
+)
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -46,16 +55,42 @@ class Range:
         return " and ".join(f"{word} {end:g}" for word, end in words.items() if math.isfinite(end))
 
 
-#: types of options: a whole number from 1 or from 0 on, a number above 0, and shares with and without their ends
+#: types of options: whole numbers from 1 or from 0 on, numbers above 0 or from 0 on, and shares without and with 1
 Count = Annotated[int, Range(least=1)]
 CountFromZero = Annotated[int, Range(least=0)]
 Positive = Annotated[float, Range(above=0)]
+AtLeastZero = Annotated[float, Range(least=0)]
 Fraction = Annotated[float, Range(above=0, below=1)]
 Share = Annotated[float, Range(above=0, most=1)]
 
 
-def _read_hint(hint: Any) -> tuple[tuple[Any, ...], type[int | float] | None, Range] | None:
-    """The choices of an option, and its kind and range of numbers, by its type; None if this does not say it all."""
+class _Declared(NamedTuple):
+    """What the type of an option says: its choices, its kind and range of numbers, and a check of its own."""
+
+    choices: tuple[Any, ...] = ()
+    number: type[int | float] | None = None
+    limits: Range = Range()
+    check: Callable[[Any, str], Any] | None = None
+
+    def read(self, value: Any, option: str) -> Any:
+        """The value as it is held; `ArgumentError` if it does not fit."""
+        if self.check is not None:
+            held = self.check(value, option)
+            return value if held is None else held
+        fits = any(type(value) is type(choice) and value == choice for choice in self.choices)
+        if self.number is not None:
+            fits = fits or (is_number(value) and isinstance(value, self.number | int) and self.limits.holds(value))
+        if fits:
+            return value
+        words = [f"a {'whole' if self.number is int else 'finite'} number {self.limits}"] if self.number else []
+        near = suggest_name(value, [choice for choice in self.choices if isinstance(choice, str)])
+        raise ArgumentError(option, ", or ".join([*words, *map(repr, self.choices)]), f"{value!r}{near}")
+
+
+def _read_hint(hint: Any) -> _Declared | None:
+    """What a type says of an option; None if this does not say which values it may have."""
+    if get_origin(hint) is Annotated and callable(get_args(hint)[1]):
+        return _Declared(check=get_args(hint)[1])
     choices: list[Any] = []
     kind, limits = None, Range()
     for each in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
@@ -69,31 +104,28 @@ def _read_hint(hint: Any) -> tuple[tuple[Any, ...], type[int | float] | None, Ra
             kind, limits = get_args(each)[:2]
         else:
             return None
-    return tuple(choices), kind, limits
+    return _Declared(tuple(choices), kind, limits)
 
 
 @cache
-def _read_hints(kind: type) -> dict[str, tuple[tuple[Any, ...], type[int | float] | None, Range]]:
-    """What the types of a dataclass say of its options, in the order of its arguments."""
+def _read_hints(kind: type) -> dict[str, _Declared]:
+    """What the types of a dataclass say of its options. One that gives an option another default keeps its check."""
+    read: dict[str, _Declared] = {}
+    for base in reversed(kind.__bases__):
+        read |= _read_hints(base) if dataclasses.is_dataclass(base) else {}
     try:
         hints = get_type_hints(kind, include_extras=True)
     except NameError:  # a class in a function, with types that are known there only
-        return {}
-    read = {field.name: _read_hint(hints[field.name]) for field in dataclasses.fields(kind) if field.init}
-    return {name: known for name, known in read.items() if known is not None}
+        hints = {}
+    found = {name: _read_hint(hint) for name, hint in hints.items()}
+    return {**read, **{name: known for name, known in found.items() if known is not None}}
 
 
-def _check_options(kind: type, given: Mapping[str, Any]) -> None:
-    """Raise `ArgumentError` for an option that is none of its type's choices, and no number in its range."""
-    for name, (choices, number, limits) in _read_hints(kind).items():
-        if name not in given:
-            continue
-        value = given[name]
-        fits = any(type(value) is type(choice) and value == choice for choice in choices)
-        if number is not None:
-            fits = fits or (is_number(value) and isinstance(value, number | int) and limits.holds(value))
-        words = [] if number is None else [f"a {'whole' if number is int else 'finite'} number {limits}"]
-        check(fits, name, ", or ".join([*words, *map(repr, choices)]), repr(value))
+def _read_options(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given, as they are held; `ArgumentError` for one that its type excludes."""
+    known = _read_hints(kind)
+    options = (field.name for field in dataclasses.fields(kind) if field.init and field.name in given)
+    return {name: known[name].read(given[name], name) if name in known else given[name] for name in options}
 
 
 class ConfigurationType(ABCMeta):
@@ -101,7 +133,8 @@ class ConfigurationType(ABCMeta):
 
     So options are checked, stored and compared as `int` and `float`. An option that does not exist raises
     `UnknownOptionError`, which suggests one that does. Of a dataclass, options are checked whose types say what they
-    may be: `bool`, a `Literal`, a number with a `Range`, None, or one of these.
+    may be: `bool`, a `Literal`, a number with a `Range`, None, or one of these; or `Annotated[..., check]`, a function
+    of a value and the option's name. What it returns is held in place of the value, unless it is None.
 
     >>> @dataclass(frozen=True)
     ... class Steps(metaclass=ConfigurationType):
@@ -123,7 +156,9 @@ class ConfigurationType(ABCMeta):
         numbers = [as_number(value) for value in values]
         if dataclasses.is_dataclass(cls):
             names = [field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only]
-            _check_options(cls, {**dict(zip(names, numbers, strict=False)), **plain})
+            held = _read_options(cls, {**dict(zip(names, numbers, strict=False)), **plain})
+            plain = {name: held.get(name, value) for name, value in plain.items()}
+            numbers[: len(names)] = [held[name] for name, _ in zip(names, numbers, strict=False)]
         try:
             made: T = ABCMeta.__call__(cls, *numbers, **plain)
             return made

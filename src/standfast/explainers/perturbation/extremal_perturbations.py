@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import (
-    Baseline,
+    BaselineOption,
     Explainer,
     Explanation,
-    check_baseline,
     choose_baseline,
     choose_chunk_rows,
     compute_gradient,
 )
-from standfast.explainers.options import declare, declare_choice, declare_integer, declare_number
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding
+from standfast.records import AtLeastZero, Count, Positive, Range
 from standfast.tasks import measure_score
 from standfast.tensors import send
 
@@ -100,16 +99,16 @@ class ExtremalPerturbations(Explainer):
     tensor([[0.5000, 0.0000, 0.0000, 1.0000]])
     """
 
-    areas: Sequence[float] = declare((0.05, 0.1, 0.2), _check_areas)
-    steps: int = declare_integer(100)
-    perturbation: Perturbation = declare_choice("auto", Perturbation)
-    blur: float = declare_number(0.09, above=0)
-    smoothness: float = declare_number(0.09, least=0)
-    baseline: Baseline | None = declare(None, check_baseline)
-    output: Output = declare_choice("logit", Output)
-    learning_rate: float = declare_number(0.1, above=0)
-    momentum: float = declare_number(0.9, least=0, below=1)
-    area_weight: float = declare_number(50.0, above=0)
+    areas: Annotated[Sequence[float], _check_areas] = (0.05, 0.1, 0.2)
+    steps: Count = 100
+    perturbation: Perturbation = "auto"
+    blur: Positive = 0.09
+    smoothness: AtLeastZero = 0.09
+    baseline: BaselineOption = None
+    output: Output = "logit"
+    learning_rate: Positive = 0.1
+    momentum: Annotated[float, Range(least=0, below=1)] = 0.9
+    area_weight: Positive = 50.0
     name: ClassVar[str] = "extremal_perturbations"
     needs: ClassVar[str] = "gradients"
     gateable: ClassVar[bool] = True
