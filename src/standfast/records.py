@@ -62,29 +62,41 @@ Positive = Annotated[float, Range(above=0)]
 AtLeastZero = Annotated[float, Range(least=0)]
 Fraction = Annotated[float, Range(above=0, below=1)]
 Share = Annotated[float, Range(above=0, most=1)]
+#: how many of some places, as a number or as a share
+CountOrFraction = Count | Fraction
 
 
 class _Declared(NamedTuple):
-    """What the type of an option says: its choices, its kind and range of numbers, and a check of its own."""
+    """What the type of an option says: its choices, kinds and ranges of numbers, entries of a list, or its check."""
 
     choices: tuple[Any, ...] = ()
-    number: type[int | float] | None = None
-    limits: Range = Range()
+    numbers: tuple[tuple[type[int | float], Range], ...] = ()
+    entries: _Declared | None = None
     check: Callable[[Any, str], Any] | None = None
 
     def read(self, value: Any, option: str) -> Any:
-        """The value as it is held; `ArgumentError` if it does not fit."""
+        """The value as it is held, a list as a tuple; `ArgumentError` if it does not fit."""
         if self.check is not None:
             held = self.check(value, option)
             return value if held is None else held
-        fits = any(type(value) is type(choice) and value == choice for choice in self.choices)
-        if self.number is not None:
-            fits = fits or (is_number(value) and isinstance(value, self.number | int) and self.limits.holds(value))
-        if fits:
-            return value
-        words = [f"a {'whole' if self.number is int else 'finite'} number {self.limits}"] if self.number else []
-        near = suggest_name(value, [choice for choice in self.choices if isinstance(choice, str)])
-        raise ArgumentError(option, ", or ".join([*words, *map(repr, self.choices)]), f"{value!r}{near}")
+        if self.entries and isinstance(value, list | tuple) and value and all(map(self.entries.allows, value)):
+            return tuple(value)
+        if not self.allows(value):
+            near = suggest_name(value, [choice for choice in self.choices if isinstance(choice, str)])
+            raise ArgumentError(option, str(self), f"{value!r}{near}")
+        return value
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value that is no list is one of the choices, or within a range."""
+        chosen = any(type(value) is type(choice) and value == choice for choice in self.choices)
+        return chosen or any(
+            is_number(value) and isinstance(value, kind | int) and limits.holds(value) for kind, limits in self.numbers
+        )
+
+    def __str__(self) -> str:
+        words = [f"a {'whole' if kind is int else 'finite'} number {limits}" for kind, limits in self.numbers]
+        words += [f"a list, each {self.entries}"] if self.entries else []
+        return ", or ".join([*words, *map(repr, self.choices)])
 
 
 def _read_hint(hint: Any) -> _Declared | None:
@@ -92,19 +104,23 @@ def _read_hint(hint: Any) -> _Declared | None:
     if get_origin(hint) is Annotated and callable(get_args(hint)[1]):
         return _Declared(check=get_args(hint)[1])
     choices: list[Any] = []
-    kind, limits = None, Range()
+    numbers: list[tuple[type[int | float], Range]] = []
+    entries = None
     for each in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
+        origin, inner = get_origin(each), get_args(each)
         if each is bool:
             choices += [True, False]
         elif each is type(None):
             choices.append(None)
-        elif get_origin(each) is Literal:
-            choices += get_args(each)
-        elif get_origin(each) is Annotated and isinstance(get_args(each)[1], Range):
-            kind, limits = get_args(each)[:2]
+        elif origin is Literal:
+            choices += inner
+        elif origin is Annotated and isinstance(inner[1], Range):
+            numbers.append(inner[:2])
+        elif origin is tuple and inner[1:] == (...,) and (entries := _read_hint(inner[0])) is not None:
+            continue
         else:
             return None
-    return _Declared(tuple(choices), kind, limits)
+    return _Declared(tuple(choices), tuple(numbers), entries)
 
 
 @cache

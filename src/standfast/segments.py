@@ -22,7 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +124,7 @@ class Segments:
     counts: tuple[int, ...]
 
 
-def check_segments(how: SegmentChoice | Tensor) -> SegmentChoice:
+def check_segments(how: SegmentChoice | Tensor, name: str = "segments") -> SegmentChoice:
     """`how` in a form that a frozen configuration can hold; raises `ArgumentError` if it names no segmentation.
 
     >>> check_segments("grid"), check_segments(12)
@@ -133,8 +133,11 @@ def check_segments(how: SegmentChoice | Tensor) -> SegmentChoice:
     if isinstance(how, Tensor):
         return LabelMap(how)
     fine = isinstance(how, LabelMap) or (isinstance(how, str) and how in _FITS) or (type(how) is int and how >= FEWEST)
-    check(fine, "segments", _EXPECTED, repr(how))
+    check(fine, name, _EXPECTED, repr(how))
     return how
+
+
+SegmentsOption = Annotated[Method | int | Tensor, check_segments]
 
 
 def check_one_for_all(explainer: object, inputs: Tensor) -> None:

@@ -13,14 +13,14 @@ import math
 import reprlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError, check
-from standfast.records import ConfigurationType, set_fields
+from standfast.errors import ArgumentError, StandfastError, check
+from standfast.records import ConfigurationType
 from standfast.registry import Registry
 from standfast.tensors import Streams, broadcast_rows, send, widen_half
 
@@ -277,44 +277,9 @@ class Region:
         return distance
 
 
-class Declared(Protocol):
-    """What an option declares of itself (`declare`)."""
-
-    def read(self, value: object, option: str) -> object:
-        """The value of the option as it is stored; an `ArgumentError` if it does not fit."""
-
-
-def declare(default: Any, declared: Declared) -> Any:
-    """An option of a neighbourhood that is read and checked as it declares: a field of a dataclass."""
-    return field(default=default, metadata={"declared": declared})
-
-
-def choice(words: Any, default: str) -> Any:
-    """An option that is one of the words of a `Literal`."""
-    return declare(default, Choice(get_args(words)))
-
-
-class Choice(NamedTuple):
-    """An option that is one of a few words."""
-
-    known: tuple[str, ...]
-
-    def read(self, value: object, option: str) -> object:
-        """The word itself; an `UnknownNameError` if it is none of them."""
-        if value not in self.known:
-            raise UnknownNameError(option, value, self.known)
-        return value
-
-
 @dataclass(frozen=True)
 class Neighbourhood(metaclass=ConfigurationType):
     """Where the perturbed inputs around an input may lie, and how they are distributed there."""
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            if "declared" in each.metadata:
-                value = each.metadata["declared"].read(getattr(self, each.name), each.name)
-                set_fields(self, **{each.name: value})
 
     @abstractmethod
     def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import UnknownNameError, check
-from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.blur import DefocusBlur, GaussianBlur, MotionBlur
 from standfast.neighbourhoods.compression import JPEG, Pixelate
 from standfast.neighbourhoods.distortions import Elastic, Fog, GlassBlur, Snow, ZoomBlur, constant
@@ -196,7 +196,7 @@ class Corruption(Transformation):
 
     name: str
     severity: Range = parameter("severity", default=(1.0, 3.0), low=0, high=5)
-    images: Images = choice(Images, "imagenet")
+    images: Images = "imagenet"
     _: KW_ONLY
     align: bool = True
 

@@ -23,14 +23,15 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check, is_number
-from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.errors import check
+from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.transformations import Range, Warp, as_range, check_range, parameter
+from standfast.records import Range as NumberRange
 
 Fill = Literal["border", "reflection", "lower"]
 
@@ -47,7 +48,7 @@ class ImageWarp(Warp):
     """
 
     _: KW_ONLY
-    fill: Fill = choice(Fill, "border")
+    fill: Fill = "border"
 
     @abstractmethod
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
@@ -306,12 +307,7 @@ class Perspective(ImageWarp):
         low=-30,
         high=30,
     )
-    distance: float = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        fits = is_number(self.distance) and 1 <= self.distance < math.inf
-        check(fits, "distance", "a number of at least 1", repr(self.distance))
+    distance: Annotated[float, NumberRange(least=1)] = 2.0
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The rotation in space, and the division by the distance of each point."""

@@ -22,15 +22,16 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer, is_number
-from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.errors import check
+from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.transformations import Axis, Range, Transformation, Warp, as_range, parameter
-from standfast.records import set_fields
+from standfast.records import Count, set_fields
+from standfast.records import Range as NumberRange
 
 Fill = Literal["border", "zeros", "reflection"]
 Hold = Literal["hold", "zeros"]
@@ -80,7 +81,7 @@ class FilledTimeChange(TimeChange):
     """
 
     _: KW_ONLY
-    fill: Fill = choice(Fill, "border")
+    fill: Fill = "border"
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Read the series at other places, and fill what lies outside."""
@@ -178,14 +179,11 @@ class TimeWarp(TimeChange):
 
     phrase: ClassVar = "warped in time, faster or slower by at most {percent:g}% at any place"
 
-    percent: float = 5.0
-    waves: int = 3
+    percent: Annotated[float, NumberRange(least=0, most=95)] = 5.0
+    waves: Count = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = is_number(self.percent) and 0 <= self.percent <= 95
-        check(fits, "percent", "a number from 0 to 95", repr(self.percent))
-        check_integer(self.waves, "waves")
         set_fields(self, percent=float(self.percent))
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
@@ -381,7 +379,7 @@ class DroppedSamples(Transformation):
     differentiable: ClassVar = False
 
     percent: Range = parameter("dropped [%]", default=10.0, low=0, high=100)
-    fill: Hold = choice(Hold, "hold")
+    fill: Hold = "hold"
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """One for each time."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -25,8 +25,6 @@ from standfast.neighbourhoods.base import (
     Neighbourhood,
     Region,
     check_inputs,
-    choice,
-    declare,
     neighbourhoods,
 )
 from standfast.records import refuse_hooks, set_fields
@@ -101,7 +99,7 @@ def parameter(
 
     >>> degrees: Range = parameter("angle [degrees]", default=10.0, low=-360, high=360)
     """
-    return declare(default, Parameter(names, identity, low, high))
+    return field(default=default, metadata={"parameter": Parameter(names, identity, low, high)})
 
 
 class Axis(NamedTuple):
@@ -154,11 +152,15 @@ class Transformation(Neighbourhood):
     restricted: ClassVar[bool] = False
 
     _: KW_ONLY
-    distribution: Distribution = choice(Distribution, "uniform")
+    distribution: Distribution = "uniform"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         refuse_hooks(cls, _GONE)
+
+    def __post_init__(self) -> None:
+        for option, declared in list_declared(type(self)).items():
+            set_fields(self, **{option: declared.read(getattr(self, option), option)})
 
     def describe(self) -> str:
         """The phrase, with the values of the options."""
@@ -312,10 +314,6 @@ class Warp(Transformation):
 
     _: KW_ONLY
     align: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(isinstance(self.align, bool), "align", "True or False", repr(self.align))
 
     @property
     def aligns(self) -> bool:
@@ -547,8 +545,7 @@ def _see_everything(maps: Tensor) -> Tensor:
 
 def list_declared(kind: type[Transformation]) -> dict[str, Parameter]:
     """The parameters that the options of a class declare, by option."""
-    found = {each.name: each.metadata.get("declared") for each in fields(kind)}
-    return {option: declared for option, declared in found.items() if isinstance(declared, Parameter)}
+    return {each.name: each.metadata["parameter"] for each in fields(kind) if "parameter" in each.metadata}
 
 
 def as_range(value: Range) -> tuple[float, float]:

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.records import CountFromZero
+from standfast.records import CountFromZero, CountOrFraction
 from standfast.similarity.authors_protocol import Protocol, check_candidates, choose_as_authors, dilate_as_authors
 from standfast.similarity.base import Correlation, Discrepancy, Similarity, similarities
 from standfast.similarity.chance import ChanceLevel, expect_share, measure_chance
-from standfast.similarity.diverse import Ties, check_k, resolve_k, split_maps, top_k, top_k_diverse
+from standfast.similarity.diverse import Ties, resolve_k, split_maps, top_k, top_k_diverse
 from standfast.similarity.rank import Kendall, Spearman, where_finite
 from standfast.similarity.rows import (
     binade,
@@ -100,7 +100,7 @@ class SetSimilarity(Positional):
     high: ClassVar = 0.6
     range: ClassVar = (0.0, 1.0)
 
-    k: int | float | None = None
+    k: CountOrFraction | None = None
     w: CountFromZero = 1
     diverse: bool = False
     ties: Ties = "position"
@@ -108,7 +108,6 @@ class SetSimilarity(Positional):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_k(self.k)
         if self.diverse and self.protocol == "authors":
             check_candidates(self.w)
         own = self.protocol == "paper" or self.ties == "position"

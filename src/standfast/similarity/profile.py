@@ -7,20 +7,20 @@ import itertools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import check
-from standfast.records import set_fields
+from standfast.errors import check, check_choice, check_integer
+from standfast.records import CountFromZero, CountOrFraction
 from standfast.similarity.base import Discrepancy, similarities
-from standfast.similarity.diverse import check_k, find_turns, pick_from_maps, resolve_k, split_maps
+from standfast.similarity.diverse import find_turns, pick_from_maps, resolve_k, split_maps
 from standfast.similarity.local import LensPrecision, LensRecall, Positional, reduce_pair
 from standfast.similarity.rank import where_finite
 from standfast.similarity.rows import working_dtype
-from standfast.similarity.windows import Channels, check_channels, check_window, window_minimum
+from standfast.similarity.windows import Channels, window_minimum
 from standfast.tensors import compile_loops, is_on_host, send
 
 
@@ -51,19 +51,9 @@ class LensDistance(Positional, Discrepancy):
     name: ClassVar = "lens_distance"
     ordinal: ClassVar = True
 
-    k: int | float | tuple[int | float, ...] | None = None
-    w: int | tuple[int, ...] = 1
+    k: CountOrFraction | tuple[CountOrFraction, ...] | None = None
+    w: CountFromZero | tuple[CountFromZero, ...] = 1
     diverse: bool = False
-
-    def __post_init__(self) -> None:
-        for option in ("k", "w"):
-            value = getattr(self, option)
-            set_fields(self, **{option: tuple(value) if isinstance(value, list) else value})
-        super().__post_init__()
-        for k in _as_sequence(self.k):
-            check_k(k)
-        for w in _as_sequence(self.w):
-            check_window(w)
 
     def _average(self, find_shares: Callable[[int, int], tuple[Tensor, Tensor]]) -> Tensor:
         """The mean for precision and recall `(N,)` of the k and the w with these numbers."""
@@ -151,8 +141,8 @@ def lens_profile(
     check(isinstance(k, Sequence) and len(k) > 0, "k", "a sequence of numbers or shares", k)
     check(isinstance(w, Sequence) and len(w) > 0, "w", "a sequence of whole numbers, at least 0", w)
     for entry in w:
-        check_window(entry)
-    check_channels(channels)
+        check_integer(entry, "w", 0)
+    check_choice(channels, "channels", get_args(Channels))
     x, y = reduce_pair(a, b, channels)
     found = _profile(x, y, k, w, (False, True) if diverse else (False,))
     positions = x.shape[1:].numel()
