@@ -228,6 +228,21 @@ def refuse_hooks(kind: type, gone: Mapping[str, str]) -> None:
             raise StandfastError(f"{kind.__name__} defines {name}, which does not exist; instead it has {gone[name]}")
 
 
+#: under which of these a stored configuration has its name; of a transformation and a norm ball it is that of the class
+TAGS = ("transformation", "norm", "name")
+
+
+def split_tag(stored: object) -> tuple[str, str, dict[str, Any]]:
+    """The tag of a stored configuration, its name and its options; empty texts for what is none.
+
+    >>> split_tag({"norm": "LinfBall", "radius": 0.1}), split_tag({"name": "block", "starts": 9}), split_tag("block")
+    (('norm', 'LinfBall', {'radius': 0.1}), ('name', 'block', {'starts': 9}), ('', '', {}))
+    """
+    options = {str(key): value for key, value in stored.items()} if isinstance(stored, Mapping) else {}
+    tag = next((tag for tag in TAGS if isinstance(options.get(tag), str)), "")
+    return tag, str(options.pop(tag, "")), options
+
+
 class FrozenMapping(Mapping[K, V_co]):
     """A mapping as an option of a frozen configuration: it can be hashed and does not change. Its order counts.
 
