@@ -16,16 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 import torch
 from torch import Tensor
 
-from standfast.errors import (
-    FINITE,
-    ArgumentError,
-    StandfastError,
-    UnknownOptionError,
-    as_number,
-    check,
-    is_number,
-    suggest_name,
-)
+from standfast.errors import FINITE, ArgumentError, UnknownOptionError, as_number, check, is_number, suggest_name
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -152,6 +143,9 @@ class ConfigurationType(ABCMeta):
     may be: `bool`, a `Literal`, a number with a `Range`, None, or one of these; or `Annotated[..., check]`, a function
     of a value and the option's name. What it returns is held in place of the value, unless it is None.
 
+    A class, such as that of a plug-in, that defines what a base names in `gone` is refused, since it would never be
+    used: `gone` has the names of such methods and attributes, and what takes their place.
+
     >>> @dataclass(frozen=True)
     ... class Steps(metaclass=ConfigurationType):
     ...     steps: Count
@@ -166,6 +160,13 @@ class ConfigurationType(ABCMeta):
         ...
     standfast.errors.UnknownOptionError: n_steps: expected an option of Steps: steps, got n_steps=3 (did you mean 's...
     """
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> None:
+        super().__init__(name, bases, namespace, **options)
+        for base in cls.__mro__:
+            for hook, instead in vars(base).get("gone", {}).items():
+                used = hasattr(cls, hook) or hook in namespace.get("__annotations__", {})
+                check(not used, f"{name}.{hook}", instead, "what is never used")
 
     def __call__(cls: type[T], *values: Any, **options: Any) -> T:
         plain = {option: as_number(value) for option, value in options.items()}
@@ -207,25 +208,6 @@ def set_fields(record: object, **values: object) -> None:
     """
     for name, value in values.items():
         object.__setattr__(record, name, value)
-
-
-def refuse_hooks(kind: type, gone: Mapping[str, str]) -> None:
-    """Raise `StandfastError` if a class defines a hook that does not exist, which would have no effect.
-
-    Args:
-        kind: the class, from its base's `__init_subclass__`.
-        gone: such hooks, and what takes their place.
-
-    >>> class Plugin:
-    ...     def admit(self): ...
-    >>> refuse_hooks(Plugin, {"admit": "satisfies_rules"})
-    Traceback (most recent call last):
-        ...
-    standfast.errors.StandfastError: Plugin defines admit, which does not exist; instead it has satisfies_rules
-    """
-    for name in gone:
-        if name in vars(kind) or name in vars(kind).get("__annotations__", {}):
-            raise StandfastError(f"{kind.__name__} defines {name}, which does not exist; instead it has {gone[name]}")
 
 
 #: under which of these a stored configuration has its name; of a transformation and a norm ball it is that of the class

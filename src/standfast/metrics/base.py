@@ -64,16 +64,9 @@ class Cost:
 
     @property
     def evaluations(self) -> int:
-        """Both together."""
+        """Predictions and explanations together."""
         return self.predictions + self.explanations
 
-
-#: methods that no metric has, and what takes their place
-_REPLACED: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"),
-    **dict.fromkeys(("for_samples", "for_data", "for_module"), "the method `bind`"),
-    "for_study": "no such method, since a metric does not see the others",
-}
 
 #: a threshold is useless if fewer pairs of different inputs count as changed than this share
 USEFUL: Final = 0.5
@@ -189,6 +182,12 @@ class Metric(metaclass=_PresetsApplied):
     roles: ClassVar[Mapping[str, Role]] = {}
     mask_option: ClassVar[str] = ""
     presets: ClassVar[Presets] = {}
+    #: see `ConfigurationType`
+    gone: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"),
+        **dict.fromkeys(("for_samples", "for_data", "for_module"), "the method `bind`"),
+        "for_study": "no such method, since a metric does not see the others",
+    }
 
     # equal options make equal metrics, whichever preset they come from
     preset: Preset = field(default="standard", kw_only=True, repr=False, compare=False)
@@ -200,8 +199,6 @@ class Metric(metaclass=_PresetsApplied):
         own = cls.__qualname__
         check(isinstance(cls.name, str) and bool(cls.name), f"{own}.name", "a text", repr(cls.name))
         cls.bibtex = cls.bibtex or read_publications().get(cls.citation, "")
-        for method, other in _REPLACED.items():
-            check(not hasattr(cls, method), f"{own}.{method}", other, "a method that is never called")
         arguments = list(inspect.signature(cls.evaluate).parameters)
         check(len(arguments) == 2, f"{own}.evaluate", "the arguments (self, call)", ", ".join(arguments))
         if cls.direction is not Metric.direction:

@@ -146,7 +146,7 @@ class SanityChecks(Metric):
         return {"samples": self.samples}
 
     def cost(self, classes: int | None = None) -> Cost:
-        """Of images and series; removal from tables costs more predictions."""
+        """What images and series cost; removal from tables costs more predictions."""
         removed = (1 + ORDERS + SCRAMBLED) * len(REMOVED) * DONORS
         return Cost(predictions=2 + removed, explanations=3 + SCRAMBLED)
 

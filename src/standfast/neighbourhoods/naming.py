@@ -62,7 +62,7 @@ def label_neighbourhood(value: Neighbourhood) -> str:
 
 
 def _make_plain(value: Neighbourhood, first: str | None) -> Neighbourhood | None:
-    """The same with all but the first option as they are by default; None where others must be given, too."""
+    """A neighbourhood with only the first option given; None where others must be given, too."""
     try:
         return type(value)(**({first: getattr(value, first)} if first else {}))
     except (ArgumentError, TypeError):
@@ -181,5 +181,5 @@ class _Unread(Background):
 
     @property
     def inputs(self) -> Tensor:
-        """Not there."""
+        """Raises `ArgumentError`."""
         raise ArgumentError("background", "reference inputs", "their shape only, as results store it")

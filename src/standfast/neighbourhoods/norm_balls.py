@@ -11,14 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.neighbourhoods.base import (
-    Bounds,
-    Distribution,
-    Neighbourhood,
-    Region,
-    check_inputs,
-    neighbourhoods,
-)
+from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
 from standfast.records import AtLeastZero, Positive
 from standfast.tensors import broadcast_rows
 

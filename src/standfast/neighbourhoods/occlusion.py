@@ -41,7 +41,7 @@ class Occlusion(Transformation):
     fill: Fill = "mean"
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-        """Also the bounds, if the patch has the colour of one."""
+        """Check the bounds, too, if the patch has the colour of one."""
         super().check_fit(inputs, bounds)
         if self.fill != "mean":
             check_range(bounds, f"Occlusion with fill={self.fill!r}")

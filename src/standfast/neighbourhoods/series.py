@@ -108,7 +108,7 @@ class TimeShift(FilledTimeChange):
     samples: Range = parameter("shift [samples]", default=3.0)
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-        """Also that the shift is shorter than the series."""
+        """Check, too, that the shift is shorter than the series."""
         super().check_fit(inputs, bounds)
         length, (low, high) = inputs.shape[2], as_range(self.samples)
         check(max(-low, high) < length, "samples", f"shifts below {length}, the length of the series", self.samples)
@@ -283,7 +283,6 @@ class Amplitude(Transformation):
     percent: Range = parameter("amplitude [%]", default=10.0, low=-100)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Multiply by the factor."""
         return inputs * (1 + parameters[:, :, None] / 100)
 
 
@@ -311,7 +310,6 @@ class Drift(Transformation):
     size: Range = parameter("drift at the start [std]", "drift at the end [std]", default=0.2)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Add the line."""
         length = inputs.shape[2]
         share = _count_samples(parameters, length) / (length - 1)
         line = parameters[:, :1] * (1 - share) + parameters[:, 1:] * share
@@ -348,7 +346,6 @@ class Jitter(Transformation):
         return math.prod(shape)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Add the noise."""
         edge = torch.finfo(parameters.dtype).eps / 2  # the quantiles of 0 and 1 are infinite
         z: Tensor = torch.special.ndtri(parameters[:, 1:].clamp(edge, 1 - edge)).reshape(inputs.shape)
         return inputs + _measure_deviation(inputs) * parameters[:, :1, None] * z
@@ -386,7 +383,6 @@ class DroppedSamples(Transformation):
         return shape[-1]
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Replace what is missing."""
         kept = parameters[:, 1:] * 100 >= parameters[:, :1]
         if self.fill == "zeros":
             return inputs * kept[:, None]

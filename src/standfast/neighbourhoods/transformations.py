@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -19,15 +19,8 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check, is_number
-from standfast.neighbourhoods.base import (
-    Bounds,
-    Distribution,
-    Neighbourhood,
-    Region,
-    check_inputs,
-    neighbourhoods,
-)
-from standfast.records import refuse_hooks, set_fields
+from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
+from standfast.records import set_fields
 from standfast.tensors import Streams, send
 
 #: from the smallest to the largest value of a parameter; a single number stands for a range around the identity
@@ -150,13 +143,19 @@ class Transformation(Neighbourhood):
     differentiable: ClassVar[bool] = True
     #: whether there are rules that some parameters within the ranges break
     restricted: ClassVar[bool] = False
+    #: see `ConfigurationType`
+    gone: ClassVar[Mapping[str, str]] = {
+        "admit": "satisfies_rules",
+        "settle": "effective_points",
+        "list_ranges": "options that are made by parameter(...)",
+        "identity": "parameter(..., identity=...)",
+        "parameters": "options that are made by parameter(...)",
+        "needs_images": "takes",
+        "scale_parameters": "limit_parameters",
+    }
 
     _: KW_ONLY
     distribution: Distribution = "uniform"
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_hooks(cls, _GONE)
 
     def __post_init__(self) -> None:
         for option, declared in list_declared(type(self)).items():
@@ -287,18 +286,6 @@ class Transformation(Neighbourhood):
             transformation=self,
             sample_shape=shape,
         )
-
-
-#: what plug-ins may still define, and what takes its place
-_GONE = {
-    "admit": "satisfies_rules",
-    "settle": "effective_points",
-    "list_ranges": "options that are made by parameter(...)",
-    "identity": "parameter(..., identity=...)",
-    "parameters": "options that are made by parameter(...)",
-    "needs_images": "takes",
-    "scale_parameters": "limit_parameters",
-}
 
 
 @dataclass(frozen=True)
@@ -448,28 +435,23 @@ class Compose(Transformation):
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
-        """Whether all parts are."""
         return all(part.differentiable for part in self.parts)
 
     @property
     def aligns(self) -> bool:
-        """Whether a part does."""
         return any(part.aligns for part in self.parts)
 
     @property
     def restricted(self) -> bool:  # type: ignore[override]
-        """Whether a part has rules."""
         return any(part.restricted for part in self.parts)
 
     def describe(self) -> str:
-        """The parts, in their order."""
         return ", then ".join(part.describe() for part in self.parts)
 
     def acts_on_slices(self, inputs: Tensor) -> bool:
         return any(part.acts_on_slices(inputs) for part in self.parts)
 
     def count_parameters(self, shape: Sequence[int]) -> int:
-        """The sum over the parts."""
         return sum(part.count_parameters(shape) for part in self.parts)
 
     def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
@@ -482,7 +464,6 @@ class Compose(Transformation):
         return names
 
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """Those of all parts, side by side."""
         parts: Sequence[Transformation] = self.parts
         if self.distribution != "uniform":
             parts = [replace(part, distribution=self.distribution) for part in parts]
@@ -496,7 +477,7 @@ class Compose(Transformation):
         return inputs
 
     def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Those of all parts, each for the input that the parts before it made."""
+        """The points of all parts, each for the input that the parts before it made."""
         settled = []
         for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
             settled.append(part.effective_points(inputs, own, bounds))
@@ -530,7 +511,7 @@ class Compose(Transformation):
         return torch.stack(known).amin(0) if known else None
 
     def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str] | None:
-        """Those of the first part that swaps words, whose tokens the others have, too."""
+        """The swaps of the first part that swaps words."""
         named = (part.name_swaps(inputs, perturbed) for part in self.parts)
         return next((each for each in named if each is not None), None)
 

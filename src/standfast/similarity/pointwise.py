@@ -46,7 +46,7 @@ def _centre(a: Tensor, dtype: torch.dtype) -> _Rows:
 
 
 def _centre_part(a: Tensor, dtype: torch.dtype, mask: Tensor) -> _Rows:
-    """The same of the values where `mask` `(N, F)` is True; the others are 0."""
+    """`_centre` of the values where `mask` `(N, F)` is True; the others are 0."""
     x = a.flatten(1).to(dtype)
     low, high = find_extremes(x, mask)
     middle, half_range = (low / 2 + high / 2)[:, None], high / 2 - low / 2
@@ -70,7 +70,7 @@ def _normalised_product(x: _Rows, y: _Rows) -> Tensor:
 
 
 def _correlate(x: _Rows, xx: Tensor, y: _Rows) -> Tensor:
-    """The same, with the squared norms `xx` `(N,)` of the rows `x`; `x` may be one row for all of `y`."""
+    """`_normalised_product`, given the squared norms `xx` `(N,)` of `x`, which may be one row for all of `y`."""
     empty = x.empty | y.empty
     xx = torch.where(empty, 1, xx)
     yy = torch.where(empty, 1, row_sum(y.values * y.values))
@@ -120,7 +120,6 @@ class Pearson(Correlation):
         return compare
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         dtype, mask = working_dtype(a, b), mask.flatten(1)
         return _normalised_product(_centre_part(a, dtype, mask), _centre_part(b, dtype, mask))
 
@@ -146,7 +145,6 @@ class Cosine(Correlation):
         return _normalised_product(_scale(a, dtype), _scale(b, dtype))
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         return self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
 
 
@@ -178,7 +176,6 @@ class MSE(Discrepancy):
         return torch.where(extent.isfinite(), result, torch.nan)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         mean = self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
         share = a[0].numel() / mask.flatten(1).sum(1).clamp(min=1).to(mean.dtype)
         return (mean * share).clamp(max=torch.finfo(mean.dtype).max)

@@ -18,13 +18,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.background import resolve_background
-from standfast.explainers.base import (
-    BaselineOption,
-    Explainer,
-    Explanation,
-    Seed,
-    choose_baseline,
-)
+from standfast.explainers.base import BaselineOption, Explainer, Explanation, Seed, choose_baseline
 from standfast.explainers.perturbation.copies import get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import (
     Features,

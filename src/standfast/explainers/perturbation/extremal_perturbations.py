@@ -20,7 +20,7 @@ from standfast.explainers.base import (
 )
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from standfast.gating import rows_of
-from standfast.model import Model, Output, count_padding
+from standfast.model import Model, Output, count_padding, pad_rows
 from standfast.records import AtLeastZero, Count, Positive, Range
 from standfast.tasks import measure_score
 from standfast.tensors import send
@@ -142,9 +142,7 @@ class ExtremalPerturbations(Explainer):
             found = []
             for start in range(0, count * many, size):
                 stop = min(start + size, count * many)
-                rows = torch.arange(start, stop + count_padding(stop - start, size, x.device), device=x.device).clamp(
-                    max=stop - 1
-                )
+                rows = _number_rows(start, stop, size, x.device)
                 first, last = start // many, (stop - 1) // many
                 masks = self._optimise(model, x[first : last + 1], first, classes, rows, kind)
                 found.append(masks[: stop - start])
@@ -182,10 +180,15 @@ class ExtremalPerturbations(Explainer):
         return smooth.crop_to_image(smooth(mask_cells))
 
 
+def _number_rows(start: int, stop: int, size: int, device: torch.device) -> Tensor:
+    """The numbers from `start` to `stop`, the last one repeated so that the batch is large enough."""
+    return pad_rows(torch.arange(start, stop, device=device), count_padding(stop - start, size, device))
+
+
 def _compute_logits(model: Model, x: Tensor, start: int, size: int) -> Tensor:
     """Logits at `x[start : start + size]`, padded to a batch that is large enough."""
     stop = min(start + size, len(x))
-    rows = torch.arange(start, stop + count_padding(stop - start, size, x.device), device=x.device).clamp(max=stop - 1)
+    rows = _number_rows(start, stop, size, x.device)
     with rows_of(rows):
         return model.forward(x[rows])[: stop - start]
 

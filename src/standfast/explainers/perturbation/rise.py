@@ -12,13 +12,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import (
-    BaselineOption,
-    Explainer,
-    Explanation,
-    Seed,
-    choose_baseline,
-)
+from standfast.explainers.base import BaselineOption, Explainer, Explanation, Seed, choose_baseline
 from standfast.explainers.perturbation.copies import get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output

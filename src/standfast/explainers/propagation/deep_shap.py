@@ -9,11 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.explainers.background import (
-    BackgroundOption,
-    count_references,
-    resolve_background,
-)
+from standfast.explainers.background import BackgroundOption, count_references, resolve_background
 from standfast.explainers.base import Explainer, Explanation, make_leaf, select_scores
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.propagation.difference_rules import PairedRule

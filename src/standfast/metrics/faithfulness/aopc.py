@@ -36,15 +36,10 @@ from standfast.explainers.base import BaselineOption, resolve_baseline
 from standfast.metrics.base import Cost, Direction, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.positions import Order, rank_with_random_ties, sum_channels
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.replaced_copies import (
-    PerturbationCurves,
-    ReplacedCopies,
-    make_draw_keys,
-    make_sample_keys,
-)
+from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys, make_sample_keys
 from standfast.metrics.result import Result
 from standfast.records import Count
-from standfast.segments import Method, SegmentChoice, Segments, check_segments, segment, spatial_shape
+from standfast.segments import Method, SegmentChoice, Segments, check_segments, segment, share_labels, spatial_shape
 from standfast.tasks import Scale, measure_score
 from standfast.tensors import hashed_uniform
 
@@ -258,9 +253,7 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
         labels = labels * along + place.reshape([-1 if a == axis else 1 for a in range(len(spatial))])
         total *= along
     check(total >= 2, "region", f"cells small enough that inputs of shape {spatial} have two of them", side)
-    count = torch.full((len(inputs),), total, device=inputs.device)
-    fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    return Segments(labels.expand(len(inputs), *spatial), count, total, fallback, (total,) * len(inputs))
+    return share_labels(inputs, labels, total)
 
 
 def sum_over_regions(maps: Tensor, cut: Segments) -> Tensor:

@@ -42,12 +42,7 @@ from standfast.errors import check
 from standfast.explainers import Explainer
 from standfast.metrics.base import NO_EFFECT, Cost, Direction, Metric, PartOf, Presets, Role, larger_is_closer, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
-from standfast.metrics.lens.attribution_objectives import (
-    BLIND,
-    AttributionObjective,
-    BlindObjective,
-    GuidedObjective,
-)
+from standfast.metrics.lens.attribution_objectives import BLIND, AttributionObjective, BlindObjective, GuidedObjective
 from standfast.metrics.lens.attribution_objectives import get as get_attack
 from standfast.metrics.probe import Call, Probe, score_kept_class
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
@@ -255,7 +250,7 @@ class AttributionAttack(Metric):
         return {**super().options(), "similarities": [similarity.name for similarity in self._similarities()]}
 
     def cost(self, classes: int | None = None) -> Cost:
-        """Those of the search, the clean input, the final check and the draws; a blind attack has two of these."""
+        """What the search, the clean input, the last check and the draws cost; a blind attack only explains twice."""
         if not isinstance(get_attack(self.attack), GuidedObjective):
             return Cost(predictions=0, explanations=2)
         return Cost(predictions=0, explanations=self._search_budget() + 2 + self._count_draws())
@@ -289,13 +284,11 @@ class AttributionAttack(Metric):
         attack, model, inputs = get_attack(self.attack), call.model, call.inputs
         region = self.neighbourhood.around(inputs, model.bounds)
         if isinstance(attack, GuidedObjective):
+            place = type(self.neighbourhood).__name__
             for fits, reason in (
                 (call.explainer.differentiable, f"{call.explainer.label} cannot be differentiated"),
                 (model.differentiable, f"{module_name(model.module)} has no gradients"),
-                (
-                    region.differentiable,
-                    f"{type(self.neighbourhood).__name__} cannot be differentiated by its parameters",
-                ),
+                (region.differentiable, f"{place} cannot be differentiated by its parameters"),
             ):
                 check(fits, "attack", f"random_sign or universal, since {reason}", attack.name)
         # whatever the similarities are, the report counts the largest positions, which a constant map does not have
