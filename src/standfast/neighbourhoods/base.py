@@ -133,13 +133,21 @@ class Region:
     def _from_uniform(self, u: Tensor) -> Tensor:
         """Perturbed inputs from uniform numbers in (0, 1), by the quantile function of each feature."""
         lower, upper = self.lower[:, None], self.upper[:, None]
+        even = torch.lerp(lower.expand_as(u), upper.expand_as(u), u)
         if self.sigma is None:
-            return torch.lerp(lower.expand_as(u), upper.expand_as(u), u)
-        sigma = broadcast_rows(self.sigma, self.centre)
+            return even
+        sigma, uniform = self._find_scale()
         below = torch.special.ndtr((self.lower - self.centre) / sigma)[:, None]
         above = torch.special.ndtr((self.upper - self.centre) / sigma)[:, None]
         x = self.centre[:, None] + sigma[:, None] * torch.special.ndtri(torch.lerp(below, above, u))
-        return torch.minimum(torch.maximum(x, lower), upper)
+        return torch.where(uniform[:, None], even, torch.minimum(torch.maximum(x, lower), upper))
+
+    def _find_scale(self) -> tuple[Tensor, Tensor]:
+        """The scale of each feature, and which are uniform instead, with an infinite `sigma`: 1 stands for it."""
+        assert self.sigma is not None
+        sigma = broadcast_rows(self.sigma, self.centre)
+        uniform = torch.isinf(sigma)
+        return sigma.masked_fill(uniform, 1.0), uniform
 
     def to_gaussian(self, x: Tensor) -> Tensor:
         """Standard normal numbers whose image is `x` `(P, n, *shape)`; values at a face of the box come close to it."""
@@ -147,12 +155,13 @@ class Region:
         lower, upper, centre, values = (
             each.to(exact) for each in (self.lower[:, None], self.upper[:, None], self.centre[:, None], x)
         )
-        if self.sigma is None:
-            u = (values - lower) / (upper - lower).clamp(min=1e-30)
-        else:
-            sigma = broadcast_rows(self.sigma, self.centre)[:, None].to(exact)
+        u = (values - lower) / (upper - lower).clamp(min=1e-30)
+        if self.sigma is not None:
+            sigma, uniform = (each[:, None] for each in self._find_scale())
+            sigma = sigma.to(exact)
             below, above = (torch.special.ndtr((face - centre) / sigma) for face in (lower, upper))
-            u = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
+            share = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
+            u = torch.where(uniform, u, share)
         z: Tensor = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
         return z.to(x.dtype)
 

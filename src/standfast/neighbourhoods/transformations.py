@@ -368,21 +368,6 @@ class TransformedRegion(Region):
             seen = seen[:, :, None].expand(-1, -1, self.input_shape[1], -1, -1)
         return aligned.reshape(maps.shape), seen
 
-    def _from_uniform(self, u: Tensor) -> Tensor:
-        if self.sigma is None:
-            return super()._from_uniform(u)
-        uniform = torch.isinf(self.sigma)
-        normal = Region._from_uniform(replace(self, sigma=self.sigma.masked_fill(uniform, 1.0)), u)
-        return torch.where(uniform[:, None], replace(self, sigma=None)._from_uniform(u), normal)
-
-    def to_gaussian(self, x: Tensor) -> Tensor:
-        """Standard normal numbers whose image is `x` `(P, n, D)`; values at an end of a range come close to it."""
-        if self.sigma is None:
-            return super().to_gaussian(x)
-        uniform = torch.isinf(self.sigma)
-        normal = Region.to_gaussian(replace(self, sigma=self.sigma.masked_fill(uniform, 1.0)), x)
-        return torch.where(uniform[:, None], replace(self, sigma=None).to_gaussian(x), normal)
-
     def log_weight(self, x: Tensor) -> Tensor | None:
         """0 for parameters `(P, n, D)` that keep the rules, minus infinity for others, `(P, n)`; None without rules."""
         if self.is_plain:

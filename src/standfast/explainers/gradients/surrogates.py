@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import Node
 
-from standfast.errors import SecondDerivativeError, check_number
+from standfast.errors import SecondDerivativeError, check, is_number
 from standfast.function_calls import FunctionMode
 
 #: torch's softplus has other last bits in what is left of a tensor after as many numbers as fit into such blocks
@@ -139,7 +140,7 @@ def smooth_relu(beta: float = 10.0) -> Iterator[ReluReplacement]:
     >>> inside, torch.relu(torch.zeros(1))
     (tensor([0.3466]), tensor([0.]))
     """
-    check_number(beta, "beta", above=0)
+    check(is_number(beta) and 0 < beta < math.inf, "beta", "a finite number above 0", repr(beta))
 
     def softplus(z: Tensor) -> Tensor:
         missing = -z.numel() % _VECTOR
