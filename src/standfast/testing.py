@@ -398,8 +398,9 @@ def small_transformer(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn
 
 
 class _SmallTransformer(nn.Module):
-    def __init__(self, shape: Shape, classes: int, width: int = 8) -> None:
+    def __init__(self, shape: Shape, classes: int) -> None:
         super().__init__()
+        width = 8
         convolution = (nn.Conv1d, nn.Conv1d, nn.Conv2d)[len(shape) - 1]
         size = 1 if len(shape) == 1 else 2  # of a patch
         self.patches = convolution(1 if len(shape) == 1 else shape[0], width, size, stride=size)

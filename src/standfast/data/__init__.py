@@ -33,7 +33,6 @@ __all__ = [
     "load",
     "mnist",
     "names",
-    "prefixes",
     "synthetic_waves",
     "ucr",
     "word_vectors",
@@ -96,17 +95,8 @@ def names() -> list[str]:
     return datasets.names()
 
 
-def prefixes() -> list[str]:
-    """The prefixes of the names of archives and hubs; a colon follows them.
-
-    >>> prefixes()
-    ['ucr', 'huggingface', 'torchvision']
-    """
-    return list(_ARCHIVES)
-
-
-#: archives and hubs; their names cannot be listed
-_ARCHIVES: dict[str, Callable[[str, bool], Dataset]] = {
+#: archives and hubs by the beginning of their names, which cannot be listed
+ARCHIVES: dict[str, Callable[[str, bool], Dataset]] = {
     "ucr": load_from_archive,
     "huggingface": load_from_hub,
     "torchvision": load_from_torchvision,
@@ -133,6 +123,6 @@ def load(name: str, *, download: bool = False) -> Dataset:
     torch.Size([300, 1, 28, 28])
     """
     prefix, colon, _ = name.partition(":")
-    if colon and prefix in _ARCHIVES:
-        return _ARCHIVES[prefix](name, download)
+    if colon and prefix in ARCHIVES:
+        return ARCHIVES[prefix](name, download)
     return datasets[name](download)

@@ -1,4 +1,4 @@
-"""What pictures of maps and inputs show, in the page and in plots: colours and their scale, which entries, what is seen.
+"""What pictures of maps and inputs show, in the page and in plots: colours and their scale, entries, what is seen.
 
 Red is evidence for the answer, and blue evidence against it.
 """

@@ -140,7 +140,7 @@ def to_ascii(text: str) -> str:
     return text
 
 
-def shorten_error(error: object, width: int = 300) -> str:
+def shorten_error(error: object) -> str:
     """The first line of a stored error, without the names of standfast's own exceptions.
 
     >>> shorten_error("ModelError: module: expected logits\\nmore")
@@ -149,4 +149,4 @@ def shorten_error(error: object, width: int = 300) -> str:
     text = str(error).strip().partition("\n")[0]
     for own in ("ArgumentError", "UnknownNameError", "ModelError", "SecondDerivativeError", "StandfastError"):
         text = text.removeprefix(f"{own}: ")
-    return textwrap.shorten(text, width, placeholder=" ...")
+    return textwrap.shorten(text, 300, placeholder=" ...")

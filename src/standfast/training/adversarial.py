@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from standfast.errors import check, check_integer
+from standfast.errors import check, check_integer, check_number
 from standfast.neighbourhoods import Bounds, L2Ball, LinfBall
 from standfast.tensors import broadcast_rows
 from standfast.training.loop import check_bounds, check_data, get_device, set_mode
@@ -58,7 +58,7 @@ class Pgd:
     def __post_init__(self) -> None:
         check(isinstance(self.ball, Ball), "ball", "an L2Ball or a LinfBall", repr(self.ball))
         check_integer(self.steps, "steps")
-        check(0 < self.step < math.inf, "step", "a finite number above 0", self.step)
+        check_number(self.step, "step", above=0)
 
     def __call__(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Perturb `inputs` (N, ...) within the ball and the bounds, to increase the loss for `labels` (N,).

@@ -218,13 +218,13 @@ def choose_style(explainers: Sequence[str], name: str) -> Style:
     return Style(colour, SHAPES[place % len(SHAPES)], DASHES[place % len(DASHES)])
 
 
-def round_number(value: float, digits: int = 6) -> float | None:
-    """A number with a few significant digits; None if it is not finite.
+def round_number(value: float) -> float | None:
+    """A number with six significant digits; None if it is not finite.
 
     >>> round_number(0.123456789), round_number(float("nan"))
     (0.123457, None)
     """
-    return float(f"{value:z.{digits}g}") if math.isfinite(value) else None
+    return float(f"{value:z.6g}") if math.isfinite(value) else None
 
 
 def write_number(value: float | None) -> str:
@@ -243,13 +243,13 @@ def find_room(values: Iterable[float | None]) -> tuple[float, float]:
     return min(finite) - margin, max(finite) + margin
 
 
-def wrap_name(name: str, width: int = 16) -> str:
-    """A name, split into two lines if it is long.
+def wrap_name(name: str) -> str:
+    """A name, split into two lines if it has more than 16 letters.
 
     >>> wrap_name("integrated gradients"), wrap_name("DeepLift")
     ('integrated\\ngradients', 'DeepLift')
     """
-    if len(name) <= width:
+    if len(name) <= 16:
         return name
     places = [i + (letter != " ") for i, letter in enumerate(name) if letter in " _-:" and 0 < i < len(name) - 1]
     if not places:
