@@ -25,7 +25,7 @@ def stack_arrays(
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     """The rows of an explainer's first samples, and the named arrays of all of them, `(n, ...)`; no rows if none."""
     found = list(results.lines(explainer, names, MOST_SAMPLES))
-    return [row for row, _ in found], {name: np.array([arrays[name] for _, arrays in found]) for name in names}
+    return [each.row for each in found], {name: np.array([each.arrays[name] for each in found]) for name in names}
 
 
 def make_line(name: str, x: Array, y: Array, low: Array, high: Array) -> Line:

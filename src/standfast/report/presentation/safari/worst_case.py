@@ -27,6 +27,7 @@ from standfast.results.presentation import (
     Detail,
     MetricResults,
     Presentation,
+    StoredSample,
     ValueSpec,
     presentation_of,
     presentations,
@@ -94,7 +95,7 @@ class WorstCasePresentation(Presentation):
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution, the search's convergence, and the pictures."""
         sentences, facts = words_of(self), {**self.facts(view), "options": Options(view.options)}
-        rows = [_draw_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
+        rows = [_draw_row(view, shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
         moved = any(row.pictures[-1].moved_back for row in rows)
         return [
             draw_distribution(view, find_limit(view.options), note=sentences.say("limit", facts)),
@@ -159,11 +160,11 @@ def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]
     event = view.options.get("event")
     name = "trace_margin" if event == "misclassification" else "trace_similarity"
     at, values = [], []
-    for _, arrays in view.lines(explainer, ("trace_evaluations", "trace_margin", name), TRACED):
-        line = arrays[name].astype(float)
+    for each in view.lines(explainer, ("trace_evaluations", "trace_margin", name), TRACED):
+        line = each.arrays[name].astype(float)
         if event == "changed_class":
-            line[~(arrays["trace_margin"] >= 0)] = np.nan
-        at.append(arrays["trace_evaluations"].astype(float))
+            line[~(each.arrays["trace_margin"] >= 0)] = np.nan
+        at.append(each.arrays["trace_evaluations"].astype(float))
         values.append(line)
     grid = np.unique(np.concatenate([np.empty(0), *at]))
     lines = np.full((len(at), len(grid)), np.nan)
@@ -173,13 +174,12 @@ def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]
     return grid, lines
 
 
-def _draw_row(
-    view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]
-) -> GalleryRow:
+def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
+    row, arrays = shown.row, shown.arrays
     difference = np.asarray(arrays["inputs"], dtype=float) - np.asarray(arrays["origins"], dtype=float)
-    pictures = show_change(arrays, explainer, sample, row)
+    pictures = show_change(shown)
     if not pictures[-1].moved_back:  # the difference of two inputs whose positions differ says little
-        swaps, words = pictures[2].swapped, f"Change of the input, scaled: {explainer}, sample {sample}"
+        swaps, words = pictures[2].swapped, f"Change of the input, scaled: {shown.who}"
         change = Picture("change", difference, words, signed=True, change=True, swapped=swaps)
         pictures = (*pictures[:3], change, *pictures[3:])
     size = {
@@ -189,4 +189,4 @@ def _draw_row(
     }
     kept = [detail.text for detail in count_kept_class(pl.DataFrame([row]))]
     text = words_of(presentation_of(view.metric)).say("row", row, size, kept, np.ptp(arrays["maps"]) == 0)
-    return make_row(view, explainer, sample, pictures, text, bool(row.get("found")))
+    return make_row(view, shown, pictures, text, bool(row.get("found")))

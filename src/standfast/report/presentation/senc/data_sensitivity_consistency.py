@@ -17,6 +17,7 @@ from standfast.results.presentation import (
     Detail,
     MetricResults,
     Presentation,
+    StoredSample,
     ValueSpec,
     presentations,
     read_numbers,
@@ -71,7 +72,7 @@ class DataSencPresentation(SencPresentation):
 
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution with the null's band, and the sensitivities over the input."""
-        rows = [_row(view, *sample) for sample in view.gallery(SHOWN, _PICTURES)]
+        rows = [_draw_row(view, shown) for shown in view.gallery(SHOWN, _PICTURES)]
         note = words_of(self).say("segments")
         return [draw_with_null(self, view), Gallery("Sensitive segments", tuple(rows), note)]
 
@@ -100,15 +101,15 @@ def draw_with_null(presentation: Presentation, view: MetricResults) -> Chart | N
     return draw_distribution(view, *ends, note=f"{words.say('note')} {words.say('band', *ends)}")
 
 
-def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
-    who = f"{explainer}, sample {sample}"
+def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
+    row, arrays, who = shown.row, shown.arrays, shown.who
     published = view.options.get("estimator") == "paper"
     sensitivity = {
         kind: lay_out(arrays[f"{kind}_sensitivity"], arrays["segments"], arrays["origins"].shape, published)
         for kind in ("prediction", "explanation")
     }
     pictures = (
-        Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
+        Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {shown.sample}"),
         *(
             Picture(kind, values, f"Sensitivity of the {kind} to segments: {who}", signed=True)
             for kind, values in sensitivity.items()
@@ -116,7 +117,7 @@ def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], 
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
     top = [Detail(name, float(row.get(name, np.nan))).text for name in ("top1", "top3", "features")]
-    return make_row(view, explainer, sample, pictures, "; ".join([describe_rho(row), *top]))
+    return make_row(view, shown, pictures, "; ".join([describe_rho(row), *top]))
 
 
 def describe_rho(row: Mapping[str, Any]) -> str:
