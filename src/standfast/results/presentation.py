@@ -372,7 +372,10 @@ class Presentation:
         return self.stored if kind is None else kind.direction_of(options)
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
-        """Numbers and names of one data set and model that the metric's template needs; none by default."""
+        """Numbers and names of one data set and model that the metric's template needs; none by default.
+
+        Values under `"rules"` have dotted lines in the distribution over samples.
+        """
         return {}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:

@@ -11,7 +11,7 @@ import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
-from standfast.report.words import words_of
+from standfast.report.words import Options, words_of
 from standfast.results.formatting import format_number
 from standfast.results.presentation import (
     ConfiguredMetric,
@@ -66,16 +66,17 @@ def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Figure]
     return [each for each in figures if each is not None and not (isinstance(each, Gallery) and not each.rows)]
 
 
-def draw_distribution(view: MetricResults, *rules: float | None, note: str = "") -> Chart | None:
-    """The distribution over samples, a row for each explainer, with lines at `rules`; `note` ends the caption."""
-    strips = []
+def draw_distribution(view: MetricResults) -> Chart | None:
+    """The distribution over samples, a row for each explainer, with lines at the `"rules"` of the metric's facts."""
+    own, strips = presentation_of(view.metric), []
     for name in view.present:
         rows = view.spec.select_valid(view.rows_for(name))
         samples = [int(sample) for sample in rows["sample"]]
         strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
-    axis = make_axis(view.spec, *(rule for rule in rules if rule is not None))
+    facts = {"rules": (), "options": Options(view.options), **own.facts(view)}
+    note = words_of(own).say("distribution", facts)
     words = Words(view.spec.title, note, "distribution", "Distribution over samples")
-    return draw_values(strips, view.explainers, axis, words)
+    return draw_values(strips, view.explainers, make_axis(view.spec, *facts["rules"]), words)
 
 
 def draw_example(presentation: Presentation, view: MetricResults, what: str) -> GalleryRow | None:

@@ -10,7 +10,7 @@ import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Line, Picture, Words, draw_lines
 from standfast.report.presentation.drawing import describe_maps, draw_distribution, make_row
-from standfast.report.presentation.estimates import find_finite, make_median_line, stack_arrays
+from standfast.report.presentation.estimates import describe_columns, make_median_line, stack_arrays
 from standfast.report.words import words_of
 from standfast.results import Detail, MetricResults, Presentation, StoredSample, ValueSpec, presentations
 from standfast.results.presentation import read_flags, read_numbers
@@ -42,6 +42,10 @@ class CEvalPresentation(Presentation):
             empty=NO_CHANGE,
         )
 
+    def facts(self, results: MetricResults) -> dict[str, Any]:
+        """The ratio where fixing the features does not matter."""
+        return {"rules": (1.0,)}
+
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Medians, how many changes were not found, and how near certified bounds come."""
         c, empty, found = read_numbers(frame, "c"), read_numbers(frame, "c_empty"), read_flags(frame, "found")
@@ -70,7 +74,7 @@ class CEvalPresentation(Presentation):
         rows = [self._draw_row(results, shown) for shown in results.gallery(SHOWN, _PICTURES)]
         note = words.say("pictures", describe_maps(results, rows))
         return [
-            draw_distribution(results, 1.0, note=words.say("distribution")),
+            draw_distribution(results),
             Gallery("Least changes outside of the explanation", tuple(rows), note),
         ]
 
@@ -124,8 +128,7 @@ class CEvalPlotPresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The median of the knees of the samples' curves, which not every curve has."""
-        knees = find_finite(frame, "knee")
-        return [Detail("knee, median", float(np.median(knees)))] if len(knees) else []
+        return describe_columns(frame, {"knee": "knee, median"}, middle=np.median)
 
     def figures(self, results: MetricResults) -> list[Chart | None]:
         """The plot, and the distribution of its means."""

@@ -79,7 +79,7 @@ class ProbabilityPresentation(Presentation):
         words = words_of(self)
         shown = [] if view.options.get("event") == "misclassification" else view.samples(SHOWN)
         levels = [_draw_levels(view, sample, words) for sample in shown]
-        return [draw_distribution(view, note=words.say("note")), *levels]
+        return [draw_distribution(view), *levels]
 
 
 def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> Chart | None:

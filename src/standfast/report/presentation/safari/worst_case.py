@@ -18,7 +18,7 @@ from standfast.report.presentation.drawing import (
     make_row,
     show_change,
 )
-from standfast.report.presentation.estimates import find_finite, make_median_line
+from standfast.report.presentation.estimates import describe_columns, make_median_line
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
@@ -64,8 +64,11 @@ class WorstCasePresentation(Presentation):
         return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty, same=same)
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
-        """The event, and which explainers met a weaker search."""
-        return {**describe_event(results.options), "without_gradients": _searched_without_gradients(results)}
+        """The event, where it begins on the axis of the values, and which explainers met a weaker search."""
+        limit = 0.0 if results.options.get("event") == "misclassification" else find_threshold(results.options)
+        rules = () if limit is None else (limit,)
+        without = _searched_without_gradients(results)
+        return {**describe_event(results.options), "rules": rules, "without_gradients": without}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How often the event was found, and the largest sensitivities if they were tracked."""
@@ -77,14 +80,12 @@ class WorstCasePresentation(Presentation):
             found.append(Detail("no input that keeps the answer", total - hit, total))
         if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
             found.append(Detail("misinterpreted", *measured))
-        for column, label in (
-            ("gap", "stated gap (an estimate)"),
-            ("sens_max", "largest distance"),
-            ("sens_lips", "largest slope"),
-        ):
-            values = find_finite(frame, column)
-            found += [Detail(label, float(np.median(values)), decimals=None)] if len(values) else []
-        return found
+        labels = {
+            "gap": "stated gap (an estimate)",
+            "sens_max": "largest distance",
+            "sens_lips": "largest slope",
+        }
+        return found + describe_columns(frame, labels, middle=np.median, decimals=None)
 
     def example(self, view: MetricResults) -> GalleryRow | None:
         """The least similar map of an input that kept its answer; for the other events nothing."""
@@ -98,7 +99,7 @@ class WorstCasePresentation(Presentation):
         rows = [_draw_row(view, shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
         moved = any(row.pictures[-1].moved_back for row in rows)
         return [
-            draw_distribution(view, find_limit(view.options), note=sentences.say("limit", facts)),
+            draw_distribution(view),
             _draw_convergence(view, sentences.say("convergence", facts)),
             Gallery(
                 "Worst cases found",
@@ -135,11 +136,6 @@ def _count_misinterpreted(rows: pl.DataFrame) -> tuple[int, int]:
     """On how many samples the event was reached, of those where the search found an input with the asked answer."""
     counted = rows.filter(read_flags(rows, "found")) if "found" in rows.columns else rows
     return count_samples(counted, "misinterpreted")
-
-
-def find_limit(options: Mapping[str, Any]) -> float | None:
-    """Where the event begins on the axis of the values."""
-    return 0.0 if options.get("event") == "misclassification" else find_threshold(options)
 
 
 def _draw_convergence(view: MetricResults, caption: str) -> Chart | None:
