@@ -65,11 +65,6 @@ def _mnist32(split: str, download: bool) -> Dataset:
     return replace(mnist(split, download).pad(2), name=f"mnist32:{split}")
 
 
-def _waves(name: str, split: str, download: bool) -> Dataset:
-    """Made-up series, classified by two known blocks: inputs (N, 4, 500), N = 6,000 ("train") or 1,500 ("test")."""
-    return named_waves(name, split)
-
-
 datasets.add("digits", _digits)
 datasets.add("sentences", _sentences)
 datasets.add("digits32", _digits32)
@@ -79,7 +74,7 @@ _SPLIT: dict[str, Callable[[str, bool], Dataset]] = {
     "fashion_mnist": fashion_mnist,
     "cifar10": cifar10,
     "gtsrb": gtsrb,
-    **{name: partial(_waves, name) for name in NOISES},
+    **{name: partial(named_waves, name) for name in NOISES},
 }
 for _name, _load in _SPLIT.items():
     for _split in ("train", "test"):

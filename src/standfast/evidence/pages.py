@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from standfast.checks.formats import escape_markdown
+from standfast.report.words import make_environment
 
 
 def fill_page(name: str, **values: Any) -> str:
@@ -13,15 +14,6 @@ def fill_page(name: str, **values: Any) -> str:
     >>> fill_page("README.md", version="1", date="2026-11-27", title="a|b", decided=False)[17:84]
     'Made by standfast 1 on 2026-11-27 from the results of a study: a\\\\|b'
     """
-    import jinja2
-
-    pages = jinja2.Environment(
-        loader=jinja2.PackageLoader("standfast.evidence", "templates"),
-        autoescape=False,  # `cell` escapes what comes from elsewhere, as Markdown needs it
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    pages.filters["cell"] = escape_markdown
+    pages = make_environment(autoescape=False, package="standfast.evidence")
+    pages.filters["cell"] = escape_markdown  # escapes what comes from elsewhere, as Markdown needs it
     return pages.get_template(name).render(values)

@@ -253,6 +253,21 @@ def check_data(inputs: Tensor, labels: Tensor) -> None:
     check(labels.shape == inputs.shape[:1], "labels", expected, tuple(labels.shape))
 
 
+def measure_share(
+    module: nn.Module, inputs: Tensor, labels: Tensor, batch_size: int, is_right: Callable[[Tensor, Tensor], Tensor]
+) -> float:
+    """The share, in [0, 1], of `inputs` (N, ...) with `labels` (N,) for which a function of a batch is true, bool (B,).
+
+    `module` is in eval mode, and batches are on its device.
+    """
+    check_data(inputs, labels)
+    check_integer(batch_size, "batch_size")
+    device = get_device(module)
+    with set_mode(module, training=False):
+        batches = zip(torch.split(inputs, batch_size), torch.split(labels, batch_size), strict=True)
+        return sum(int(is_right(x.to(device), y.to(device)).sum()) for x, y in batches) / len(inputs)
+
+
 def get_device(module: nn.Module) -> torch.device:
     """The device of the module's first parameter; the CPU if it has none."""
     return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from standfast.results.controls import Explainers
-from standfast.results.formatting import format_probability
+from standfast.results.formatting import format_number
 from standfast.tensors import Array
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ class Axis:
     probability: bool = False
 
     def write(self, value: float | None, bound: bool = False) -> str:
-        """A value for a tooltip, with a sign if it is a bound; "?" for None.
+        """A value for a tooltip, with a sign if it is a bound.
 
         >>> Axis("margin").write(-0.5), Axis("probability", probability=True).write(-6.0, bound=True)
         ('−0.5', '≤ 0.25%')
         """
         sign = "" if not bound else "≤ " if self.side == "upper" else "≥ "
-        return sign + (format_probability(value) if self.probability and value is not None else write_number(value))
+        return sign + format_number(value, "probability" if self.probability else None)
 
 
 @dataclass(frozen=True)
@@ -225,15 +225,6 @@ def round_number(value: float) -> float | None:
     (0.123457, None)
     """
     return float(f"{value:z.6g}") if math.isfinite(value) else None
-
-
-def write_number(value: float | None) -> str:
-    """A number for a tooltip; "?" for None.
-
-    >>> write_number(-0.5), write_number(float("-inf")), write_number(None)
-    ('−0.5', '−∞', '?')
-    """
-    return "?" if value is None else f"{value:z.4g}".replace("-", "−").replace("inf", "∞")
 
 
 def find_room(values: Iterable[float | None]) -> tuple[float, float]:
