@@ -13,8 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from standfast.checks.decision import Decisions
-from standfast.checks.formats import format_markdown
-from standfast.evidence.pages import fill_page
+from standfast.checks.formats import fill_page, format_markdown
 from standfast.report.sentences import say
 from standfast.results import Results, SummaryRow
 from standfast.results.formatting import format_confidence, format_count, format_estimate
