@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 import re
 import sys
@@ -251,6 +252,22 @@ def check_integer(value: object, argument: str, least: int = 1, also: Sequence[s
         type(value) is type(other) and value == other for other in also
     )
     check(fits, argument, ", or ".join([f"a whole number of at least {least}", *map(repr, also)]), repr(value))
+
+
+def check_number(
+    value: object, argument: str, least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+) -> None:
+    """Raise `ArgumentError` unless `value` is a number of at least `least`, above `above` and below `below`.
+
+    >>> check_number(1.5, "keep", above=0, below=1)
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: keep: expected a number above 0 and below 1, got 1.5
+    """
+    fits = is_number(value) and value >= least and above < value < below
+    start = f"of at least {least}" if above == -math.inf else f"above {above}"
+    expected = f"a finite number {start}" if below == math.inf else f"a number {start} and below {below}"
+    check(fits, argument, expected, repr(value))
 
 
 def check_choice(value: object, argument: str, choices: Sequence[str]) -> None:
