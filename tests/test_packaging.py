@@ -234,14 +234,11 @@ def test_the_citation_names_the_papers_of_the_metrics() -> None:
     assert len(cited["references"]) == len(known) == 5
     for bibtex in known:
         title = re.search(r"title\s*=\s*\{(.*)\},?\n", bibtex)
-        assert title is not None
         plain = title[1].replace("{", "").replace("}", "")
         found = [reference for reference in cited["references"] if reference["title"] == plain]
         assert len(found) == 1, plain
         first = re.search(r"author\s*=\s*\{(\w+)", bibtex)
         year = re.search(r"year\s*=\s*\{(\d+)\}", bibtex)
-        assert first is not None
-        assert year is not None
         assert (found[0]["authors"][0]["family-names"], found[0]["year"]) == (first[1], int(year[1]))
 
 

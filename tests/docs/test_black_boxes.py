@@ -93,5 +93,4 @@ def test_the_attack_that_asks_for_predictions_works(table: tuple[standfast.Model
 @pytest.mark.parametrize(("what", "names"), [("Explainers", EXPLAINERS), ("Metrics", METRICS)])
 def test_the_page_lists_what_works(what: str, names: set[str]) -> None:
     row = re.search(rf"^\| {what} \| ([^|]+) \|", PAGE.read_text(), re.M)
-    assert row is not None
     assert set(re.findall(r"`(\w+)`", row[1])) == names
