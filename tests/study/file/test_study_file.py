@@ -28,40 +28,7 @@ from standfast.study.file.schema import json_schema
 from standfast.study.file.spec import load_study, study_from
 from standfast.study.identity import Description
 
-EXAMPLE = """\
-title: How robust are explanations of a digit classifier?
-seed: 3
-repeats: 2
-device: cpu
-samples: 3
-samples_per_job: 2
-data:
-  digits: digits
-  good: {path: good.npz, bounds: [0, 1], targets: labels, samples: 2}
-  own: {function: "malformed_module:load", options: {n: 6}}
-models:
-  lenet: lenet5-mnist
-  mine:
-    function: "malformed_module:build"
-    options: {width: 9}
-    weights: wide.safetensors
-    preprocess: {mean: [0.5], std: 0.2}
-    data: [good, own]
-neighbourhood: {linf: 0.1}
-explainers:
-  - saliency
-  - integrated_gradients: {steps: 4, baseline: [0]}
-  - "integrated_gradients:steps=8"
-  - smoothgrad:
-      noise: 1
-  - {function: "malformed_module:explain", rows_per_input: 2}
-metrics:
-  - worst_case: {event: changed_class, budget: 10, search: {gradient: {restarts: 4}}, similarity: "ssim:window=5"}
-  - misinterpretation_probability: {neighbourhood: {l2: {radius: 2, distribution: truncated_normal}}}
-  - max_sensitivity:
-  - max_sensitivity: {samples: 6}
-executor: {name: ray, workers: auto, gpus_per_worker: 0.5}
-"""
+EXAMPLE = (Path(__file__).parent / "example.yaml").read_text()
 
 
 @pytest.fixture(scope="module")
