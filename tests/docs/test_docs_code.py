@@ -1,8 +1,8 @@
 """The Python of the documentation runs: every page in a namespace of its own, from the first block to the last.
 
 A block is not run where a comment right above it says so and why: `<!-- not run: reason -->`. Where the reason is that
-it needs a package, it runs if the package is there. A block of YAML whose first line is `# NAME.yaml` is written to that
-file, so that Python further down may use it. Pages that have a test of their own are in `ELSEWHERE`; sizes that would
+it needs a package, it runs where that is. A block of YAML whose first line is `# NAME.yaml` is written to that file, so
+that Python further down may use it. Pages that have a test of their own are in `ELSEWHERE`; sizes that would
 take long are made smaller by `SMALLER`; what a page takes for done is done by `BEFORE`.
 """
 
@@ -33,7 +33,10 @@ SMALLER = {
     "docs/reading-results.md": {"[10:34]": "[10:12]", '"aopc"': '"aopc:preset=quick"'},
     "docs/metrics/c_eval.md": {"[:4]": "[:1]", "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")'},
     "docs/metrics/index.md": {"[:4]": "[:2]"},
-    "docs/metrics/near_affinity.md": {"[:4]": "[:1]"},
+    "docs/how-to/tasks.md": {"steps: int = 80": "steps: int = 20", "[:6]": "[:2]", "budget=100": "budget=20"},
+    "docs/metrics/c_eval_plot.md": {"[:2]": "[:1]", "steps=10": "steps=3"},
+    "docs/metrics/misinterpretation_probability.md": {"particles=50": "particles=10"},
+    "docs/metrics/near_affinity.md": {"[:4]": "[:1]", "steps=10": "steps=3"},
     "docs/tutorial.md": {"[:8]": "[:4]", "budget=60": "budget=10", "budget: 40": "budget: 8", "steps=15": "steps=3"},
     "docs/lens.md": {
         'bundled("digits")[:8]': 'bundled("digits")[:2]',
