@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch.nn.functional as F
@@ -12,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import Node
 
-from standfast.errors import SecondDerivativeError, check, is_number
+from standfast.errors import SecondDerivativeError, check_number
 from standfast.function_calls import FunctionMode
 
 #: torch's softplus has other last bits in what is left of a tensor after as many numbers as fit into such blocks
@@ -42,8 +40,10 @@ class ReluReplacement(FunctionMode):
         self.capped = capped or (lambda z, cap: replacement(z).clamp(max=cap))
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        given = dict(zip(_PARAMETERS.get(name, ()), args, strict=False)) | kwargs
-        if name not in _PARAMETERS or given.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
+        if name not in _PARAMETERS:
+            return func(*args, **kwargs)
+        given = dict(zip(_PARAMETERS[name], args, strict=False)) | kwargs
+        if given.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
             return func(*args, **kwargs)
         z = given["input"]
 
@@ -115,8 +115,7 @@ def guide_gradient(gradient: Tensor, active: Tensor) -> Tensor:
     return gradient.clamp(min=0) * active
 
 
-@contextlib.contextmanager
-def smooth_relu(beta: float = 10.0) -> Iterator[ReluReplacement]:
+def smooth_relu(beta: float = 10.0) -> ReluReplacement:
     """Inside, every ReLU is the softplus `log(1 + exp(beta z)) / beta`, which has second derivatives.
 
     A ReLU6 is the difference of two softplus functions, at `z` and at `z - 6`.
@@ -140,7 +139,12 @@ def smooth_relu(beta: float = 10.0) -> Iterator[ReluReplacement]:
     >>> inside, torch.relu(torch.zeros(1))
     (tensor([0.3466]), tensor([0.]))
     """
-    check(is_number(beta) and 0 < beta < math.inf, "beta", "a finite number above 0", repr(beta))
+    return ReluReplacement(*make_softplus(beta))
+
+
+def make_softplus(beta: float) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor, float], Tensor]]:
+    """The softplus of sharpness `beta`, and the difference of two for a ReLU that is cut off above."""
+    check_number(beta, "beta", above=0)
 
     def softplus(z: Tensor) -> Tensor:
         missing = -z.numel() % _VECTOR
@@ -149,5 +153,4 @@ def smooth_relu(beta: float = 10.0) -> Iterator[ReluReplacement]:
         whole = F.softplus(F.pad(z.flatten(), (0, missing)), beta=beta, threshold=20.0)
         return whole[: z.numel()].reshape(z.shape)
 
-    with ReluReplacement(softplus, lambda z, cap: softplus(z) - softplus(z - cap)) as mode:
-        yield mode
+    return softplus, lambda z, cap: softplus(z) - softplus(z - cap)
