@@ -294,6 +294,7 @@ class Results:
             [name for name, each in self._select_sanity(data, model).items() if each.state != "passed"],
             self._list_classes(data),
             self._errors.get((data, model, metric.name), {}),
+            self._list_texts(data, "columns"),
         )
 
     def _list_classes(self, data: str) -> list[str]:

@@ -28,7 +28,14 @@ def make_row(
     """Pictures of an explainer on a sample, with the names of features and the words of the sample."""
     tokens = view.tokens[sample] if sample < len(view.tokens) else ()
     return GalleryRow(
-        explainer, sample, tuple(pictures), text, found, features=tuple(view.features), tokens=tuple(tokens)
+        explainer,
+        sample,
+        tuple(pictures),
+        text,
+        found,
+        features=tuple(view.features),
+        tokens=tuple(tokens),
+        columns=tuple(view.columns),
     )
 
 
