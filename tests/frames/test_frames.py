@@ -160,7 +160,9 @@ def test_an_unseen_category_stays_where_others_change() -> None:
 
 @pytest.mark.parametrize("cells", [np.nan, None])
 def test_a_column_of_missing_cells_stays_so(cells: Any) -> None:
-    frame = make_frame(60).assign(empty=pd.Series([cells] * 60, dtype=float if cells is not None else object).to_numpy())
+    frame = make_frame(60).assign(
+        empty=pd.Series([cells] * 60, dtype=float if cells is not None else object).to_numpy()
+    )
     table = Table.read(frame)
     assert table.decode(table.encode(frame))["empty"].isna().all()
     assert "empty" not in table.default_changes().changes

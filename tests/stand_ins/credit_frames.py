@@ -48,7 +48,11 @@ def make_encoders() -> ColumnTransformer:
             ("towns", OneHotEncoder(handle_unknown="ignore"), ["town", "married"]),
             ("numbers", numbers, ["income", "age"]),
             ("grades", OrdinalEncoder(categories=[GRADES]), ["grade"]),
-            ("dates", make_pipeline(FunctionTransformer(count_days), StandardScaler()), ["opened"]),
+            (
+                "dates",
+                make_pipeline(FunctionTransformer(count_days, feature_names_out="one-to-one"), StandardScaler()),
+                ["opened"],
+            ),
         ]
     )
 
