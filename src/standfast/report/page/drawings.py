@@ -140,7 +140,8 @@ def _name_entry(names: Sequence[str], place: int, kind: str) -> str:
 def _draw_table(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
     """A line for each feature: its name, its values as numbers, its relevance as bars.
 
-    A cell is `("number", text)`, or `("number changed", text)` where it differs from the first input; `("bar", share of the longest)` or `("mark", colour)`.
+    A cell is `("number", text)`, or `("number changed", text)` where it differs from the first input;
+    `("bar", share of the longest)` or `("mark", colour)`.
     A change of the input gets no bars where its values before and after are there. Where there are marks and no maps,
     only marked features have a line.
     """
