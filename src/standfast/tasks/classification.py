@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check, check_number
-from standfast.records import TensorOption
+from standfast.errors import ArgumentError, check
+from standfast.records import Positive, TensorOption
 from standfast.tasks.base import CLASS_WORDS, Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
 
 
@@ -78,7 +78,7 @@ class ZeroShot(Classification):
 
     name: ClassVar[str] = "zero_shot"
     vectors: Tensor | TensorOption | str
-    temperature: float = 100.0
+    temperature: Positive = 100.0
 
     def __post_init__(self) -> None:
         if isinstance(self.vectors, str):
@@ -89,7 +89,6 @@ class ZeroShot(Classification):
         got = f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
         check(fits, "vectors", "a vector for each of at least two classes, (classes, D)", got)
         check(bool((found.norm(dim=1) > 0).all()), "vectors", "vectors that are not 0", "one that is")
-        check_number(self.temperature, "temperature", above=0)
         object.__setattr__(self, "vectors", TensorOption(found / found.norm(dim=1, keepdim=True)))
 
     def load_files(self, folder: Path) -> ZeroShot:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from standfast.errors import check, check_number
+from standfast.errors import check
+from standfast.records import Range
 from standfast.tasks.base import Scale, Task, TaskWords, expect_tensor, tasks
 
 
@@ -48,15 +49,12 @@ class Embedding(Task):
         classes=False,
     )
     scales: ClassVar[bool] = True
-    least: float
+    least: Annotated[float, Range(above=-1, below=1)]
 
     @classmethod
     def example(cls) -> Embedding:
         """One of some cosine, for messages."""
         return cls(least=0.9)
-
-    def __post_init__(self) -> None:
-        check_number(self.least, "least", above=-1, below=1)
 
     @property
     def kept(self) -> str:  # type: ignore[override]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check_number
+from standfast.records import Positive
 from standfast.tasks.base import Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
 
 
@@ -44,15 +44,12 @@ class Regression(Task):
         kind="",
         classes=False,
     )
-    tolerance: float
+    tolerance: Positive
 
     @classmethod
     def example(cls) -> Regression:
         """One of some tolerance, for messages."""
         return cls(tolerance=2.5)
-
-    def __post_init__(self) -> None:
-        check_number(self.tolerance, "tolerance", above=0)
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim in (1, 2)

@@ -81,7 +81,7 @@ def _without_names(options: Any) -> Any:
     """The options without the names of features and the words of samples and tasks, which are many."""
     if not isinstance(options, dict):
         return options
-    return {key: value for key, value in options.items() if key not in ("features", "tokens", "words")}
+    return {key: value for key, value in options.items() if key not in ("features", "tokens", "columns", "words")}
 
 
 def flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:
