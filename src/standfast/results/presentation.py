@@ -222,6 +222,7 @@ class MetricResults:
         unfit: those that do not pass the sanity checks.
         classes: the names of the classes; empty where they are not known.
         errors: of the parts of the work that failed, as stored, by explainer.
+        columns: of a data frame, what `Column.plain` says of each; else empty.
     """
 
     label: str
@@ -241,6 +242,7 @@ class MetricResults:
     unfit: Sequence[str] = ()
     classes: Sequence[str] = ()
     errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    columns: Sequence[Mapping[str, Any]] = ()
 
     @property
     def present(self) -> list[str]:

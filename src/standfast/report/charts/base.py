@@ -178,6 +178,7 @@ class GalleryRow:
         found: whether there is a result; the pictures of a search that found nothing are pale.
         features: names of the features of a table, or of the channels of a series; may be empty.
         tokens: for text, the word at each position; the pictures are then drawn as words.
+        columns: of a data frame, what `Column.plain` says of each, so that cells have their units and names.
     """
 
     explainer: str
@@ -187,6 +188,7 @@ class GalleryRow:
     found: bool = True
     features: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
+    columns: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from standfast.frames.columns import describe_cell
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.maps import FEATURES, colour_signed, name_entry, rank_entries
 from standfast.report.page.pictures import draw_picture, encode_image
@@ -125,7 +126,8 @@ def lay_slices(picture: Picture) -> Picture:
 def _draw_table(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
     """A line for each feature: its name, its values as numbers, its relevance as bars.
 
-    A cell is `("number", text)`, `("bar", share of the longest)` or `("mark", colour)`.
+    A cell is `("number", text)`, or `("number changed", text)` where it differs from the first input;
+    `("bar", share of the longest)` or `("mark", colour)`.
     A change of the input gets no bars where its values before and after are there. Where there are marks and no maps,
     only marked features have a line.
     """
@@ -146,7 +148,10 @@ def _draw_table(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
             elif each.marks is not None:
                 cells.append(("mark", each.picture.colours[each.marks[place] - 1] if each.marks[place] > 0 else ""))
             else:
-                cells.append(("number", format_number(value, None)))
+                known = describe_cell(row.columns[place], value) if place < len(row.columns) else ""
+                first = next(other.array[place] for other in ready if other.plain)
+                changed = bool(row.columns) and value != float(first)
+                cells.append(("number changed" if changed else "number", known or format_number(value, None)))
         rows.append((name_entry(row.features, place, "feature"), cells))
     return {"columns": ready, "rows": rows, "left_out": len(ready[0].array) - len(rows)}
 

@@ -34,7 +34,8 @@ def make_row(
     """Pictures of an explainer on a sample, with the names of features and the words of the sample."""
     sample, features = shown.sample, tuple(view.features)
     tokens = tuple(view.tokens[sample]) if sample < len(view.tokens) else ()
-    return GalleryRow(shown.explainer, sample, tuple(pictures), text, found, features, tokens)
+    columns = tuple(view.columns)
+    return GalleryRow(shown.explainer, sample, tuple(pictures), text, found, features, tokens, columns)
 
 
 def read_swaps(row: Mapping[str, Any]) -> dict[int, str]:

@@ -146,7 +146,6 @@ def test_drops_are_aligned_by_sample(folder: Path) -> None:
     stored(builder, "random", random[:10], no_positive=(2,))
     stored(builder, "random", 9 + random, repeat=1)
     found = load_drops(views(builder)[0])
-    assert found is not None
     assert found.samples.tolist() == [*range(19), *range(20, COUNT)]
     expected = np.delete(good, 19, axis=0)
     np.testing.assert_array_equal(found.curves["good"].top, expected)
@@ -162,7 +161,6 @@ def test_the_gate_is_applied_where_there_are_random_maps(view: MetricResults, dr
     for name in ("good", "zero"):
         stored(builder, name, made(name))
     alone = load_drops(views(builder)[0])
-    assert alone is not None
     assert (alone.gates, alone.may_be_read("zero")) == ({}, True)
     shown_tables = draw_tables(alone, SAY)
     assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
@@ -258,7 +256,6 @@ def test_a_real_study_stores_what_the_section_needs(
     (view,) = found.list_metric_results("corruption_curve")
     result = metric(lenet, "input_x_gradient", digits[:6].inputs)
     drops = load_drops(view)
-    assert drops is not None
     curves = drops.curves["input_x_gradient"]
     assert curves.top is not None
     rows = view.rows_for("input_x_gradient")
