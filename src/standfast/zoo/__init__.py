@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 
 import torch
@@ -171,12 +170,8 @@ def card(name: str) -> dict[str, Any]:
     return entries
 
 
-def _find_weights() -> Traversable:
-    return files("standfast.zoo") / "weights"
-
-
 def _read(name: str, suffix: str) -> bytes:
-    file = _find_weights() / f"{name}.{suffix}"
+    file = files("standfast.zoo") / "weights" / f"{name}.{suffix}"
     try:
         return file.read_bytes()
     except FileNotFoundError as error:
