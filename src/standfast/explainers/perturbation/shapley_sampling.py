@@ -105,7 +105,7 @@ class ShapleySampling(ShapleyExplainer):
         if isinstance(self.segments, int):
             features = self.segments
         elif isinstance(self.segments, LabelMap):
-            features = len(self.segments.labels.unique())
+            features = len(self.segments.tensor.unique())
         return (self.permutations * (features - 1) + 2) * count_references(self.background)
 
     def draw_coalitions(self, features: int, device: torch.device) -> Walks:
