@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from standfast.explainers.background import count_references
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import Coalitions, ShapleyExplainer
 from standfast.records import Count
 from standfast.segments import WINDOWS, LabelMap
@@ -39,6 +40,7 @@ class Walks(Coalitions):
         return found / len(self.ranks)
 
 
+@explainers.register("shapley_sampling")
 @dataclass(frozen=True)
 class ShapleySampling(ShapleyExplainer):
     """Shapley values of the segments, from random orders in which they are added.
