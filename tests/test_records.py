@@ -44,7 +44,7 @@ def test_a_tensor_as_an_option_is_copied() -> None:
     labels = torch.tensor([0, 1, 2])
     option = LabelMap(labels)
     labels[0] = 7
-    assert option.labels.tolist() == [0, 1, 2]
+    assert option.tensor.tolist() == [0, 1, 2]
     assert option == LabelMap(torch.tensor([0, 1, 2]))
 
 

@@ -372,7 +372,6 @@ class Model:
         *,
         output: Output = "probability",
         dtype: torch.dtype = torch.float32,
-        device: str | torch.device = "cpu",
         batch_size: int | Literal["auto"] = "auto",
         reference: Tensor | None = None,
         task: str | Task = "classification",
@@ -390,7 +389,6 @@ class Model:
             output: what the function returns: `"probability"`, or `"logit"` for scores whose softmax gives the
                 probabilities. A score `(N,)` s is the log-odds of class 1; the logits are then -s/2 and s/2.
             dtype: of inputs, and of the arrays that the function gets: `torch.float32` or `torch.float64`.
-            device: of the tensors; the function gets arrays in any case.
             batch_size: rows of one call at most; `"auto"` is 8192, and half of that when memory runs out, and so on.
             reference: rows `(B, F)` of a table, as for a module.
             task: as for a module. All but classification take what the function returns as it is: `predict` of a
@@ -410,7 +408,7 @@ class Model:
         """
         task = get_task(task)
         module = BlackBox(function, output if task.classes else "value", dtype)
-        return cls(module, bounds, device=device, batch_size=batch_size, reference=reference, task=task)
+        return cls(module, bounds, batch_size=batch_size, reference=reference, task=task)
 
     def with_reference(self, inputs: Tensor) -> Model:
         """This model with the inputs as its reference, if they are at least 8 rows of a table and it has none.

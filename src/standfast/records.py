@@ -92,7 +92,7 @@ class _Declared(NamedTuple):
 
 def _read_hint(hint: Any) -> _Declared | None:
     """What a type says of an option; None if this does not say which values it may have."""
-    if get_origin(hint) is Annotated and callable(get_args(hint)[1]):
+    if get_origin(hint) is Annotated and isinstance(get_args(hint)[1], types.FunctionType):
         return _Declared(check=get_args(hint)[1])
     choices: list[Any] = []
     numbers: list[tuple[type[int | float], Range]] = []
@@ -122,7 +122,7 @@ def _read_hints(kind: type) -> dict[str, _Declared]:
         read |= _read_hints(base) if dataclasses.is_dataclass(base) else {}
     try:
         hints = get_type_hints(kind, include_extras=True)
-    except NameError:  # a class in a function, with types that are known there only
+    except (NameError, AttributeError, TypeError):  # types that are known only where the class is, or to type checkers
         hints = {}
     found = {name: _read_hint(hint) for name, hint in hints.items()}
     return {**read, **{name: known for name, known in found.items() if known is not None}}
@@ -140,8 +140,9 @@ class ConfigurationType(ABCMeta):
 
     So options are checked, stored and compared as `int` and `float`. An option that does not exist raises
     `UnknownOptionError`, which suggests one that does. Of a dataclass, options are checked whose types say what they
-    may be: `bool`, a `Literal`, a number with a `Range`, None, or one of these; or `Annotated[..., check]`, a function
-    of a value and the option's name. What it returns is held in place of the value, unless it is None.
+    may be: `bool`, a `Literal`, a number with a `Range`, None, a `tuple[..., ...]` of these (a list is held as one), or
+    one of these; or `Annotated[..., check]`, a function of a value and the option's name. What it returns is held in
+    place of the value, unless it is None.
 
     A class, such as that of a plug-in, that defines what a base names in `gone` is refused, since it would never be
     used: `gone` has the names of such methods and attributes, and what takes their place.

@@ -66,7 +66,7 @@ class LabelMap(SampleOption):
         ArgumentError: something else than such labels.
 
     >>> a, b = (LabelMap(torch.tensor([0, 0, 1, 2])) for _ in range(2))
-    >>> a == b, a.shape, a.labels.tolist()
+    >>> a == b, a.shape, a.tensor.tolist()
     (True, (4,), [0, 0, 1, 2])
     """
 
@@ -74,11 +74,6 @@ class LabelMap(SampleOption):
         fine = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
         check(fine and labels.numel() > 0 and int(labels.min()) >= 0, "segments", _EXPECTED, _describe(labels))
         super().__init__(labels.to(torch.int64))
-
-    @property
-    def labels(self) -> Tensor:
-        """The labels themselves, int64 on the CPU."""
-        return self.tensor
 
     def is_per_sample(self, inputs: Tensor) -> bool:
         """Whether the labels hold one map for each sample of `inputs` `(N, ...)`; False if one map is for all."""
@@ -88,7 +83,7 @@ class LabelMap(SampleOption):
         """The maps of the samples `rows`, if there is one map for each sample of `inputs`; else this map, for all.
 
         >>> maps = LabelMap(torch.tensor([[0, 1, 2], [2, 1, 0]]))
-        >>> maps.of_samples(torch.zeros(2, 3), slice(1, 2)).labels.tolist()
+        >>> maps.of_samples(torch.zeros(2, 3), slice(1, 2)).tensor.tolist()
         [[2, 1, 0]]
         """
         if not self.is_per_sample(inputs):
@@ -96,7 +91,7 @@ class LabelMap(SampleOption):
         spatial = spatial_shape(inputs)
         many = (len(inputs), *spatial)
         check(self.shape == many, "segments", f"labels of shape {spatial} or {many}, one for each sample", self.shape)
-        return LabelMap(self.labels[rows])
+        return LabelMap(self.tensor[rows])
 
 
 Labels = npt.NDArray[np.int64]
@@ -190,7 +185,7 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
     how, spatial = check_segments(how), spatial_shape(inputs)
     check(inputs.ndim >= 2 and len(inputs) > 0, "inputs", "a non-empty batch (N, ...)", tuple(inputs.shape))
     if isinstance(how, LabelMap):
-        return _apply_labels(inputs, how.labels, spatial)
+        return _apply_labels(inputs, how.tensor, spatial)
     kind = _KINDS.get(inputs.ndim, "volumes")
     fits = not isinstance(how, str) or _FITS[how] in ("any input", kind)
     check(fits, "segments", f"a method that cuts {kind}", repr(how))

@@ -18,6 +18,7 @@ from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
 from standfast.records import ConfigurationType
+from standfast.registry import Registry
 from standfast.tasks import find_output
 from standfast.tensors import describe_bounds, send, widen_half
 
@@ -200,6 +201,14 @@ class Explainer(metaclass=ConfigurationType):
     def _check_graph(self, create_graph: bool) -> None:
         if create_graph and not self.differentiable:
             raise ArgumentError("create_graph", f"False for {self.label}, which has no derivative", create_graph)
+
+
+explainers: Registry[type[Explainer]] = Registry(
+    "explainer",
+    "standfast.explainers",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Explainer),
+    named=True,
+)
 
 
 class GradientExplainer(Explainer):

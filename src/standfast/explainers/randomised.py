@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import check
-from standfast.explainers.base import Explainer, Explanation, Seed
+from standfast.explainers.base import Explainer, Explanation, Seed, explainers
 from standfast.explainers.gradients.input_gradients import Saliency
 from standfast.model import Model, module_name
 from standfast.records import Count
@@ -24,6 +24,7 @@ def _check_explainer(explainer: object, name: str) -> None:
     check(isinstance(explainer, Explainer), name, expected, repr(explainer))
 
 
+@explainers.register("randomised")
 @dataclass(frozen=True)
 class RandomisedExplainer(Explainer):
     """The maps of another explainer for the model with shuffled weights; the logits are those of the model itself.

@@ -16,7 +16,15 @@ from torch.autograd.graph import Node, get_gradient_edge
 from standfast.errors import ModelError, check, warn_user
 from standfast.explainers.attention.attention_calls import AttentionWatch
 from standfast.explainers.attention.tokens import Grid, GridOption, arrange_tokens, find_token_grid
-from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, record_choice, select_scores
+from standfast.explainers.base import (
+    Explainer,
+    Explanation,
+    compute_gradient,
+    explainers,
+    make_leaf,
+    record_choice,
+    select_scores,
+)
 from standfast.function_calls import (
     FunctionMode,
     check_has_gradients,
@@ -37,6 +45,7 @@ _CONCATENATIONS = split_names("cat concat concatenate")
 _SUMS, _PRODUCTS = {"AddBackward", "SubBackward"}, {"MulBackward", "DivBackward"}
 
 
+@explainers.register("gradcam")
 @dataclass(frozen=True)
 class GradCAM(Explainer):
     """The channels of a late layer, weighted by their mean gradients, at the input's size.

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.background import BackgroundOption, resolve_background
-from standfast.explainers.base import Explanation, GradientExplainer, Seed, compute_path_gradients
+from standfast.explainers.base import Explanation, GradientExplainer, Seed, compute_path_gradients, explainers
 from standfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
 from standfast.model import Model
 from standfast.records import AtLeastZero, Count
 from standfast.tensors import send
 
 
+@explainers.register("gradient_shap")
 @dataclass(frozen=True)
 class GradientSHAP(GradientExplainer):
     """Expected gradients: integrated gradients, averaged over random reference inputs.

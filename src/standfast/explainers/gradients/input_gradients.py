@@ -23,6 +23,7 @@ from standfast.explainers.base import (
     choose_baseline,
     compute_input_gradient,
     compute_path_gradients,
+    explainers,
 )
 from standfast.explainers.completeness import predict_mean, warn_of_gap
 from standfast.model import Model
@@ -32,6 +33,7 @@ from standfast.tensors import send
 Statistic = Literal["mean", "mean_square", "variance"]
 
 
+@explainers.register("saliency")
 @dataclass(frozen=True)
 class Saliency(GradientExplainer):
     """The gradient of the target's logit: `|d f_t(x) / d x|`.
@@ -58,6 +60,7 @@ class Saliency(GradientExplainer):
         return gradient.abs() if self.absolute else gradient, logits
 
 
+@explainers.register("input_x_gradient")
 @dataclass(frozen=True)
 class InputXGradient(GradientExplainer):
     """The input times the gradient of the target's logit: `x * d f_t(x) / d x`.
@@ -81,6 +84,7 @@ class InputXGradient(GradientExplainer):
             return x * gradient, logits
 
 
+@explainers.register("integrated_gradients")
 @dataclass(frozen=True)
 class IntegratedGradients(GradientExplainer):
     """The gradient, averaged on the straight path from a baseline to the input, times the difference of the two.
@@ -139,6 +143,7 @@ def _make_quadrature(steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple((0.5 * (1 + nodes)).tolist()), tuple((0.5 * weights).tolist())
 
 
+@explainers.register("smoothgrad")
 @dataclass(frozen=True)
 class SmoothGrad(GradientExplainer):
     """The gradient at noisy copies of the input, averaged or by another statistic.

@@ -17,6 +17,7 @@ from standfast.explainers.base import (
     choose_baseline,
     choose_chunk_rows,
     compute_gradient,
+    explainers,
 )
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from standfast.gating import rows_of
@@ -40,6 +41,7 @@ def _check_areas(areas: object, name: str) -> tuple[float, ...]:
     return held
 
 
+@explainers.register("extremal_perturbations")
 @dataclass(frozen=True)
 class ExtremalPerturbations(Explainer):
     """The mean over several areas of the smooth mask with the highest score.

@@ -13,10 +13,12 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.background import count_references
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import FittedCoalitions, ShapleyExplainer, solve_least_squares
 from standfast.records import Range
 
 
+@explainers.register("kernel_shap")
 @dataclass(frozen=True)
 class KernelSHAP(ShapleyExplainer):
     """Shapley values of the segments, by a weighted least squares fit to the scores of masked copies.

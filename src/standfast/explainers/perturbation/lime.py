@@ -8,11 +8,13 @@ from typing import Annotated, ClassVar
 
 import torch
 
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import CoalitionExplainer, FittedCoalitions, solve_least_squares
 from standfast.model import Output
 from standfast.records import AtLeastZero, Positive, Range
 
 
+@explainers.register("lime")
 @dataclass(frozen=True)
 class LIME(CoalitionExplainer):
     """Coefficients of a weighted ridge regression of the target's probability on which segments are present.

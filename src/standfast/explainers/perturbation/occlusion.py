@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import BaselineOption, Explainer, Explanation, choose_baseline
+from standfast.explainers.base import BaselineOption, Explainer, Explanation, choose_baseline, explainers
 from standfast.explainers.perturbation.copies import get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output
@@ -22,6 +22,7 @@ _WINDOWS, _STEPS = 8, 2
 _USUAL = 169
 
 
+@explainers.register("occlusion")
 @dataclass(frozen=True)
 class Occlusion(Explainer):
     """How far the score drops when a window is covered, averaged over all windows that cover a pixel.

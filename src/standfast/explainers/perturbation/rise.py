@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import BaselineOption, Explainer, Explanation, Seed, choose_baseline
+from standfast.explainers.base import BaselineOption, Explainer, Explanation, Seed, choose_baseline, explainers
 from standfast.explainers.perturbation.copies import get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output
@@ -27,6 +27,7 @@ _KEPT = 1 << 23
 _BLOCK = 64
 
 
+@explainers.register("rise")
 @dataclass(frozen=True)
 class RISE(Explainer):
     """The mean of smooth random masks, weighted by the score of the masked input.

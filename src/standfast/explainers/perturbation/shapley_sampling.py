@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from standfast.explainers.background import count_references
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import Coalitions, ShapleyExplainer
 from standfast.records import Count
 from standfast.segments import WINDOWS, LabelMap
@@ -39,6 +40,7 @@ class Walks(Coalitions):
         return found / len(self.ranks)
 
 
+@explainers.register("shapley_sampling")
 @dataclass(frozen=True)
 class ShapleySampling(ShapleyExplainer):
     """Shapley values of the segments, from random orders in which they are added.
@@ -105,7 +107,7 @@ class ShapleySampling(ShapleyExplainer):
         if isinstance(self.segments, int):
             features = self.segments
         elif isinstance(self.segments, LabelMap):
-            features = len(self.segments.labels.unique())
+            features = len(self.segments.tensor.unique())
         return (self.permutations * (features - 1) + 2) * count_references(self.background)
 
     def draw_coalitions(self, features: int, device: torch.device) -> Walks:

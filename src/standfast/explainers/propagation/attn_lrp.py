@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.attention.attention_calls import PlainAttention
-from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, select_scores
+from standfast.explainers.base import Explainer, Explanation, compute_gradient, explainers, make_leaf, select_scores
 from standfast.explainers.propagation.attention_rules import AttentionRule
 from standfast.explainers.propagation.backward_rules import check_same_shape
 from standfast.model import Model
 from standfast.records import AtLeastZero
 
 
+@explainers.register("attn_lrp")
 @dataclass(frozen=True)
 class AttnLRP(Explainer):
     """Layer-wise relevance propagation with rules for attention, normalisation and gates: `x * g`.

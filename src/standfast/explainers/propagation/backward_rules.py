@@ -25,6 +25,7 @@ from standfast.explainers.base import (
     choose_baseline,
     compute_gradient,
     compute_input_gradient,
+    explainers,
     make_leaf,
     select_scores,
 )
@@ -52,6 +53,7 @@ class _RectifiedGradient(Explainer):
             return compute_input_gradient(model, x, targets, create_graph=False, forward=forward)
 
 
+@explainers.register("guided_backprop")
 @dataclass(frozen=True)
 class GuidedBackprop(_RectifiedGradient):
     """The gradient, but every ReLU passes back only what is positive and where it was active.
@@ -73,6 +75,7 @@ class GuidedBackprop(_RectifiedGradient):
     rule: ClassVar[GradientRule] = staticmethod(guide_gradient)
 
 
+@explainers.register("deconvolution")
 @dataclass(frozen=True)
 class Deconvolution(_RectifiedGradient):
     """The gradient, but every ReLU passes back all that is positive.
@@ -93,6 +96,7 @@ class Deconvolution(_RectifiedGradient):
     rule: ClassVar[GradientRule] = staticmethod(lambda gradient, active: gradient.clamp(min=0))
 
 
+@explainers.register("deeplift")
 @dataclass(frozen=True)
 class DeepLift(Explainer):
     """What each feature's difference from a baseline adds to the logit, passed back through the layers.
@@ -204,6 +208,7 @@ class RelevanceExplainer(Explainer):
             return compute_gradient(scores * scores.detach(), leaf), logits.detach()
 
 
+@explainers.register("lrp")
 @dataclass(frozen=True)
 class LRP(RelevanceExplainer):
     """Layer-wise relevance propagation with the epsilon rule (epsilon-LRP).

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.background import BackgroundOption, count_references, resolve_background
-from standfast.explainers.base import Explainer, Explanation, make_leaf, select_scores
+from standfast.explainers.base import Explainer, Explanation, explainers, make_leaf, select_scores
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.propagation.difference_rules import PairedRule
 from standfast.function_calls import check_has_gradients
@@ -21,6 +21,7 @@ from standfast.records import Positive
 _MOST_ROWS = 8
 
 
+@explainers.register("deep_shap")
 @dataclass(frozen=True)
 class DeepSHAP(Explainer):
     """DeepLift, averaged over reference inputs.

@@ -7,11 +7,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from standfast.explainers.base import explainers
 from standfast.explainers.propagation.backward_rules import RelevanceExplainer
 from standfast.explainers.propagation.composite_rules import CompositeRule, LayerRule, RuleName
 from standfast.records import AtLeastZero
 
 
+@explainers.register("lrp_composite")
 @dataclass(frozen=True)
 class LRPComposite(RelevanceExplainer):
     """Layer-wise relevance propagation with one rule for convolutions and one for linear layers.
@@ -70,6 +72,7 @@ class LRPComposite(RelevanceExplainer):
         return CompositeRule(rules, self.epsilon, self.gamma, inputs, (low, high))
 
 
+@explainers.register("lrp_epsilon_plus")
 @dataclass(frozen=True)
 class LRPEpsilonPlus(LRPComposite):
     """LRP with the z-plus rule in convolutions and the epsilon rule in linear layers.
@@ -81,6 +84,7 @@ class LRPEpsilonPlus(LRPComposite):
     name: ClassVar[str] = "lrp_epsilon_plus"
 
 
+@explainers.register("lrp_epsilon_alpha2_beta1")
 @dataclass(frozen=True)
 class LRPEpsilonAlpha2Beta1(LRPComposite):
     """LRP with the alpha-beta rule (2 and 1) in convolutions and the epsilon rule in linear layers.
@@ -94,6 +98,7 @@ class LRPEpsilonAlpha2Beta1(LRPComposite):
     name: ClassVar[str] = "lrp_epsilon_alpha2_beta1"
 
 
+@explainers.register("lrp_epsilon_plus_flat")
 @dataclass(frozen=True)
 class LRPEpsilonPlusFlat(LRPEpsilonPlus):
     """`lrp_epsilon_plus`, but with the flat rule in the layers that read the input.
@@ -106,6 +111,7 @@ class LRPEpsilonPlusFlat(LRPEpsilonPlus):
     name: ClassVar[str] = "lrp_epsilon_plus_flat"
 
 
+@explainers.register("lrp_epsilon_alpha2_beta1_flat")
 @dataclass(frozen=True)
 class LRPEpsilonAlpha2Beta1Flat(LRPEpsilonAlpha2Beta1):
     """`lrp_epsilon_alpha2_beta1`, but with the flat rule in the layers that read the input.
@@ -118,6 +124,7 @@ class LRPEpsilonAlpha2Beta1Flat(LRPEpsilonAlpha2Beta1):
     name: ClassVar[str] = "lrp_epsilon_alpha2_beta1_flat"
 
 
+@explainers.register("lrp_epsilon_gamma_box")
 @dataclass(frozen=True)
 class LRPEpsilonGammaBox(LRPComposite):
     """LRP with the gamma rule in convolutions, the epsilon rule in linear layers and the box rule at the input.
@@ -132,6 +139,7 @@ class LRPEpsilonGammaBox(LRPComposite):
     name: ClassVar[str] = "lrp_epsilon_gamma_box"
 
 
+@explainers.register("deep_taylor")
 @dataclass(frozen=True)
 class DeepTaylor(LRPComposite):
     """The relevance of the target's logit, passed back from unit to unit in proportion to their positive contributions.
