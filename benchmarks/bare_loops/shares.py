@@ -48,6 +48,13 @@ from standfast.metrics.probe import Probe
 BALL = standfast.LinfBall(0.3)
 SEARCHES = ("random", "genetic", "block", "sign", "gradient", "auto")
 AIMS = ((1, 0.75), (8, 0.9))  # numbers of samples, and the share that searches are to reach
+#: the same for small budgets, where a search of a few samples does not fill a batch
+SMALL = {
+    ("auto", 500): ((1, 0.3), (4, None), (8, 0.6), (24, None)),
+    ("auto", 2000): ((1, 0.3), (4, None), (8, 0.6), (24, None)),
+    ("block", 500): ((1, 0.6), (4, None), (8, None), (24, None)),
+    ("block", 2000): ((1, 0.75), (4, None), (8, None), (24, None)),
+}
 DIRECTED = ("sign", "gradient", "auto")  # searches that ask for directions
 COLUMNS = ("evaluations/s", "share", "same passes")
 # glibc keeps freed memory from the start: by itself it begins to do so at some time, and rates before and after differ.
@@ -86,6 +93,10 @@ def list_works() -> list[Work]:
         make = partial(get, "worst_case", neighbourhood=BALL, search=search, budget=5000)
         passes: tuple[Pass, ...] = ("both", "second") if search in DIRECTED else ("both",)
         works += [Work(search, n, aim, make, passes) for n, aim in AIMS]
+    for (search, budget), aims in SMALL.items():
+        make = partial(get, "worst_case", neighbourhood=BALL, search=search, budget=budget)
+        passes = ("both", "second") if search in DIRECTED else ("both",)
+        works += [Work(f"{search}:{budget}", n, aim, make, passes) for n, aim in aims]
     works += [Work("data_senc", n, 0.9, partial(get, "data_sensitivity_consistency", masks=5000)) for n in (1, 8)]
     for layer in ("features.conv2", "classifier.fc2"):
         make = partial(get, "parameter_sensitivity_consistency", layers=(layer,), masks=5000)

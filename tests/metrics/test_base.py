@@ -78,9 +78,9 @@ def test_incomplete_metric_is_an_error_where_its_class_is_made() -> None:
 )
 def test_a_method_that_is_never_called_is_an_error(method: str, instead: str) -> None:
     """Also one that a base of the class defines."""
-    base = type("Base", (Metric,), {method: lambda self: 1})
+    base = type("Base", (), {method: lambda self: 1})
     with pytest.raises(standfast.ArgumentError, match=f"Mine.{method}: expected {instead}"):
-        type("Mine", (base,), {"name": "mine", "direction": None})
+        type("Mine", (base, Metric), {"name": "mine", "direction": None})
 
 
 def test_evaluate_takes_a_call() -> None:

@@ -255,12 +255,13 @@ def test_jobs_in_any_order_are_sorted_by_sample(builder: Builder) -> None:
     builder.worst("a", [0.1, 0.2], steps=2)
     view = builder.results().list_metric_results(WORST)[0]
     assert view.rows_for("a")["similarity"].to_list() == [0.1, 0.2, 0.3, 0.4]
-    lines = [arrays["trace_similarity"] for _, arrays in view.lines("a", ("trace_similarity",), 3)]
+    lines = [each.arrays["trace_similarity"] for each in view.lines("a", ("trace_similarity",), 3)]
     assert [len(line) for line in lines] == [2, 2, 4]
-    third = view.arrays("a", 2, ("origins",))
-    assert third["origins"].shape == (1, 6, 6)
-    assert view.arrays("a", 2, ("nothing",)) is None
-    assert view.arrays("a", 9, ("origins",)) is None
+    third = view.load_sample("a", 2, ("origins",))
+    assert third is not None
+    assert third.arrays["origins"].shape == (1, 6, 6)
+    assert view.load_sample("a", 2, ("nothing",)) is None
+    assert view.load_sample("a", 9, ("origins",)) is None
 
 
 def test_only_what_is_shown_is_read(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -296,7 +296,7 @@ def test_slurm_tasks_share_the_jobs(expected: Results, tmp_path: Path) -> None:
 
 
 class Nobody(Executor):
-    """Leaves the jobs to others, as `Slurm(wait=False)` does."""
+    """Leaves the jobs to others."""
 
     name = "nobody"
 

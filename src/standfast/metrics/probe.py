@@ -19,8 +19,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from standfast.errors import check
 from standfast.explainers import Explainer, InputCopy
-from standfast.explainers.attention.attention_calls import PlainAttention
-from standfast.explainers.gradients.surrogates import smooth_relu
+from standfast.explainers.gradients.second_order import SecondOrderMode
 from standfast.function_calls import check_has_gradients
 from standfast.metrics.result import Status
 from standfast.model import Model
@@ -202,15 +201,14 @@ class Probe:
         constant = is_degenerate(values.nan_to_num())
         self.skip(constant if among is None else constant & among)
 
-    def scatter_to_all(self, values: Tensor, fill: float | None = None) -> Tensor:
-        """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`; `fill` for the others.
+    def scatter_to_all(self, values: Tensor) -> Tensor:
+        """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`.
 
-        Floating-point numbers become float64, and their `fill` is NaN by default. Bool and whole numbers keep their
-        type, with False or 0.
+        Floating-point numbers become float64, with NaN for the other origins. Bool and whole numbers keep their type,
+        with False or 0.
         """
         dtype = torch.float64 if values.is_floating_point() else values.dtype
-        if fill is None:
-            fill = torch.nan if values.is_floating_point() else 0
+        fill = torch.nan if values.is_floating_point() else 0
         whole = torch.full((len(self._status), *values.shape[1:]), fill, dtype=dtype, device=values.device)
         whole[self.usable()] = values.to(dtype)
         return whole
@@ -402,16 +400,16 @@ class Probe:
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
             with torch.enable_grad():
-                with smooth_relu(beta) as mode, PlainAttention():  # which run compiled modules eagerly
+                with SecondOrderMode(beta) as mode:  # which runs compiled modules eagerly
                     leaf = x.detach().requires_grad_(True)
                     copies = self.perturb(leaf, origin)
                     maps, logits = explainer.attribute(
                         self.model, copies, self.choose_explained(targets), create_graph=True
                     )
                 mode.check_smooth(logits, get_gradient_edge(copies).node)
-                # the user's model does not run in what follows: many small operations, of which the two would look at
-                # each. (A checkpointed layer runs once more in the backward pass, where torch turns the two off. So it
-                # has its own ReLU there, and these directions are less exact.)
+                # the user's model does not run in what follows: many small operations, and the mode would look at each.
+                # (A checkpointed layer runs once more in the backward pass, where torch turns the mode off. So it has
+                # its own ReLU there, and these directions are less exact.)
                 maps = widen_half(maps)
                 region = self._aligned_region
                 if region is not None:  # where it is not seen, the map gets the origin's values, without a gradient

@@ -7,12 +7,14 @@ sums do guarantee it. The similarities use only these across features.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from standfast.errors import check
 from standfast.tensors import is_on_host, widen_half
@@ -61,6 +63,35 @@ class _RowSum(Function):
         return gradients[0][:, None].expand(-1, ctx.features)
 
 
+#: maps, and what makes of a weight for each row the gradient by their features `(N, F)`
+Gradient = tuple[Tensor, Callable[[Tensor], Tensor]]
+
+
+def attach_gradients(values: Tensor, *gradients: Gradient) -> Tensor:
+    """`values` `(N,)` of maps, with gradients in closed form: a graph of many small operations takes longer."""
+    if not (torch.is_grad_enabled() and any(maps.requires_grad for maps, _ in gradients)):
+        return values
+    maps, rules = zip(*gradients, strict=True)
+    attached: Tensor = _ClosedForm.apply(values, rules, *maps)  # type: ignore[no-untyped-call]
+    return attached
+
+
+class _ClosedForm(Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, rules: tuple[Callable[[Tensor], Tensor], ...], *maps: Tensor) -> Tensor:
+        ctx.rules, ctx.maps = rules, [(each.shape, each.dtype) for each in maps]
+        return values.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        found = [
+            rule(gradients[0]).to(dtype).reshape(shape) if wanted else None
+            for rule, (shape, dtype), wanted in zip(ctx.rules, ctx.maps, ctx.needs_input_grad[2:], strict=True)
+        ]
+        return None, None, *found
+
+
 def _sum_rows(x: Tensor) -> Tensor:
     if not is_on_host(x):
         return x.sum(1)
@@ -93,7 +124,7 @@ def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def find_extremes(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of the values where `mask` `(N, F)` is True."""
+    """`extremes` of the values where `mask` `(N, F)` is True."""
     x = x.detach()
     return torch.where(mask, x, torch.inf).amin(1), torch.where(mask, x, -torch.inf).amax(1)
 

@@ -226,7 +226,7 @@ def test_bounds_are_open_triangles_towards_the_true_value(side: Any, triangle: s
     assert points["encoding"]["shape"]["condition"] == {"test": "datum.bound", "value": triangle}
     assert points["encoding"]["fillOpacity"]["condition"] == {"test": "datum.bound", "value": 0}
     assert bars.data["intervals"][0]["shape"] == triangle
-    assert bars.data["intervals"][0]["reads"] == f"{'≤' if side == 'upper' else '≥'} 1 [0, ?]"
+    assert bars.data["intervals"][0]["reads"] == f"{'≤' if side == 'upper' else '≥'} 1 [0, –]"
     assert 'fill-opacity="0"' in render_for_page(rows, 1).svg
 
 

@@ -230,8 +230,9 @@ def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: Met
     assert list(dict.fromkeys(row.sample for row in gallery.rows)) == [order[0], order[COUNT // 2], order[-1]]
     assert [row.explainer for row in gallery.rows[:3]] == list(EXPLAINERS)
     for row in gallery.rows:
-        arrays = view.arrays(row.explainer, row.sample, ("replaced_at", "origins"))
-        assert arrays is not None
+        shown = view.load_sample(row.explainer, row.sample, ("replaced_at", "origins"))
+        assert shown is not None
+        arrays = shown.arrays
         _, picture = row.pictures
         np.testing.assert_array_equal(picture.marks, (arrays["replaced_at"] == 1) | (arrays["replaced_at"] == 2))
         np.testing.assert_array_equal(picture.array, arrays["origins"])
@@ -260,7 +261,9 @@ def test_a_real_study_stores_what_the_section_needs(
     rows = view.rows_for("input_x_gradient")
     np.testing.assert_allclose(compute_area(curves.share, curves.top), rows["area_top"].to_numpy(), rtol=1e-12)
     np.testing.assert_array_equal(curves.share, result.corrupted_share.numpy())
-    arrays = view.arrays("input_x_gradient", 5, ("replaced_at", "origins"))
+    shown = view.load_sample("input_x_gradient", 5, ("replaced_at", "origins"))
+    assert shown is not None
+    arrays = shown.arrays
     np.testing.assert_array_equal(arrays["origins"], digits[:6].inputs[5].numpy())
     places = arrays["replaced_at"].size
     assert (arrays["replaced_at"] == 1).sum() == round(float(result.corrupted_share[5, 0]) * places)
