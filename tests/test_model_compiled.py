@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from light import light_explainer, light_metric
+from light import light_metric
 from torch import Tensor, nn
 
 import standfast
@@ -70,7 +70,7 @@ def is_exported(model: standfast.Model) -> bool:
 @pytest.mark.parametrize("name", [n for n in standfast.explainers.names() if not n.startswith("attention_")])
 def test_explainers(pair, name):
     own, made = pair
-    explainer = light_explainer(name)
+    explainer = standfast.explainers.get(name)
     if is_exported(made) and name in OF_LAYERS:
         with pytest.raises((ArgumentError, ModelError), match="without any|needs a convolution"):
             explainer(made, make_inputs())
@@ -305,7 +305,7 @@ def halve(dtype: torch.dtype | str, attention: bool = False) -> tuple[standfast.
 @pytest.mark.parametrize("name", standfast.explainers.names())
 def test_maps_in_half_precision(name, dtype):
     half, single, inputs = halve(dtype, name.startswith("attention_"))
-    explainer, targets = light_explainer(name), torch.tensor([0, 1, 2])
+    explainer, targets = standfast.explainers.get(name), torch.tensor([0, 1, 2])
     found, expected = explainer(half, inputs, targets), explainer(single, inputs.float(), targets)
     assert found.dtype == torch.float32
     alike = torch.cosine_similarity(found.flatten(1), expected.flatten(1))

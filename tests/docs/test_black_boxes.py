@@ -27,6 +27,7 @@ METRICS = {
     "max_sensitivity",
     "misinterpretation_probability",
     "relevance_localisation",
+    "seed_agreement",
     "worst_case",
 }
 REFUSED = {
