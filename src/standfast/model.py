@@ -426,6 +426,14 @@ class Model:
         found.reference = make_reference(inputs)
         return found
 
+    def with_background(self, seed: int) -> Model:
+        """This model with other rows of its reference, drawn by a seed, for what averages over some; itself without."""
+        if self.reference is None:
+            return self
+        found = copy.copy(self)
+        found.reference = self.reference.redraw(seed)
+        return found
+
     def reference_for(self, x: Tensor) -> Reference | None:
         """The reference for inputs `x` `(N, ...)`; None for images, series, and if there is none.
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +124,7 @@ class Segments:
     counts: tuple[int, ...]
 
 
-def check_segments(how: SegmentChoice | Tensor) -> SegmentChoice:
+def check_segments(how: SegmentChoice | Tensor, name: str = "segments") -> SegmentChoice:
     """`how` in a form that a frozen configuration can hold; raises `ArgumentError` if it names no segmentation.
 
     >>> check_segments("grid"), check_segments(12)
@@ -133,8 +133,11 @@ def check_segments(how: SegmentChoice | Tensor) -> SegmentChoice:
     if isinstance(how, Tensor):
         return LabelMap(how)
     fine = isinstance(how, LabelMap) or (isinstance(how, str) and how in _FITS) or (type(how) is int and how >= FEWEST)
-    check(fine, "segments", _EXPECTED, repr(how))
+    check(fine, name, _EXPECTED, repr(how))
     return how
+
+
+SegmentsOption = Annotated[Method | int | Tensor, check_segments]
 
 
 def check_one_for_all(explainer: object, inputs: Tensor) -> None:
@@ -200,7 +203,7 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
         find = partial(_slic, count=count)
         return _find_superpixels(inputs, count, find, max(FEWEST, count // 2), count + count // 2)
     labels = make_grid(spatial, count)
-    return _share_labels(inputs, send(torch.from_numpy(labels), inputs.device), int(labels.max()) + 1)
+    return share_labels(inputs, send(torch.from_numpy(labels), inputs.device), int(labels.max()) + 1)
 
 
 def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
@@ -229,7 +232,7 @@ def _default_count(inputs: Tensor, positions: int) -> int:
     return WINDOWS if inputs.ndim == 3 else max(positions // PIXELS, CELLS)
 
 
-def _share_labels(inputs: Tensor, labels: Tensor, width: int) -> Segments:
+def share_labels(inputs: Tensor, labels: Tensor, width: int) -> Segments:
     """Segments with the same label map for all inputs."""
     count = torch.full((len(inputs),), width, device=inputs.device)
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
@@ -247,7 +250,7 @@ def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> S
     check(min(counts) >= FEWEST, "segments", f"at least {FEWEST} different labels", min(counts))
     found = send(torch.from_numpy(np.stack(renumbered).astype(np.int64)), inputs.device)
     if len(found) != len(inputs) or tuple(labels.shape) == spatial:
-        return _share_labels(inputs, found[0].reshape(spatial), counts[0])
+        return share_labels(inputs, found[0].reshape(spatial), counts[0])
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     return Segments(found.reshape(many), send(counts, inputs.device), max(counts), fallback, tuple(counts))
 

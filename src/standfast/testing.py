@@ -398,8 +398,9 @@ def small_transformer(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn
 
 
 class _SmallTransformer(nn.Module):
-    def __init__(self, shape: Shape, classes: int, width: int = 8) -> None:
+    def __init__(self, shape: Shape, classes: int) -> None:
         super().__init__()
+        width = 8
         convolution = (nn.Conv1d, nn.Conv1d, nn.Conv2d)[len(shape) - 1]
         size = 1 if len(shape) == 1 else 2  # of a patch
         self.patches = convolution(1 if len(shape) == 1 else shape[0], width, size, stride=size)
@@ -444,9 +445,9 @@ def _draw_inputs(shape: Shape, count: int = 5, device: Device = "cpu") -> Tensor
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1)).to(device)
 
 
-def _is_same(found: Tensor, wanted: Tensor) -> bool:
-    """Equal bits on a CPU; on a card up to rounding, as a share of the largest value. NaN equals NaN."""
-    if found.device.type == "cpu" or not found.is_floating_point():
+def _is_same(found: Tensor, wanted: Tensor, exactly: bool = False) -> bool:
+    """Equal bits on a CPU, or `exactly`; on a card up to rounding, as a share of the largest value. NaN equals NaN."""
+    if exactly or found.device.type == "cpu" or not found.is_floating_point():
         return torch.equal(found.nan_to_num(nan=-7.0), wanted.nan_to_num(nan=-7.0))
     largest = float(wanted.nan_to_num(0.0, 0.0, 0.0).abs().amax()) if wanted.numel() else 0.0
     return torch.allclose(found, wanted, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True)
@@ -516,12 +517,7 @@ def _require_same(result: Result, whole: Result, order: list[int], when: str, ex
     _require(found.keys() == wanted.keys(), f"the result has the same fields {when}")
     for name, values in found.items():
         if isinstance(values, Tensor):
-            rows = wanted[name][order]
-            same = (
-                torch.equal(values.nan_to_num(nan=-7.0), rows.nan_to_num(nan=-7.0))
-                if exactly
-                else _is_same(values, rows)
-            )
+            same = _is_same(values, wanted[name][order], exactly)
         else:
             same = values == [wanted[name][row] for row in order]
         _require(same, f"{name} is the same {when}")

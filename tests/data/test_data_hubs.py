@@ -280,8 +280,8 @@ def test_options_in_the_name(vision: Path) -> None:
     places = [(each == originals).flatten(1).all(1).nonzero().item() for each in drawn[0].inputs]
     assert len(set(places)) == 4
     assert drawn[0].labels.tolist() == [labels[int(place)] for place in places]
-    for wrong in ("colour=1", "size", "count=few"):
-        with pytest.raises(standfast.ArgumentError, match="name: expected"):
+    for wrong, argument in (("colour=1", "name"), ("size", "name"), ("count=few", "count"), ("seed=-1", "seed")):
+        with pytest.raises(standfast.ArgumentError, match=f"{argument}: expected"):
             data.load(f"torchvision:GTSRB:test:{wrong}")
     with pytest.raises(standfast.ArgumentError, match=r"count: expected 1 \.\. 6"):
         data.load("torchvision:GTSRB:test:count=7")

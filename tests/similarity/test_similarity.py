@@ -628,7 +628,7 @@ def test_a_class_of_ones_own():
 
 @pytest.mark.parametrize("hook", ["function", "compare_seen"])
 def test_a_hook_that_does_not_exist_is_refused(hook):
-    with pytest.raises(StandfastError, match=f"Plugin defines {hook}, which does not exist"):
+    with pytest.raises(ArgumentError, match=f"Plugin.{hook}: expected .*, got what is never used"):
         type("Plugin", (sim.Similarity,), {hook: None})
 
 

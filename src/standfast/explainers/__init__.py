@@ -128,6 +128,7 @@ def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -
         explainer: one of:
 
             - a registered name, such as `"lrp"`, or a name with options, `"name:option=value,option=value"`;
+            - `"tree_shap"`, short for `"shap:TreeExplainer"`;
             - the name of another package's explainer: `"captum:IntegratedGradients"`, `"shap:KernelExplainer"`,
               `"lime:LimeImageExplainer"`. `from_captum`, `from_shap` and `from_lime` describe their options;
             - an explainer for the model with shuffled weights, as a control: `"randomised:saliency"`;
@@ -158,6 +159,8 @@ def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -
     expected = "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets"
     check(isinstance(explainer, str), "explainer", expected, describe_foreign(explainer, ADAPTERS, adapters=True))
     assert isinstance(explainer, str)
+    if explainer.partition(":")[0] == "tree_shap":
+        explainer = "shap:TreeExplainer" + explainer.removeprefix("tree_shap")
     if isinstance(options.get("explainer"), str):  # of an explainer that wraps another one
         options["explainer"] = get(options["explainer"])
     return build(explainers, explainer, options)

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import Explainer, Explanation, check_seed, make_leaf
-from standfast.explainers.options import declare
+from standfast.explainers.base import Explainer, Explanation, Seed, make_leaf
 from standfast.model import Model
 from standfast.tensors import content_keys, hashed_uniform, mix64
 
@@ -57,7 +56,7 @@ class RandomExplainer(ModelFreeExplainer):
     True
     """
 
-    seed: int = declare(0, check_seed)
+    seed: Seed = 0
     name: ClassVar[str] = "random"
 
     def make_maps(self, x: Tensor) -> Tensor:

@@ -201,15 +201,14 @@ class Probe:
         constant = is_degenerate(values.nan_to_num())
         self.skip(constant if among is None else constant & among)
 
-    def scatter_to_all(self, values: Tensor, fill: float | None = None) -> Tensor:
-        """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`; `fill` for the others.
+    def scatter_to_all(self, values: Tensor) -> Tensor:
+        """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`.
 
-        Floating-point numbers become float64, and their `fill` is NaN by default. Bool and whole numbers keep their
-        type, with False or 0.
+        Floating-point numbers become float64, with NaN for the other origins. Bool and whole numbers keep their type,
+        with False or 0.
         """
         dtype = torch.float64 if values.is_floating_point() else values.dtype
-        if fill is None:
-            fill = torch.nan if values.is_floating_point() else 0
+        fill = torch.nan if values.is_floating_point() else 0
         whole = torch.full((len(self._status), *values.shape[1:]), fill, dtype=dtype, device=values.device)
         whole[self.usable()] = values.to(dtype)
         return whole

@@ -133,12 +133,12 @@ def name_classes(numbers: Sequence[int], names: Sequence[str]) -> list[str]:
     return [names[number] if number < len(names) else f"class {number}" for number in numbers]
 
 
-def make_environment(autoescape: bool = True) -> jinja2.Environment:
-    """Jinja with the templates of the report and the filters that put numbers and names into sentences."""
+def make_environment(autoescape: bool = True, package: str = "standfast.report") -> jinja2.Environment:
+    """Jinja with the folder `templates` of a package and the filters that put numbers and names into sentences."""
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("standfast.report", "templates"),
+        loader=jinja2.PackageLoader(package, "templates"),
         autoescape=autoescape,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -182,6 +182,27 @@ class Contradiction:
 
 
 @dataclass(frozen=True)
+class StoredSample:
+    """A sample of an explainer as it is stored, in the first repeat.
+
+    Attributes:
+        explainer, sample: which.
+        row: of the frame, with the names of classes.
+        arrays: those that were asked for.
+    """
+
+    explainer: str
+    sample: int
+    row: dict[str, Any]
+    arrays: dict[str, Array]
+
+    @property
+    def who(self) -> str:
+        """Explainer and sample, for the texts of pictures."""
+        return f"{self.explainer}, sample {self.sample}"
+
+
+@dataclass(frozen=True)
 class MetricResults:
     """The results of one configured metric for one data set and model: rows of all explainers, and arrays on demand.
 
@@ -201,6 +222,7 @@ class MetricResults:
         unfit: those that do not pass the sanity checks.
         classes: the names of the classes; empty where they are not known.
         errors: of the parts of the work that failed, as stored, by explainer.
+        columns: of a data frame, what `Column.plain` says of each; else empty.
     """
 
     label: str
@@ -220,6 +242,7 @@ class MetricResults:
     unfit: Sequence[str] = ()
     classes: Sequence[str] = ()
     errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    columns: Sequence[Mapping[str, Any]] = ()
 
     @property
     def present(self) -> list[str]:
@@ -258,8 +281,8 @@ class MetricResults:
 
     def _read(
         self, explainer: str, names: Sequence[str], also: Sequence[str] = (), sample: int | None = None
-    ) -> Iterator[tuple[dict[str, Any], dict[str, Array]]]:
-        """Rows and named arrays of the evaluated samples, or of one, of the first repeat, one job in memory.
+    ) -> Iterator[StoredSample]:
+        """The evaluated samples, or one, with named arrays, one job in memory.
 
         Samples whose job does not store all of `names` are left out; those of `also` are there where they are stored.
         """
@@ -274,39 +297,23 @@ class MetricResults:
             if set(names) <= set(arrays):
                 found = [*names, *(name for name in also if name in arrays)]
                 for number in here:
-                    yield known[number], {name: np.array(arrays[name][number - start]) for name in found}
+                    own = {name: np.array(arrays[name][number - start]) for name in found}
+                    yield StoredSample(explainer, number, self.name_classes(known[number]), own)
 
     def load_sample(
         self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
-    ) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        """The row and the named arrays of a sample in the first repeat; None if it was not evaluated or not stored.
+    ) -> StoredSample | None:
+        """A sample with named arrays, and those of `also` that are stored; None if it was not evaluated or stored."""
+        return next(self._read(explainer, names, also, sample), None)
 
-        The row has the names of classes. Arrays of `also` are there where they are stored.
-        """
-        found = next(self._read(explainer, names, also, sample), None)
-        return None if found is None else (self.name_classes(found[0]), found[1])
-
-    def gallery(
-        self, count: int, names: Sequence[str], also: Sequence[str] = ()
-    ) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Array]]]:
-        """Explainer, sample, row and named arrays of the first `count` samples, in the order of samples."""
+    def gallery(self, count: int, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[StoredSample]:
+        """The first `count` samples of all explainers, in the order of samples."""
         for sample in self.samples(count):
             for explainer in self.present:
-                loaded = self.load_sample(explainer, sample, names, also)
-                if loaded is not None:
-                    yield explainer, sample, *loaded
+                yield from self._read(explainer, names, also, sample)
 
-    def arrays(
-        self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
-    ) -> dict[str, Array] | None:
-        """The arrays of `load_sample` alone."""
-        found = self.load_sample(explainer, sample, names, also)
-        return None if found is None else found[1]
-
-    def lines(
-        self, explainer: str, names: Sequence[str], limit: int
-    ) -> Iterator[tuple[dict[str, Any], dict[str, Array]]]:
-        """Rows and named arrays of the first `limit` evaluated samples of the first repeat, one job in memory."""
+    def lines(self, explainer: str, names: Sequence[str], limit: int) -> Iterator[StoredSample]:
+        """The first `limit` evaluated samples with named arrays, one job in memory."""
         return islice(self._read(explainer, names), limit)
 
     def parts(self, names: Sequence[str]) -> Iterator[tuple[str, int, int, dict[str, Array]]]:
@@ -367,7 +374,10 @@ class Presentation:
         return self.stored if kind is None else kind.direction_of(options)
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
-        """Numbers and names of one data set and model that the metric's template needs; none by default."""
+        """Numbers and names of one data set and model that the metric's template needs; none by default.
+
+        Values under `"rules"` have dotted lines in the distribution over samples.
+        """
         return {}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from standfast.errors import UnknownNameError, check
 from standfast.metrics.sanity import SanityChecks
+from standfast.results.agreement import MapAgreement, measure_map_agreement, read_seed_maps
 from standfast.results.controls import Explainers, find_controls
 from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
@@ -294,6 +295,7 @@ class Results:
             [name for name, each in self._select_sanity(data, model).items() if each.state != "passed"],
             self._list_classes(data),
             self._errors.get((data, model, metric.name), {}),
+            self._list_texts(data, "columns"),
         )
 
     def _list_classes(self, data: str) -> list[str]:
@@ -444,6 +446,28 @@ class Results:
         pairs = self._choose_pairs(data, model)
         check(len(pairs) == 1, "results", "those of a data set and a model", "none")
         return reach_verdict(self.summary, *pairs[0])
+
+    def agreement(self, data: str | None = None) -> MapAgreement:
+        """How far explainers, and models that were trained again, agree with each other on the same inputs.
+
+        It needs the metric `seed_agreement`, whose stored maps are compared: Kendall's tau, the overlap of the first
+        features and their signs, with intervals and the chance level, and a two-way table of seeds and trained models.
+
+        Args:
+            data: where there are several, which data set.
+
+        Raises:
+            ArgumentError: there is no such data set, or there are several and none is given, or no maps are stored.
+        """
+        names = list(self.data)
+        known = ", ".join(names)
+        check(data in names if data is not None else len(names) == 1, "data", f"one of {known}", repr(data))
+        chosen = names[0] if data is None else str(data)
+        labels = [label for label, metric in self.metrics.items() if metric.metric == "seed_agreement"]
+        check(len(labels) > 0, "results", "those of the metric seed_agreement", "none")
+        top = int(self.metrics[labels[0]].options.get("top", 3))
+        views = (self.metric_results(chosen, model, labels[0]) for of, model in self.pairs if of == chosen)
+        return measure_map_agreement(read_seed_maps(views), chosen, top)
 
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""

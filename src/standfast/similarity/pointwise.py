@@ -48,7 +48,7 @@ def _centre(a: Tensor, dtype: torch.dtype) -> _Rows:
 
 
 def _centre_part(a: Tensor, dtype: torch.dtype, mask: Tensor) -> _Rows:
-    """The same of the values where `mask` `(N, F)` is True; the others are 0."""
+    """`_centre` of the values where `mask` `(N, F)` is True; the others are 0."""
     x = a.detach().flatten(1).to(dtype)
     low, high = find_extremes(x, mask)
     middle, half_range = (low / 2 + high / 2)[:, None], high / 2 - low / 2
@@ -77,7 +77,7 @@ def _normalised_product(a: Tensor, b: Tensor, x: _Rows, y: _Rows) -> Tensor:
 
 
 def _correlate(a: Tensor, b: Tensor, x: _Rows, xx: Tensor, y: _Rows) -> Tensor:
-    """The same, with the squared norms `xx` `(N,)` of the rows `x`; `x` may be one row for all of `y`.
+    """`_normalised_product`, given the squared norms `xx` `(N,)` of `x`, which may be one row for all of `y`.
 
     The gradient of `c = xy / (|x| |y|)` by y is `(x / |x| - c y / |y|) / |y|`. Its values add up to 0 where those of x
     and y do, so it is that by the map, too.
@@ -143,7 +143,6 @@ class Pearson(Correlation):
         return compare
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         dtype, mask = working_dtype(a, b), mask.flatten(1)
         return _normalised_product(a, b, _centre_part(a, dtype, mask), _centre_part(b, dtype, mask))
 
@@ -169,7 +168,6 @@ class Cosine(Correlation):
         return _normalised_product(a, b, _scale(a, dtype), _scale(b, dtype))
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         return self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
 
 
@@ -211,7 +209,6 @@ class MSE(Discrepancy):
         )
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         mean = self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
         share = a[0].numel() / mask.flatten(1).sum(1).clamp(min=1).to(mean.dtype)
         return (mean * share).clamp(max=torch.finfo(mean.dtype).max)

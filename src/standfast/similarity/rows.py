@@ -139,7 +139,7 @@ def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def find_extremes(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of the values where `mask` `(N, F)` is True."""
+    """`extremes` of the values where `mask` `(N, F)` is True."""
     x = x.detach()
     return torch.where(mask, x, torch.inf).amin(1), torch.where(mask, x, -torch.inf).amax(1)
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_number
-from standfast.records import TensorOption
+from standfast.errors import check
+from standfast.records import Positive, TensorOption
 from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
 
 
@@ -75,7 +75,7 @@ class ZeroShot(Classification):
 
     name: ClassVar[str] = "zero_shot"
     vectors: Tensor | TensorOption
-    temperature: float = 100.0
+    temperature: Positive = 100.0
 
     def __post_init__(self) -> None:
         found = self.vectors.tensor if isinstance(self.vectors, TensorOption) else self.vectors
@@ -83,7 +83,6 @@ class ZeroShot(Classification):
         got = f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
         check(fits, "vectors", "a vector for each of at least two classes, (classes, D)", got)
         check(bool((found.norm(dim=1) > 0).all()), "vectors", "vectors that are not 0", "one that is")
-        check_number(self.temperature, "temperature", above=0)
         object.__setattr__(self, "vectors", TensorOption(found / found.norm(dim=1, keepdim=True)))
 
     def read(self, output: Any, count: int) -> Tensor:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, ModelError, check, check_integer, check_number
+from standfast.errors import ArgumentError, ModelError, check
+from standfast.records import Count, Fraction
 from standfast.tasks.base import Scale, Task, tasks
 from standfast.tensors import widen_half
 
@@ -48,14 +49,9 @@ class Detection(Task):
     name: ClassVar[str] = "detection"
     linear: ClassVar[bool] = False
     unit: ClassVar[str] = "overlap x score"
-    iou: float = 0.5
-    least: float = 0.5
-    most: int = 100
-
-    def __post_init__(self) -> None:
-        for what in ("iou", "least"):
-            check_number(getattr(self, what), what, above=0, below=1)
-        check_integer(self.most, "most")
+    iou: Fraction = 0.5
+    least: Fraction = 0.5
+    most: Count = 100
 
     @property
     def kept(self) -> str:  # type: ignore[override]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from standfast.errors import check, check_number
+from standfast.errors import check
+from standfast.records import Range
 from standfast.tasks.base import Scale, Task, expect_tensor, tasks
 
 
@@ -40,10 +41,7 @@ class Embedding(Task):
     takes_vectors: ClassVar[bool] = True
     unit: ClassVar[str] = "cosine"
     scales: ClassVar[bool] = True
-    least: float
-
-    def __post_init__(self) -> None:
-        check_number(self.least, "least", above=-1, below=1)
+    least: Annotated[float, Range(above=-1, below=1)]
 
     @property
     def kept(self) -> str:  # type: ignore[override]

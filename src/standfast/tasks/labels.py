@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from standfast.errors import check_choice, check_number
+from standfast.records import Fraction
 from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
 
 #: the least probability that has a logit of its own
@@ -31,12 +31,8 @@ class _Thresholds(Task):
     kept: ClassVar[str] = "the same side of the threshold"
     unit: ClassVar[str] = "logit"
     scales: ClassVar[bool] = True
-    threshold: float = 0.5
+    threshold: Fraction = 0.5
     output: Literal["logit", "probability"] = "logit"
-
-    def __post_init__(self) -> None:
-        check_number(self.threshold, "threshold", above=0, below=1)
-        check_choice(self.output, "output", ("logit", "probability"))
 
     @property
     def limit(self) -> float:
@@ -112,10 +108,6 @@ class MultiLabel(_Thresholds):
 
     name: ClassVar[str] = "multi_label"
     labels: Literal["own", "all"] = "own"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice(self.labels, "labels", ("own", "all"))
 
     @property
     def kept(self) -> str:  # type: ignore[override]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check_number
+from standfast.records import Positive
 from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
 
 
@@ -36,10 +36,7 @@ class Regression(Task):
     name: ClassVar[str] = "regression"
     kept: ClassVar[str] = "the number within the tolerance"
     unit: ClassVar[str] = "predicted value"
-    tolerance: float
-
-    def __post_init__(self) -> None:
-        check_number(self.tolerance, "tolerance", above=0)
+    tolerance: Positive
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim in (1, 2)

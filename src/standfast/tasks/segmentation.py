@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check_integer, check_number
+from standfast.records import CountFromZero, Fraction
 from standfast.tasks.base import Scale, Task, check_range, expect_tensor, tasks
 
 
@@ -38,12 +38,8 @@ class Segmentation(Task):
     name: ClassVar[str] = "segmentation"
     unit: ClassVar[str] = "mean logit in the mask"
     scales: ClassVar[bool] = True
-    iou: float = 0.5
-    background: int | None = 0
-
-    def __post_init__(self) -> None:
-        check_number(self.iou, "iou", above=0, below=1)
-        check_integer(self.background, "background", least=0, also=(None,))
+    iou: Fraction = 0.5
+    background: CountFromZero | None = 0
 
     @property
     def kept(self) -> str:  # type: ignore[override]

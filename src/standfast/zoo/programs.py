@@ -231,8 +231,8 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
 
 
-def _list_first(names: list[str], most: int = 2) -> str:
-    return ", ".join(names[:most]) + (f", ... {len(names)} in all" if len(names) > most else "")
+def _list_first(names: list[str]) -> str:
+    return ", ".join(names[:2]) + (f", ... {len(names)} in all" if len(names) > 2 else "")
 
 
 def _reason(error: BaseException) -> str:

@@ -392,7 +392,6 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
     metric = MisinterpretationProbability(ball, floor=-1.0, from_event=True, **options)
     found = metric(lenet, explainer, x)
     (witnesses,) = given
-    assert witnesses is not None
     assert witnesses.shape == (2, 1, *x.shape[1:])
     probe = Probe(Call(lenet, standfast.explainers.get(explainer), x), "pearson", absolute=True, explain="predicted")
     seen = probe.query(witnesses[:, 0])
@@ -467,7 +466,6 @@ def measure_distances(
         probe = Probe(Call(model, standfast.explainers.get("input_x_gradient"), x, targets))
         origin = torch.arange(len(x)).repeat_interleave(perturbed.shape[1])
         distance = probe.query(perturbed.flatten(0, 1), origin, want_distance=True).distance
-    assert distance is not None
     return distance.reshape(perturbed.shape[:2])
 
 

@@ -14,7 +14,6 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from standfast.errors import ModelError
 from standfast.explainers.base import Explanation, GradientExplainer, make_leaf, select_scores
 from standfast.explainers.cam.gradcam import resize
-from standfast.explainers.options import declare_choice
 from standfast.function_calls import FunctionMode, check_has_gradients
 from standfast.gating import CONVOLUTIONS, weight_layers
 from standfast.model import Model
@@ -71,7 +70,7 @@ class FullGrad(GradientExplainer):
     torch.Size([5, 2, 8])
     """
 
-    rescale: Rescale = declare_choice("channel", Rescale)
+    rescale: Rescale = "channel"
     name: ClassVar[str] = "fullgrad"
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:

@@ -16,18 +16,17 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import (
-    Baseline,
+    BaselineOption,
     Explanation,
     GradientExplainer,
-    check_baseline,
-    check_seed,
+    Seed,
     choose_baseline,
     compute_input_gradient,
     compute_path_gradients,
 )
 from standfast.explainers.completeness import predict_mean, warn_of_gap
-from standfast.explainers.options import declare, declare_choice, declare_integer, declare_number
 from standfast.model import Model
+from standfast.records import AtLeastZero, Count
 from standfast.tensors import send
 
 Statistic = Literal["mean", "mean_square", "variance"]
@@ -108,8 +107,8 @@ class IntegratedGradients(GradientExplainer):
     tensor([[ 0.5000, -1.0000]])
     """
 
-    steps: int = declare_integer(32)
-    baseline: Baseline | None = declare(None, check_baseline)
+    steps: Count = 32
+    baseline: BaselineOption = None
     name: ClassVar[str] = "integrated_gradients"
     gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
 
@@ -182,17 +181,16 @@ class SmoothGrad(GradientExplainer):
     tensor([[1., 4.]])
     """
 
-    samples: int = declare_integer(16)
-    noise: float = declare_number(0.1, least=0)
+    samples: Count = 16
+    noise: AtLeastZero = 0.1
     absolute: bool = False
     times_input: bool = False
-    seed: int = declare(0, check_seed)
-    statistic: Statistic = declare_choice("mean", Statistic)
+    seed: Seed = 0
+    statistic: Statistic = "mean"
     name: ClassVar[str] = "smoothgrad"
     visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         fine = self.statistic != "variance" or self.samples >= 2
         check(fine, "samples", "at least 2 for a variance", repr(self.samples))
 

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from standfast.explainers.background import count_references
-from standfast.explainers.options import declare_flag, declare_integer
 from standfast.explainers.perturbation.coalitions import Coalitions, ShapleyExplainer
+from standfast.records import Count
 from standfast.segments import WINDOWS, LabelMap
 
 # the largest number of features for which a coalition fits into the bits of one int64
@@ -95,8 +95,8 @@ class ShapleySampling(ShapleyExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    permutations: int = declare_integer(24)
-    antithetic: bool = declare_flag(True)
+    permutations: Count = 24
+    antithetic: bool = True
     name: ClassVar[str] = "shapley_sampling"
 
     @property

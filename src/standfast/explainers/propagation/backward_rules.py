@@ -19,10 +19,9 @@ from torch import Tensor
 
 from standfast.errors import ModelError, check
 from standfast.explainers.base import (
-    Baseline,
+    BaselineOption,
     Explainer,
     Explanation,
-    check_baseline,
     choose_baseline,
     compute_gradient,
     compute_input_gradient,
@@ -31,11 +30,11 @@ from standfast.explainers.base import (
 )
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.gradients.surrogates import GradientRule, guide_gradient, replace_relu_gradient
-from standfast.explainers.options import declare, declare_number
 from standfast.explainers.propagation.difference_rules import DifferenceRule
 from standfast.explainers.propagation.relevance_rules import EpsilonRule
 from standfast.function_calls import FunctionMode
 from standfast.model import ROW_ALIGNMENT, Model
+from standfast.records import AtLeastZero, Positive
 
 
 @dataclass(frozen=True)
@@ -144,9 +143,9 @@ class DeepLift(Explainer):
     True
     """
 
-    baseline: Baseline | None = declare(None, check_baseline)
+    baseline: BaselineOption = None
     times_input: bool = True
-    epsilon: float = declare_number(1e-10, above=0)
+    epsilon: Positive = 1e-10
     name: ClassVar[str] = "deeplift"
     needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
@@ -242,7 +241,7 @@ class LRP(RelevanceExplainer):
     True
     """
 
-    epsilon: float = declare_number(1e-9, least=0)
+    epsilon: AtLeastZero = 1e-9
     name: ClassVar[str] = "lrp"
 
     def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> EpsilonRule:

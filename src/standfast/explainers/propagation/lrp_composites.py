@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 from torch import Tensor
 
-from standfast.errors import check
-from standfast.explainers.options import declare, declare_number
 from standfast.explainers.propagation.backward_rules import RelevanceExplainer
-from standfast.explainers.propagation.composite_rules import CompositeRule, RuleName
-
-
-def _check_rule(rule: RuleName | None, name: str) -> None:
-    known = [each for each in get_args(RuleName) if each != "box" or name == "first"]
-    fine = rule in known or (rule is None and name == "first")
-    check(fine, name, f"one of {', '.join(known)}", repr(rule))
+from standfast.explainers.propagation.composite_rules import CompositeRule, LayerRule, RuleName
+from standfast.records import AtLeastZero
 
 
 @dataclass(frozen=True)
@@ -61,11 +54,11 @@ class LRPComposite(RelevanceExplainer):
     True
     """
 
-    convolution: RuleName = declare("z_plus", _check_rule)
-    dense: RuleName = declare("epsilon", _check_rule)
-    first: RuleName | None = declare(None, _check_rule)
-    epsilon: float = declare_number(1e-6, least=0)
-    gamma: float = declare_number(0.25, least=0)
+    convolution: LayerRule = "z_plus"
+    dense: LayerRule = "epsilon"
+    first: RuleName | None = None
+    epsilon: AtLeastZero = 1e-6
+    gamma: AtLeastZero = 0.25
     name: ClassVar[str] = "lrp_composite"
 
     @property
@@ -97,7 +90,7 @@ class LRPEpsilonAlpha2Beta1(LRPComposite):
     formulas.
     """
 
-    convolution: RuleName = "alpha2_beta1"
+    convolution: LayerRule = "alpha2_beta1"
     name: ClassVar[str] = "lrp_epsilon_alpha2_beta1"
 
 
@@ -134,7 +127,7 @@ class LRPEpsilonGammaBox(LRPComposite):
     the formulas.
     """
 
-    convolution: RuleName = "gamma"
+    convolution: LayerRule = "gamma"
     first: RuleName | None = "box"
     name: ClassVar[str] = "lrp_epsilon_gamma_box"
 
@@ -169,8 +162,8 @@ class DeepTaylor(LRPComposite):
     (True, True)
     """
 
-    convolution: RuleName = "taylor"
-    dense: RuleName = "taylor"
+    convolution: LayerRule = "taylor"
+    dense: LayerRule = "taylor"
     first: RuleName | None = "box"
     epsilon: float = 1e-9
     name: ClassVar[str] = "deep_taylor"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,6 @@ from standfast.metrics.c_eval.fixed_distortion import (
     compute_ratio,
 )
 from standfast.metrics.probe import Call
-from standfast.records import set_fields
 from standfast.tensors import send
 
 
@@ -82,11 +81,7 @@ class CEvalPlot(DistortionMetric):
         "paper": {"attack": "iga"},
     }
 
-    fractions: Sequence[float] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, fractions=check_fractions(self.fractions))
+    fractions: Annotated[Sequence[float], check_fractions] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
     @classmethod
     def example(cls) -> CEvalPlot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,8 +18,7 @@ from standfast.metrics.c_eval.empty_distortion import find_empty_distortion
 from standfast.metrics.c_eval.fixed_features import Unit, fix_pixels, fix_segments, mark_free, score_pixels
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
-from standfast.records import set_fields
-from standfast.segments import Method, check_segments, segment
+from standfast.segments import SegmentsOption, segment
 
 #: fewer steps, for an answer in seconds
 QUICK = "fmn:steps=8,second=12,polish=2"
@@ -66,13 +65,12 @@ class DistortionMetric(Metric):
 
     attack: str | Attack = "fmn"
     unit: Unit = "pixel"
-    segments: Method | int | Tensor = "auto"
-    norm: float | str = 2
+    segments: SegmentsOption = "auto"
+    norm: Annotated[float | str, check_norm] = 2
     absolute: bool = False
 
     def __post_init__(self) -> None:
         get_attack(self.attack)
-        set_fields(self, segments=check_segments(self.segments), norm=check_norm(self.norm))
 
     @abstractmethod
     def count_searches(self) -> int:
@@ -82,11 +80,11 @@ class DistortionMetric(Metric):
         return Cost(self.count_searches() * get_attack(self.attack).expected_for(classes), explanations=1)
 
 
-def check_fractions(fractions: Sequence[float]) -> tuple[float, ...]:
+def check_fractions(fractions: Sequence[float], name: str) -> tuple[float, ...]:
     """The shares as a tuple; raises `ArgumentError` unless they lie between 0 and 1, in rising order."""
     fits = isinstance(fractions, tuple | list) and len(fractions) > 0
     fits = fits and all(isinstance(f, int | float) and 0 < f < 1 for f in fractions)
-    check(fits and list(fractions) == sorted(set(fractions)), "fractions", _EXPECTED, fractions)
+    check(fits and list(fractions) == sorted(set(fractions)), name, _EXPECTED, fractions)
     return tuple(float(fraction) for fraction in fractions)
 
 

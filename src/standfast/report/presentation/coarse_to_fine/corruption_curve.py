@@ -83,7 +83,7 @@ class CorruptionCurvePresentation(Presentation):
     def figures(self, results: MetricResults) -> list[Figure | None]:
         """All figures of one data set and model; only the distribution of areas if no drops are stored."""
         say, drops = words_of(self).say, load_drops(results)
-        distribution = draw_distribution(results, note=say("distribution"))
+        distribution = draw_distribution(results)
         if drops is None:
             return [distribution]
         top, bottom = (draw_drops(results, drops, order, say("drops")) for order in ("top", "bottom"))

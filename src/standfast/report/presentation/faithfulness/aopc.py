@@ -31,7 +31,7 @@ class AOPCPresentation(Presentation):
         """The fall of the score after each replacement, and the distribution over samples."""
         lines = []
         for name in results.present:
-            curves = [arrays["curve"] for _, arrays in results.lines(name, ("curve",), MOST_SAMPLES)]
+            curves = [each.arrays["curve"] for each in results.lines(name, ("curve",), MOST_SAMPLES)]
             if curves:
                 steps = max(len(curve) for curve in curves)
                 lines.append(make_mean_line(name, np.arange(steps), np.stack([_extend(c, steps) for c in curves])))
