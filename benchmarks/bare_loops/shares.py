@@ -1,7 +1,7 @@
 """Rates of all metrics that repeat passes, as shares of bare loops; of this version, and of an older one.
 
     OMP_NUM_THREADS=1 python benchmarks/bare_loops/shares.py [--repeats 3] [--rows 128]
-    OMP_NUM_THREADS=1 python benchmarks/bare_loops/shares.py --before OLD/src --only random block data_senc
+    OMP_NUM_THREADS=1 python benchmarks/bare_loops/shares.py --before OLD/src --only auto:500 block:500 --samples 1 8
 
 Each row of the table is one metric with input x gradient on the bundled LeNet-5, and one number of samples. Corruption
 curves have the series and the network of `benchmarks/corruption.py`. A rate is evaluations per second of processor
@@ -218,6 +218,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--samples", type=int, nargs="+", help="only rows with so many")
     parser.add_argument("--before", type=Path, metavar="SRC")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -230,7 +231,7 @@ def main() -> None:
     print(f"| work | samples | {' | '.join(columns)} | aim |")
     print(f"| --- | --- |{' ---: |' * (len(columns) + 1)}", flush=True)
     for work in works:
-        if work.name in options.only:
+        if work.name in options.only and work.samples in (options.samples or [work.samples]):
             rounds = [[version.measure(work) for version in versions] for _ in range(options.repeats)]
             cells = [cell for own in zip(*rounds, strict=True) for cell in describe(list(own))]
             aim = "-" if work.aim is None else f"{work.aim:.2f}"

@@ -18,7 +18,7 @@ from skimage.metrics import structural_similarity
 from torch import Tensor
 
 from standfast import similarity as sim
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError
+from standfast.errors import ArgumentError, SecondDerivativeError, StandfastError, UnknownNameError
 from standfast.similarity import diverse, rank, rows
 from standfast.similarity.rank import RankedReference
 
@@ -519,6 +519,35 @@ def test_gradients(name, shape):
     a, b = (m.requires_grad_() for m in pair(*shape))
     assert torch.autograd.gradcheck(sim.get(name), (a, b))
     assert torch.autograd.gradcheck(sim.get(name), (a * 8 + 24, b))
+
+
+def compare_by_definition(name, a, b):
+    """The formulas, for the graph of autograd."""
+    a, b = a.flatten(1), b.flatten(1)
+    if name == "mse":
+        return (a - b).square().mean(1)
+    if name == "pearson":
+        a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
+    return (a * b).sum(1) / (a.square().sum(1) * b.square().sum(1)).sqrt()
+
+
+@pytest.mark.parametrize("name", ["pearson", "cosine", "mse"])
+@pytest.mark.parametrize(("size", "offset"), [(1, 0), (1e-3, 2), (1e6, 0)])
+def test_closed_gradients_are_those_of_autograd(name, size, offset):
+    a, b = ((size * each + offset).requires_grad_() for each in pair(6, 1, 5, 7))
+    weight = torch.linspace(-2, 3, 6, dtype=torch.float64)
+    ours = torch.autograd.grad((weight * sim.get(name)(a, b)).sum(), (a, b))
+    theirs = torch.autograd.grad((weight * compare_by_definition(name, a, b)).sum(), (a, b))
+    for own, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-7, atol=1e-9 * float(other.abs().max()))
+        assert bool(other.any())
+
+
+def test_closed_gradients_refuse_a_second_derivative():
+    a, b = (m.requires_grad_() for m in pair(2, 4))
+    (first,) = torch.autograd.grad(sim.Pearson()(a, b).sum(), b, create_graph=True)
+    with pytest.raises(SecondDerivativeError):
+        torch.autograd.grad(first.sum(), b)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)

@@ -155,7 +155,7 @@ class Probe:
         #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
         self._compared = self._of_maps(self.reference)
         self.margin = self.measure_margin(logits, self.targets)
-        self._example = inputs[:1]
+        self._example, self._has_ascended = inputs[:1], False
         self._evaluations = torch.ones(len(inputs), dtype=torch.int64, device=inputs.device)
         self._degenerate = torch.zeros_like(self._evaluations)
         self._nonfinite = torch.zeros_like(self._evaluations)
@@ -404,7 +404,10 @@ class Probe:
                     maps, logits = explainer.attribute(
                         self.model, copies, self.choose_explained(targets), create_graph=True
                     )
-                mode.check_smooth(logits, get_gradient_edge(copies).node)
+                if not self._has_ascended:  # looking at a graph takes as long as a layer of a small network
+                    mode.check_smooth(logits, get_gradient_edge(copies).node)
+                    check_has_gradients(logits, leaf)
+                    self._has_ascended = True
                 # the user's model does not run in what follows: many small operations, and the mode would look at each.
                 # (A checkpointed layer runs once more in the backward pass, where torch turns the mode off. So it has
                 # its own ReLU there, and these directions are less exact.)
@@ -415,7 +418,6 @@ class Probe:
                     maps = torch.where(seen, maps, self.maps[origin])
                 margin = measure_margin(self.model.task, logits, targets, self.margin_kind, guide=True)
                 goal = objective(self._prepare(maps), margin, origin, *columns)
-                check_has_gradients(logits, leaf)
                 if not goal.requires_grad:
                     return (torch.zeros_like(x),)
                 (found,) = torch.autograd.grad(goal.sum(), leaf, materialize_grads=True)

@@ -8,15 +8,14 @@ sums do guarantee it. The similarities use only these across features.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
-from standfast.errors import check
+from standfast.errors import SecondDerivativeError, check
 from standfast.tensors import is_on_host, widen_half
 
 #: numbers that fit into a cache
@@ -79,17 +78,33 @@ def attach_gradients(values: Tensor, *gradients: Gradient) -> Tensor:
 class _ClosedForm(Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, rules: tuple[Callable[[Tensor], Tensor], ...], *maps: Tensor) -> Tensor:
-        ctx.rules, ctx.maps = rules, [(each.shape, each.dtype) for each in maps]
+        ctx.rules = rules
+        ctx.save_for_backward(*maps)
         return values.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        found = [
-            rule(gradients[0]).to(dtype).reshape(shape) if wanted else None
-            for rule, (shape, dtype), wanted in zip(ctx.rules, ctx.maps, ctx.needs_input_grad[2:], strict=True)
-        ]
+        maps: tuple[Tensor, ...] = ctx.saved_tensors
+        with torch.no_grad():
+            found = [
+                rule(gradients[0]).to(each.dtype).reshape(each.shape) if wanted else None
+                for rule, each, wanted in zip(ctx.rules, maps, ctx.needs_input_grad[2:], strict=True)
+            ]
+        if torch.is_grad_enabled():
+            found = [None if each is None else _LastDerivative.apply(each, gradients[0], *maps) for each in found]  # type: ignore[no-untyped-call]
         return None, None, *found
+
+
+class _LastDerivative(Function):
+    """A derivative that cannot be differentiated again. Without this, the second one would be 0 without a word."""
+
+    @staticmethod
+    def forward(ctx: Any, derivative: Tensor, *sources: Tensor) -> Tensor:
+        return derivative.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Never:
+        raise SecondDerivativeError("similarity: expected at most first derivatives by the maps, got a second one")
 
 
 def _sum_rows(x: Tensor) -> Tensor:
