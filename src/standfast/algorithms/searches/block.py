@@ -68,7 +68,7 @@ _MOVES = 5
 _VERTEX, _CENTRE, _SCALE, _NUDGE, _RELAX = range(_MOVES)
 _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
-_FULL = 2.0  # proposals of a round, over the square root of the evaluations that are left
+_FULL = 1.2  # proposals of a round, over the square root of the evaluations that are left
 _SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
 _MARGIN = 0.02  # of a typical change of the violation
 _STEEP = 1.5  # of the chance of a patch, per deviation of its effect
@@ -81,7 +81,7 @@ class BlockSearch(Search):
     """Structured random search after Square Attack, with moves that also leave the corners.
 
     Args:
-        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has twice
+        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has 1.2 times
             the square root of its evaluations, in multiples of 8, but at least 16.
         merges: how many combinations of the last round's changes are among them.
         starts: how many patchwork vertices are tried first, at most a tenth of the budget.
