@@ -1,6 +1,7 @@
 """Rare-event estimates, compared with exact answers, the paper's random walk, plain Monte Carlo and other packages.
 
-python benchmarks/rare_events/compare.py [--runs 200] [--part exact|stages|traps|particles|walk|model|peers]
+python benchmarks/rare_events/compare.py [--runs 200] [--part PART], with the parts exact, stages, traps, cost, modes,
+particles, walk, model and peers.
 
 `peers` compares OpenTURNS and UQpy (see `other_tools.py`); its default is 20 runs. It stores its runs.
 """
@@ -10,22 +11,25 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from scipy import stats
+from torch import Tensor
 
 import standfast
 from standfast.algorithms import StandardNormal, SubsetSimulation, UnitBox
 from standfast.algorithms.rare_events.estimate import RareEventEstimate
 from standfast.metrics import MisinterpretationProbability
+from standfast.neighbourhoods import Region
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "algorithms" / "rare_events"))
 from other_tools import compare_tools
 from test_rare_events import problems
-from traps import TRAPS
+from traps import THREE_MODES, TRAPS
 
 from exact import irwin_hall_log_sf, irwin_hall_threshold
 
@@ -117,6 +121,54 @@ def compare_traps(runs: int) -> None:
                 )
 
 
+def compare_cost(runs: int) -> None:
+    """What it costs to know P of a half-space, an Irwin-Hall sum and two tails, and how well it is known then."""
+    print("\n| P | problem | evaluations, mean | most | error of ln P, mean | sd | mean std_error | covered |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for p in (0.5, 3e-2, 1e-2, 1e-3, 1e-4, 1e-6, 1e-12):
+        one, both, t = stats.norm.isf(p), stats.norm.isf(p / 2), irwin_hall_threshold(50, math.log(p))
+        cases = (
+            ("half-space, d = 200", lambda x, one=one: x.sum(1) / 200**0.5 - one, StandardNormal(200), math.log(p)),
+            ("two tails, d = 50", lambda x, both=both: x[:, 0].abs() - both, StandardNormal(50), math.log(p)),
+            ("Irwin-Hall, d = 50", lambda x, t=t: x.sum(1) - t, UnitBox(50), irwin_hall_log_sf(50, t)),
+        )
+        for name, score, prior, truth in cases:
+            found = repeat(SubsetSimulation(), score, prior, runs)
+            errors = np.array([e.log_probability.item() for e in found]) - truth
+            spent = np.array([e.model_evaluations.item() for e in found])
+            reported = np.mean([e.std_error.item() for e in found])
+            print(
+                f"| {p:g} | {name} | {spent.mean():,.0f} | {spent.max():,} | {errors.mean():+.3f} |"
+                f" {errors.std():.3f} | {reported:.3f} | {count_covered(found, truth)} of {runs} |",
+                flush=True,
+            )
+
+
+def compare_modes(runs: int) -> None:
+    """Three modes of other steepness: how many intervals hold, in how many dimensions."""
+    print("\n| problem | d | interval holds | unresolved | error of ln P, median | evaluations per run |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for dimension in (20, 40, 80, 200):
+        for trap in THREE_MODES:
+            found = repeat(SubsetSimulation(), trap.score, StandardNormal(dimension), runs)
+            errors = np.array([e.log_probability.item() for e in found]) - trap.log_probability
+            unresolved = sum(not bool(e.resolved) for e in found)
+            evaluations = np.mean([e.model_evaluations.item() for e in found])
+            print(
+                f"| {trap.name} | {dimension} | {count_covered(found, trap.log_probability)} of {runs} | {unresolved} |"
+                f" {np.median(errors):+.2f} | {evaluations:,.0f} |",
+                flush=True,
+            )
+
+
+def repeat(
+    simulation: SubsetSimulation, score: Callable[[Tensor], Tensor], prior: Region, runs: int
+) -> list[RareEventEstimate]:
+    """The estimates of so many runs."""
+    generator = torch.Generator().manual_seed(5)
+    return [simulation.run(score, prior, generator=generator) for _ in range(runs)]
+
+
 def compare_particles(runs: int) -> None:
     """A difficult event with few particles: the first MNIST test digit, radius 0.3, Pearson below 0.4."""
     x = standfast.data.load("mnist:test")[:1].inputs
@@ -141,7 +193,7 @@ def compare_particles(runs: int) -> None:
             )
 
 
-def compare_walk() -> None:
+def compare_walk(_: int) -> None:
     """The paper's random walk with M = 250, and the Gaussian move, on the same events."""
     print("\n| event | proposal | runs | mean error of ln P | root mean square error | evaluations per run |")
     print("| --- | --- | --- | --- | --- | --- |")
@@ -198,26 +250,30 @@ def compare_model(samples: int) -> None:
     print(f"\nwithin three combined standard errors: {agree} of 10")
 
 
+PARTS: dict[str, Callable[[int], None]] = {
+    "exact": compare_exact,
+    "stages": compare_stages,
+    "traps": compare_traps,
+    "cost": compare_cost,
+    "modes": compare_modes,
+    "walk": compare_walk,
+    "model": compare_model,
+}
+
+
 def main() -> None:
     """Run all parts, or the part that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=None, help="200; 20 for the part `peers`")
     parser.add_argument("--samples", type=int, default=1_000_000)
-    parser.add_argument("--part", choices=["exact", "stages", "traps", "particles", "walk", "model", "peers"])
+    parser.add_argument("--part", choices=[*PARTS, "particles", "peers"])
     options = parser.parse_args()
     runs = options.runs or 200
-    if options.part in (None, "exact"):
-        compare_exact(runs)
-    if options.part in (None, "stages"):
-        compare_stages(runs)
-    if options.part in (None, "traps"):
-        compare_traps(runs)
+    for name, compare in PARTS.items():
+        if options.part in (None, name):
+            compare(options.samples if name == "model" else runs)
     if options.part == "particles":  # needs the MNIST test set
         compare_particles(runs)
-    if options.part in (None, "walk"):
-        compare_walk()
-    if options.part in (None, "model"):
-        compare_model(options.samples)
     if options.part == "peers":
         compare_tools(options.runs or 20)
 

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from standfast.algorithms import RareEventEstimate, StandardNormal, SubsetSimulation
-from standfast.algorithms.rare_events.subset_sampling import count_moves, plan_sizes
+from standfast.algorithms.rare_events.subset_sampling import plan_first, plan_wide
 from standfast.report.charts import COLOURS, INK
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
@@ -38,13 +38,14 @@ def record(
         return score(z)
 
     generator = torch.Generator().manual_seed(seed)
-    found = SubsetSimulation(particles, first=first).run(recording, StandardNormal(2), generator=generator)
+    simulation = SubsetSimulation(particles, first=first, error=None)
+    found = simulation.run(recording, StandardNormal(2), generator=generator)
     left, levels = iter(calls), [calls[0]]
     next(left)
-    sizes = plan_sizes(particles, round(first * particles), 2)
+    plan = plan_wide(simulation, plan_first(simulation, 2))
     for number, threshold in enumerate(found.levels[0].threshold.tolist()[:-1]):
-        size = sizes[min(number + 1, len(sizes) - 1)]
-        moved = torch.cat([next(left) for _ in range(count_moves(size, particles, 4))])
+        _, moves = plan[min(number + 1, len(plan) - 1)]
+        moved = torch.cat([next(left) for _ in range(moves)])
         levels.append(moved[score(moved) >= threshold])
     return found, levels
 

@@ -128,18 +128,14 @@ class Streams:
         return out
 
     def refill(self, choices: Sequence[int], count: int) -> list[Tensor]:
-        """For each problem p, `count` integers below `choices[p]`.
+        """For each problem p, `count` integers below `choices[p]`, each as often as the others, up to one time.
 
-        Where there are fewer choices than `count`, all of them and others drawn uniformly with replacement; otherwise
-        a draw without replacement.
+        Those that come one time more than others are drawn without replacement.
         """
         found = []
         for high, generator in zip(choices, self._generators, strict=True):
-            if high > count:
-                found.append(torch.randperm(high, generator=generator, device=self.device)[:count])
-            else:
-                drawn = torch.randint(high, (count - high,), generator=generator, device=self.device)
-                found.append(torch.cat([torch.arange(high, device=self.device), drawn]))
+            drawn = torch.randperm(high, generator=generator, device=self.device)[: count % high]
+            found.append(torch.cat([torch.arange(high, device=self.device).repeat(count // high), drawn]))
         return found
 
 

@@ -44,7 +44,7 @@ def jump(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 METRICS: list[Any] = [
     WorstCase(BALL, search="random", budget=2100),
     MisinterpretationProbability(BALL, threshold=0.9, method="monte_carlo", samples=400),
-    MisinterpretationProbability(BALL, threshold=0.9, particles=100, first=4.0, moves=1),
+    MisinterpretationProbability(BALL, threshold=0.9, particles=100, first=4.0, moves=1, error=None),
     MaxSensitivity(BALL, samples=200),
     LocalLipschitz(BALL, samples=200),
 ]
@@ -74,7 +74,7 @@ def test_the_share_is_that_of_the_neighbourhood(metric: Any, threshold: standfas
 
 def test_the_share_is_that_of_the_first_population_alone(threshold: standfast.Model) -> None:
     # later populations all lie in the event, where the class has changed
-    own = MisinterpretationProbability(BALL, event="misclassification", particles=50, first=4.0, moves=2)
+    own = MisinterpretationProbability(BALL, event="misclassification", particles=50, first=4.0, moves=2, error=None)
     result = own(threshold, standfast.explainers.from_callable(jump), INPUTS)
     plain = MisinterpretationProbability(BALL, event="misclassification", method="monte_carlo", samples=300)
     counted = plain(threshold, standfast.explainers.from_callable(jump), INPUTS)
@@ -86,7 +86,7 @@ def test_the_share_is_that_of_the_first_population_alone(threshold: standfast.Mo
     # a budget makes the first population smaller: here by as much as first=1 does
     inputs, shares = INPUTS[2:] - 0.075, []
     for options in ({"first": 1.0}, {"first": 4.0, "budget": 800}):
-        metric = MisinterpretationProbability(BALL, "misclassification", particles=100, moves=2, **options)  # type: ignore[arg-type]
+        metric = MisinterpretationProbability(BALL, "misclassification", particles=100, moves=2, error=None, **options)  # type: ignore[arg-type]
         shares.append(metric(threshold, standfast.explainers.from_callable(jump), inputs).class_kept)
     assert shares[0] == shares[1]
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
@@ -27,9 +26,10 @@ class Trap:
     log_probability: float
 
     def score(self, z: Tensor) -> Tensor:
-        """Scores `(N,)` of `z` `(N, d)`, where d is a multiple of `blocks`."""
+        """Scores `(N,)` of `z` `(N, d)`; features that are left over by equal blocks have no effect."""
         length = z.shape[1] // self.blocks
-        return self.of_blocks(z.reshape(len(z), self.blocks, length).sum(2) / length**0.5)
+        used = z[:, : self.blocks * length]
+        return self.of_blocks(used.reshape(len(z), self.blocks, length).sum(2) / length**0.5)
 
 
 def piecewise_linear(y: Tensor) -> Tensor:
@@ -48,12 +48,13 @@ def meatball(y: Tensor) -> Tensor:
     return 5 - 30 / (a**2 + 1) - 20 / (b**2 + 1)
 
 
-LIMITS, SLOPES = (4.0, 5.0, 4.5), (3.0, 0.3, 1.0)
+def make_half_spaces(name: str, limits: tuple[float, ...], slopes: tuple[float, ...]) -> Trap:
+    """Failure is y_i >= limits[i] for any i; the flattest one leads, and is the least probable."""
 
+    def score(y: Tensor) -> Tensor:
+        return ((y - y.new_tensor(limits)) * y.new_tensor(slopes)).amax(1)
 
-def half_spaces(y: Tensor) -> Tensor:
-    """Failure is y_i >= LIMITS[i] for any i; the flattest one leads, and is the least probable."""
-    return ((y - y.new_tensor(LIMITS)) * y.new_tensor(SLOPES)).amax(1)
+    return Trap(name, len(limits), score, math.log(-math.expm1(float(stats.norm.logcdf(limits).sum()))))
 
 
 def integrate_meatball() -> float:
@@ -71,5 +72,12 @@ def integrate_meatball() -> float:
 TRAPS = (
     Trap("piecewise linear", 2, piecewise_linear, math.log(1 - stats.norm.cdf(4) * stats.norm.cdf(5))),
     Trap("meatball", 2, meatball, -11.392),
-    Trap("three half-spaces", 3, half_spaces, math.log(1 - float(np.prod(stats.norm.cdf(LIMITS))))),
+    make_half_spaces("three half-spaces", (4.0, 5.0, 4.5), (3.0, 0.3, 1.0)),
+)
+
+#: the mode with nearly all of P has one in a hundred points above a middle level (ln P = -1.4, -2.3 and -2.9 there)
+THREE_MODES = (
+    make_half_spaces("three modes, 3e-7", (5.0, 5.8, 5.5), (1.0, 0.43924, 0.57101)),
+    make_half_spaces("three modes, 1e-9", (6.0, 6.8, 6.5), (1.0, 0.53336, 0.69337)),
+    make_half_spaces("three modes, 1e-12", (7.0, 8.0, 7.5), (1.0, 0.58777, 0.76410)),
 )

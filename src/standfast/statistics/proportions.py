@@ -1,8 +1,15 @@
-"""The exact interval of a proportion."""
+"""Exact intervals of a proportion."""
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import brentq
 from scipy.special import betaincinv
+from scipy.stats import binom
 
 
 def proportion_interval(hits: int, samples: int, level: float) -> tuple[float, float]:
@@ -15,3 +22,43 @@ def proportion_interval(hits: int, samples: int, level: float) -> tuple[float, f
     low = float(betaincinv(hits, samples - hits + 1, tail)) if hits > 0 else 0.0
     high = float(betaincinv(hits + 1, samples - hits, 1 - tail)) if hits < samples else 1.0
     return low, high
+
+
+@functools.lru_cache(maxsize=4096)
+def stopped_interval(hits: int, samples: int, looks: tuple[tuple[int, int], ...], level: float) -> tuple[float, float]:
+    """The exact interval of a proportion whose samples were counted several times, and ended once there were enough.
+
+    It inverts the two tails of the number of samples and hits, as Clopper and Pearson do for hits alone. An end with
+    fewer samples counts as larger, and among those with as many samples the one with more hits. Source: Jennison and
+    Turnbull, "Confidence intervals for a binomial parameter following a multistage test", Technometrics 25 (1983).
+
+    Args:
+        hits, samples: where it ended.
+        looks: numbers of samples after which it could end, each with the fewest hits that end it, up to `samples` at
+            least. With the first of them, or without any, the interval is that of `proportion_interval`.
+
+    >>> [round(end, 4) for end in stopped_interval(60, 400, ((200, 40), (400, 40)), 0.95)]
+    [0.1164, 0.1888]
+    """
+    before = [look for look in looks if look[0] < samples]
+    if not before:
+        return proportion_interval(hits, samples, level)
+    tail = (1 - level) / 2
+
+    def count_larger(p: float, least: int) -> float:
+        """The probability of ending earlier, or with at least so many hits here."""
+        return 1 - _go_on(p, (*before, (samples, least)))
+
+    low = brentq(lambda p: count_larger(p, hits) - tail, 0.0, 1.0, xtol=1e-12, rtol=1e-9) if hits else 0.0
+    if hits == samples:
+        return low, 1.0
+    return low, brentq(lambda p: count_larger(p, hits + 1) - (1 - tail), 0.0, 1.0, xtol=1e-12, rtol=1e-9)
+
+
+def _go_on(p: float, looks: Sequence[tuple[int, int]]) -> float:
+    """The probability that none of these looks finds enough hits."""
+    drawn, open_ends = 0, np.ones(1)  # the probability of each number of hits, without an end so far
+    for samples, least in looks:
+        more = binom.pmf(np.arange(least), samples - drawn, p)
+        open_ends, drawn = np.convolve(open_ends, more)[:least], samples
+    return math.fsum(open_ends)

@@ -22,7 +22,7 @@ from standfast.algorithms.rare_events import genealogy
 from standfast.algorithms.rare_events.estimate import Score
 from standfast.algorithms.rare_events.genealogy import History
 from standfast.algorithms.rare_events.pooling import pool, select
-from standfast.algorithms.rare_events.subset_sampling import count_moves, plan_sizes
+from standfast.algorithms.rare_events.subset_sampling import plan_first, plan_lean, plan_wide
 from standfast.neighbourhoods import Region
 
 
@@ -88,12 +88,13 @@ def test_small_populations_are_not_resolved_and_hold(particles: int) -> None:
 
 def test_an_error_is_reached_by_more_runs_or_more_particles() -> None:
     far = stats.norm.isf(1e-12)
-    found = SubsetSimulation(particles=100, error=0.25).run(lambda z: z[:, 0] - far, StandardNormal(20))
-    assert bool(found.resolved)
+    found = SubsetSimulation(100, error=0.25, budget=4_000_000).run(lambda z: z[:, 0] - far, StandardNormal(20))
+    assert bool(found.reaches(0.25))
     assert float(found.std_error) <= 0.25
     low, high = found.interval()[0].tolist()
     assert low <= math.log(1e-12) <= high
-    one = SubsetSimulation(particles=100).run(lambda z: z[:, 0] - far, StandardNormal(20))
+    one = SubsetSimulation(particles=100, error=0.25).run(lambda z: z[:, 0] - far, StandardNormal(20))
+    assert not bool(one.reaches(0.25))
     assert int(found.model_evaluations) > int(one.model_evaluations)
 
 
@@ -161,7 +162,8 @@ def test_an_error_is_no_reason_to_miss_the_mode() -> None:
     """Few particles, and an error that one misled run would claim to have."""
     generator = torch.Generator().manual_seed(4)
     found = [
-        SubsetSimulation(100, error=0.5).run(TRAPS[1].score, StandardNormal(2), generator=generator) for _ in range(15)
+        SubsetSimulation(100, error=0.5, budget=600_000).run(TRAPS[1].score, StandardNormal(2), generator=generator)
+        for _ in range(15)
     ]
     held = count_covered([e for e in found if bool(e.resolved)], TRAPS[1].log_probability)
     assert sum(bool(e.resolved) for e in found) >= 13
@@ -286,13 +288,24 @@ def test_intervals_hold_on_two_deep_stages_in_600_runs() -> None:
 
 
 def test_sizes_and_moves_of_populations() -> None:
-    sizes = plan_sizes(1000, 32_000, 784)
-    assert sizes[0] == 32_000
-    assert sizes[-1] == 1000
-    assert all(0.69 < later / size <= 1 for size, later in pairwise(sizes))
-    assert plan_sizes(1000, 32_000, 3 * 224 * 224) == [1000]  # more would not fit into memory
-    assert [count_moves(size, 1000, 4) for size in (32_000, 4001, 4000, 1000)] == [1, 1, 4, 4]
-    assert [count_moves(32_000, 1000, moves) for moves in (1, 8, 40)] == [1, 2, 10]  # a quarter, but at least one
+    simulation = SubsetSimulation()
+    wide = plan_wide(simulation, plan_first(simulation, 784))
+    assert wide[0] == (32_000, 0)
+    assert wide[-1] == (1000, 4)
+    assert all(0.69 < later[0] / size[0] <= 1 for size, later in pairwise(wide))
+    assert plan_first(simulation, 3 * 224 * 224) == 1000  # more would not fit into memory
+    assert plan_wide(simulation, 1000) == [(1000, 0), (1000, 4)]
+    assert [moves for size, moves in wide[1:] if size > 4000] == [1] * 5
+    assert [moves for size, moves in wide[1:] if size <= 4000] == [4] * 5
+    for moves, early in ((1, 1), (8, 2), (40, 10)):  # a quarter, but at least one
+        assert plan_wide(SubsetSimulation(moves=moves), 32_000)[1][1] == early
+    lean = plan_lean(simulation, 32_000)
+    assert lean[-1] == (1000, 4)
+    assert all(1600 <= size * moves <= 3400 for size, moves in lean[1:-1])
+    # with a budget, a sixteenth of it, and 32,000 where runs are repeated
+    assert plan_first(SubsetSimulation(budget=160_000), 784) == 10_000
+    assert plan_first(SubsetSimulation(50, budget=10**7), 784) == 32_000
+    assert plan_first(SubsetSimulation(50, budget=10**7, error=None), 784) == 1600
 
 
 def test_bad_arguments() -> None:

@@ -10,7 +10,7 @@ from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.statistics.proportions import proportion_interval
+from standfast.statistics.proportions import proportion_interval, stopped_interval
 from standfast.tensors import send
 
 Score = Callable[..., Tensor]
@@ -82,10 +82,12 @@ class RareEventEstimate:
         stalled: it stopped because of such a plateau, or of the limit on levels. `(P,)` bool
         acceptance: share of accepted moves over the whole run; NaN without moves. `(P,)`
         model_evaluations: scores computed. int `(P,)`
-        levels: the levels of each problem, of its last run where several were pooled; empty for plain Monte Carlo.
+        levels: the levels of each problem, of its last run where several were pooled; empty for `monte_carlo`.
         extreme: the input of the last population that is nearest to the event or deepest in it, `(P, *shape)`.
         degrees: degrees of freedom of `own_error`, for the interval's t quantile; `inf`: normal. `(P,)`
-        hits, samples: plain Monte Carlo's counts, `(P,)` and a number; None otherwise.
+        hits, samples: the counts of plain draws that gave the estimate, `(P,)`; -1 and 0 where levels gave it.
+        looks: the numbers of draws at which plain draws could end, each with the fewest hits that end them; empty if
+            their number was fixed.
         runs: the runs of each problem that were pooled; empty where there was one.
         from_event, from_event_error: ln P from the event back to the prior, which tends to be too large, and its
             standard error, `(P,)`. NaN where the event was not reached; None if this was not asked for.
@@ -104,8 +106,9 @@ class RareEventEstimate:
     levels: tuple[Levels, ...]
     extreme: Tensor
     degrees: Tensor
-    hits: Tensor | None = None
-    samples: int | None = None
+    hits: Tensor
+    samples: Tensor
+    looks: tuple[tuple[int, int], ...] = ()
     runs: tuple[tuple[RareEventEstimate, ...], ...] = ()
     from_event: Tensor | None = None
     from_event_error: Tensor | None = None
@@ -129,15 +132,14 @@ class RareEventEstimate:
     def interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(P, 2)`; from minus infinity where `censored`.
 
-        Clopper-Pearson for plain Monte Carlo; otherwise that of `compute_log_interval`, whose middle lies above
-        `log_probability`. Where `censored`, or not `resolved`, its upper end comes from the last level with enough
-        families. Where runs or directions contradict each other it contains the intervals of all.
+        An exact one for plain draws (`stopped_interval`); otherwise that of `compute_log_interval`, whose middle lies
+        above `log_probability`. Where `censored`, or not `resolved`, its upper end comes from the last level with
+        enough families. Where runs or directions contradict each other it contains the intervals of all.
         """
         check(0 < level < 1, "level", "a number between 0 and 1", level)
-        if self.hits is not None and self.samples is not None:
-            return clopper_pearson(self.hits, self.samples, level)
         low, high = compute_log_interval(self.log_probability, self.own_error, self.degrees, level)
-        bounds = send([run.bound(level) for run in self.levels], low.device, torch.float64)
+        known = [run.bound(level) for run in self.levels] or [0.0] * len(low)
+        bounds = send(known, low.device, torch.float64)
         low, high = torch.where(self.censored, -torch.inf, low), torch.where(self.censored, bounds, high)
         high = torch.where(self.resolved, high, torch.maximum(high, bounds))
         found = torch.stack([low, high.clamp(max=0.0)], dim=1)
@@ -151,7 +153,15 @@ class RareEventEstimate:
             include = (~self.resolved & ~back[:, 0].isnan())[:, None]
             wider = torch.stack([torch.minimum(found[:, 0], back[:, 0]), torch.maximum(found[:, 1], back[:, 1])], dim=1)
             found = torch.where(include, wider, found)
+        plain = (self.samples > 0).nonzero()[:, 0]
+        counts = zip(self.hits[plain].tolist(), self.samples[plain].tolist(), strict=True)
+        exact = [stopped_interval(hits, samples, self.looks, level) for hits, samples in counts]
+        found[plain] = send(exact, found.device, torch.float64).view(-1, 2).log()
         return found
+
+    def reaches(self, error: float) -> Tensor:
+        """Whether ln P is known with at most this standard error, bool `(P,)`."""
+        return self.resolved & ~self.censored & (self.std_error <= error)
 
     def interval_from_event(self, level: float = 0.95) -> Tensor | None:
         """`from_event` plus and minus a normal quantile of its standard error, at most 0, `(P, 2)`."""

@@ -55,6 +55,15 @@ class History:
         )
         return levels, variance[-1][1]
 
+    def excess(self) -> float:
+        """The variance of ln P over that of a run whose particles forget their origin in each level.
+
+        It is large where few particles lead to the event: those of a mode that early levels do not favour, or of one
+        that moves hardly reach.
+        """
+        ideal = sum(1 / int(above.sum()) - 1 / len(above) for above in self.survivors)
+        return self.variance()[-1][0] / ideal if ideal else 1.0
+
     def count_families(self) -> list[float]:
         """The effective number of families at each level, `1 / sum_e w_e^2`: w_e is the share of first ancestor e."""
         ancestors, found = torch.arange(len(self.survivors[0])), []
@@ -138,12 +147,10 @@ def _count_effective(ancestors: Tensor) -> float:
 def reduce_shared_parents(kept: int, count: int) -> float:
     """By how much two particles share a parent less often than if all N were drawn from the survivors.
 
-    The paper draws all N. Here the K survivors stay, and only the others are drawn. So a parent has `1 + B` children,
-    B binomial, and a pair shares its parent with probability `q = K E[(1 + B) B] / (N (N - 1))`, where multinomial
-    resampling has `1 / K`. A smaller population is drawn from the survivors without replacement: no pair shares one.
+    The paper draws all N. Here each of the K survivors has `c = N // K` children, and `N - c K` of them, drawn without
+    replacement, have one more. So a pair shares its parent with probability
+    `(K c (c - 1) + 2 c (N - c K)) / (N (N - 1))`, where multinomial resampling has `1 / K`.
     """
-    if count <= kept:
-        return 1 / kept
-    drawn = (count - kept) / kept
-    pairs = kept * (drawn * (1 - 1 / kept) + drawn**2 + drawn) / (count * (count - 1))
-    return 1 / kept - pairs
+    children, more = divmod(count, kept)
+    shared = kept * children * (children - 1) + 2 * children * more
+    return 1 / kept - shared / max(count * (count - 1), 1)

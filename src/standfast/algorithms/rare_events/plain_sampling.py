@@ -1,18 +1,28 @@
-"""Plain Monte Carlo: the baseline for events that are not too rare, with exact intervals."""
+"""Plain Monte Carlo, for events that are not too rare, with exact intervals: a fixed number of draws, or as many as
+an error needs."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 
-from standfast.algorithms.rare_events.estimate import RareEventEstimate, Score, as_columns, clopper_pearson
+from standfast.algorithms.rare_events.estimate import Levels, RareEventEstimate, Score, as_columns, clopper_pearson
+from standfast.algorithms.rare_events.pooling import select
+from standfast.algorithms.rare_events.population import Population, order_keys, sort_by_key
 from standfast.errors import check_integer
 from standfast.neighbourhoods import Region
-from standfast.tensors import draw_seed
+from standfast.tensors import draw_seed, send
+
+#: numbers of draws after which hits are counted, each with the fewest hits that end the draws
+Looks = tuple[tuple[int, int], ...]
 
 _BLOCK = 1000  # samples drawn at once for each problem: a fixed number, so that results do not depend on memory
 _STATE_ELEMENTS = 1 << 26
+_GROWTH = 0.59  # the draws of each look over those of the next
+_LOOKED = 24  # the first look has at least that part of the draws of the last
 
 
 def monte_carlo(
@@ -55,6 +65,53 @@ def monte_carlo(
                     found = torch.ones_like(found)
                 extreme[rows[found]] = points[found, best[found]]
                 highest = torch.maximum(highest, top)
+    return _estimate(hits, samples, extreme)
+
+
+def plan_looks(most: int, error: float) -> Looks:
+    """After how many draws hits are counted, `most` at last, and how many of them have at most this standard error.
+
+    The standard error of ln P is about `sqrt((1 - p) / (n p))`, with a share p of n draws.
+
+    >>> plan_looks(8000, 0.15)[-3:]
+    ((2785, 44), (4720, 45), (8000, 45))
+    """
+    draws = [most]
+    while _GROWTH * draws[0] > most / _LOOKED:
+        draws.insert(0, round(_GROWTH * draws[0]))
+    return tuple((n, math.ceil(n / (1 + n * error**2))) for n in draws if n)
+
+
+def draw_until_known(population: Population, looks: Looks) -> dict[int, RareEventEstimate]:
+    """Draw for each problem until enough hits are counted at one of these looks.
+
+    Returns:
+        The estimates of these problems by their numbers. The population keeps the others, with all of their draws.
+    """
+    found: dict[int, RareEventEstimate] = {}
+    for draws, fewest in looks:
+        population.draw(draws - population.count)
+        lowest = population.scores.amin(2)
+        hits = (lowest >= 0).sum(1)
+        known = (hits >= fewest).tolist()
+        rows = [row for row, ended in enumerate(known) if ended]
+        if not rows:
+            continue
+        extreme = population.select_points(send(rows, hits.device), lowest[rows].argmax(1))
+        stages, values = (key[rows].cpu() for key in order_keys(population.scores))
+        last = population.scores.shape[2]
+        levels = tuple(_read_levels(*own, last) for own in zip(stages, values, strict=True))
+        estimates = replace(_estimate(hits[rows], draws, extreme), levels=levels, looks=looks)
+        for place, row in enumerate(rows):
+            found[int(population.problems[row])] = select(estimates, place)
+        if all(known):
+            break
+        population.keep([row for row, ended in enumerate(known) if not ended])
+    return found
+
+
+def _estimate(hits: Tensor, samples: int, extreme: Tensor) -> RareEventEstimate:
+    """The estimates from these hits `(P,)` in as many draws each."""
     share = hits.double() / samples
     none = hits == 0
     return RareEventEstimate(
@@ -69,5 +126,31 @@ def monte_carlo(
         extreme=extreme,
         degrees=torch.full(hits.shape, torch.inf, dtype=torch.float64, device=hits.device),
         hits=hits,
-        samples=samples,
+        samples=torch.full_like(hits, samples),
+    )
+
+
+def _read_levels(stages: Tensor, values: Tensor, last: int) -> Levels:
+    """The levels that 1/2, 1/4, ... of one problem's draws are above, and the ends of its stages."""
+    count, order = len(stages), sort_by_key(stages, values)
+    marks = [(stage - 1, 0.0, int((stages >= stage).sum())) for stage in range(1, last + 1)]
+    kept = count // 2
+    while kept > marks[last - 1][2]:
+        stage, value = int(stages[order[count - kept]]), float(values[order[count - kept]])
+        above = (stages > stage) | ((stages == stage) & (values >= value))
+        marks.append((stage, value, int(above.sum())))
+        kept //= 2
+    marks = [mark for mark in marks if mark[1] > -math.inf]
+    marks.sort(key=lambda mark: (-mark[2], mark[0]))
+    families = torch.tensor([mark[2] for mark in marks], dtype=torch.float64)
+    share = families / count
+    return Levels(
+        stage=torch.tensor([mark[0] for mark in marks]),
+        threshold=torch.tensor([mark[1] for mark in marks], dtype=torch.float64),
+        log_probability=share.log(),
+        std_error=((1 - share) / (share * count)).sqrt(),
+        acceptance=torch.full_like(share, torch.nan, dtype=torch.float32),
+        families=families,
+        independent=families,
+        degrees=torch.full_like(share, torch.inf),
     )

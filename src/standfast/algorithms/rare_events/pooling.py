@@ -12,7 +12,6 @@ from torch import Tensor
 from standfast.algorithms.rare_events.estimate import RareEventEstimate
 
 _MOST_RUNS = 20
-_MOST_GROWTH = 32  # without a budget, populations grow to at most that many times the first ones
 #: runs or directions whose intervals at this level have no common point contradict each other
 AGREEMENT = 0.999
 #: with that many runs their spread is compared with their own standard errors
@@ -23,17 +22,17 @@ Simulate = Callable[[list[int], int, list[float], int], RareEventEstimate]
 
 
 def run_until(
-    simulate: Simulate, count: int, particles: int, error: float | None, budget: float | None
+    simulate: Simulate, first: RareEventEstimate, particles: int, error: float, budget: float
 ) -> RareEventEstimate:
-    """Repeat runs of `count` problems until each has a standard error of at most `error`, or has used its `budget`.
+    """Repeat runs until each problem has a standard error of at most `error`, or has used its `budget`.
 
     A problem that is not resolved gets twice as many particles in the next run; one whose error is too large gets
     another run of the same size. There are at most 20 runs. Problems do not influence each other.
+
+    Args:
+        first: the estimates of the first runs, which had so many `particles`.
     """
-    limit = math.inf if budget is None else budget
-    first = simulate(list(range(count)), particles, [limit] * count, 0)
-    if error is None:
-        return first
+    count = len(first.censored)
     runs = [[select(first, row)] for row in range(count)]
     sizes = [[particles] for _ in range(count)]
     for number in range(1, _MOST_RUNS):
@@ -45,12 +44,12 @@ def run_until(
             grown = size if bool(pooled.resolved) else 2 * size
             spent = int(pooled.model_evaluations)
             expected = spent + int(own[-1].model_evaluations) * grown / size
-            if expected <= limit and (budget is not None or grown <= _MOST_GROWTH * particles):
+            if expected <= budget:
                 waiting.setdefault(grown, []).append(problem)
         if not waiting:
             break
         for size, problems in waiting.items():
-            left = [limit - sum(int(run.model_evaluations) for run in runs[p]) for p in problems]
+            left = [budget - sum(int(run.model_evaluations) for run in runs[p]) for p in problems]
             found = simulate(problems, size, left, number)
             for row, problem in enumerate(problems):
                 runs[problem].append(select(found, row))
@@ -125,7 +124,8 @@ def select(estimate: RareEventEstimate, row: int) -> RareEventEstimate:
     """The estimate of one of the problems."""
     chosen = {f.name: getattr(estimate, f.name) for f in fields(estimate)}
     chosen = {
-        name: value[row : row + 1] if isinstance(value, Tensor | tuple) else value for name, value in chosen.items()
+        name: value[row : row + 1] if isinstance(value, Tensor | tuple) and name != "looks" else value
+        for name, value in chosen.items()
     }
     return RareEventEstimate(**chosen)
 
@@ -141,7 +141,7 @@ def concatenate(parts: Sequence[RareEventEstimate]) -> RareEventEstimate:
             joined[f.name] = torch.cat(values)
         elif f.name == "runs":
             joined[f.name] = tuple(own for part in parts for own in part.runs or ((),) * len(part.censored))
-        elif isinstance(values[0], tuple):
+        elif isinstance(values[0], tuple) and f.name != "looks":
             joined[f.name] = sum(values, ())
         else:
             joined[f.name] = values[0]

@@ -36,6 +36,9 @@ class Population:
     ) -> None:
         self.score, self.indexed, self.proposal = score, indexed, proposal
         self.prior, self.problems, self.streams = prior, problems, streams
+        self.state = torch.empty((len(problems), 0, *prior.shape), dtype=prior.dtype, device=prior.device)
+        self.scores = torch.empty((len(problems), 0, 1), dtype=torch.float64, device=prior.device)
+        self.weight: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.problems)
@@ -45,34 +48,45 @@ class Population:
         """How many particles each problem has."""
         return self.state.shape[1]
 
-    def draw(self, count: int) -> None:
-        """Draw `count` particles for each problem from the prior."""
-        self.state = torch.empty(
-            (len(self), count, *self.prior.shape), dtype=self.prior.dtype, device=self.prior.device
-        )
+    def draw(self, count: int, scores: Tensor | None = None) -> None:
+        """Draw `count` particles for each problem from the prior, beside those that it has.
+
+        Args:
+            scores: theirs, `(P, count, S)`, where they are known.
+        """
+        state = torch.empty((len(self), count, *self.prior.shape), dtype=self.prior.dtype, device=self.prior.device)
         for part in self._chunks(count):
             drawn = self.prior.sample_gaussian(part.stop - part.start, self.streams)
-            self.state[:, part] = self.prior.from_gaussian(drawn) if self.proposal == "random_walk" else drawn
-        self._begin(self.state)
+            state[:, part] = self.prior.from_gaussian(drawn) if self.proposal == "random_walk" else drawn
+        self._add(state, scores)
+        self._make_kernel(self.state)
 
     def place(self, state: Tensor) -> None:
         """Start with these particles, `(P, n, *shape)`."""
-        self.state = state
+        self._add(state, None)
         walk = self.proposal == "random_walk"  # its steps are as wide as the prior, and these particles may not be
         drawn = self.streams.normal((256, *self.prior.shape), self.prior.dtype) if walk else state
-        self._begin(self.prior.from_gaussian(drawn) if walk else state)
+        self._make_kernel(self.prior.from_gaussian(drawn) if walk else state)
 
-    def _begin(self, drawn: Tensor) -> None:
-        """Score the particles, and make their moves; `drawn` is as wide as the prior."""
-        weights, scores = [], []
-        for part in self._chunks(self.count):
-            points = self.points(self.state[:, part])
+    def _add(self, state: Tensor, known: Tensor | None) -> None:
+        """Add particles, with their scores."""
+        weights, found = [], [] if known is None else [known]
+        for part in self._chunks(state.shape[1]):
+            points = self.points(state[:, part])
             weights.append(self._log_target(points))
-            scores.append(self.evaluate(points))
-        self.weight = None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
-        self.scores = torch.cat(scores, dim=1)
+            if known is None:
+                found.append(self.evaluate(points))
+        weight = None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
+        scores = torch.cat(found, dim=1)
+        if self.count:
+            state, scores = torch.cat([self.state, state], dim=1), torch.cat([self.scores, scores], dim=1)
+            weight = None if weight is None or self.weight is None else torch.cat([self.weight, weight], dim=1)
+        self.state, self.scores, self.weight = state, scores, weight
+
+    def _make_kernel(self, drawn: Tensor) -> None:
+        """Make the moves; `drawn` is as wide as the prior."""
         walk = self.proposal == "random_walk"
-        self.kernel = RandomWalk(self.prior, drawn) if walk else GaussianMoves(self.state)
+        self.kernel = RandomWalk(self.prior, drawn) if walk else GaussianMoves(drawn)
 
     def points(self, state: Tensor) -> Tensor:
         """The inputs of these particles."""
@@ -165,6 +179,12 @@ def order_keys(scores: Tensor) -> tuple[Tensor, Tensor]:
     passed = (scores >= 0).to(torch.int64).cumprod(-1).sum(-1)
     padded = torch.cat([scores, scores[..., -1:]], dim=-1)  # after the last stage the last column decides
     return passed, padded.gather(-1, passed[..., None])[..., 0]
+
+
+def sort_by_key(stages: Tensor, values: Tensor) -> Tensor:
+    """One problem's particles from the lowest key to the highest, `(n,)`."""
+    by_value = values.argsort(stable=True)
+    return by_value[stages[by_value].argsort(stable=True)]
 
 
 def is_within(scores: Tensor, stage: Tensor, value: Tensor) -> Tensor:

@@ -22,24 +22,47 @@ Memory: `itemsize * features * (particles + 8 * chunk)` bytes for the problems t
 needs. Only the particles are held as a whole. Noise, proposals, inputs and steps exist for one chunk of them, which has
 at most 2^23 numbers for each problem.
 
-Cost: `N (1 + moves * levels)` scores for each problem, about `ln P / ln quantile` levels, and 95 N for the large first
-populations with `first=32` and 4 moves.
+An estimate stops when it is known (`error`). With the defaults (N = 1000), one after the other:
+
+1. Up to 8,000 plain draws, which end when they have enough hits. Hits are counted seven times, and the interval is
+   exact for this (`stopped_interval`).
+2. A short run from these draws: 800 particles and 2 moves. It ends at a level above which a quarter of a draw is
+   expected. From there on, 8,000 draws are too few to see every way to the event.
+3. A lean run, whose first population has the 8,000 draws and 24,000 more. Its populations become smaller by 5% a level,
+   and as they do they make more moves.
+4. A wide run, from the same 32,000 draws: its populations become smaller by 30% a level. It is made only where the
+   variance of the run before is more than 2.5 times that of independent particles (`History.excess`): then few
+   particles lead to the event, such as those of a mode that early levels do not favour.
+
+With `error=None` or `from_event` there is only a wide run, and with fewer than 267 particles there are only plain draws
+and a wide run.
+
+Cost, in scores for each problem: 337 where P is one half, 2,800 above 3e-2, 8,000 above 1e-2, 24,000 above 1e-4, 86,000
+at 1e-6, then 4,000 a level. A wide run takes `N (1 + moves * levels)`, with about `ln P / ln quantile` levels, and 95 N
+for its large first populations, less the draws that were made before.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.rare_events.estimate import RareEventEstimate, Score
 from standfast.algorithms.rare_events.genealogy import History
-from standfast.algorithms.rare_events.pooling import AGREEMENT, concatenate, run_until
-from standfast.algorithms.rare_events.population import CHUNK_ELEMENTS, Population, Proposal, order_keys
+from standfast.algorithms.rare_events.plain_sampling import Looks, draw_until_known, plan_looks
+from standfast.algorithms.rare_events.pooling import AGREEMENT, concatenate, run_until, select
+from standfast.algorithms.rare_events.population import (
+    CHUNK_ELEMENTS,
+    Population,
+    Proposal,
+    order_keys,
+    sort_by_key,
+)
 from standfast.algorithms.rare_events.return_to_prior import estimate_from_event, join_groups
 from standfast.algorithms.rare_events.witnesses import SHRINKING, shrink_witnesses
 from standfast.errors import check, check_integer
@@ -55,11 +78,25 @@ _FEWEST_RETURNING = 30
 _RETURNING_SHARE = 1 / 16
 _RETURNING_MOVES = 8  # times `moves` in each level
 _STEPS_IN_EVENT = 50  # before the first level
-_FIRST_WITH_ERROR = 32_000  # particles in the first population, at least, where an error is asked for
+_FIRST_IF_REPEATED = 32_000  # particles in the first population, at least, where runs are repeated for an error
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
 _MOST = 10**8  # more particles fit into no memory
 _SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
 _LARGE = 4  # populations of more than that many times `particles` make fewer moves, since they are that diverse
+_LEAN = 2.25  # the second population of a lean run over the last
+_SLOWLY = 0.95  # each population of a lean run is that much smaller than the one before
+_HIDDEN = 2.5  # a variance that exceeds that of independent particles by more is the sign of a hidden mode
+_LARGER = 4  # the first population of a full run over that of a short one
+_ENOUGH = 4  # a short run has at least that many times `particles` draws
+_SHORT_SHARE = 0.8
+_FEWEST_LEVELS = 6  # after so many levels independent particles may have the error that is wanted, at least
+_EXPECTED = 0.25  # a short run stops at levels above which so many of its draws were expected
+_MORE = 1 << 60  # what changes the seed of the draws that a full run adds
+
+
+T = TypeVar("T")
+#: the sizes of the populations and their moves, level by level; the last are those of all later levels
+Plan = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -70,14 +107,15 @@ class SubsetSimulation(metaclass=ConfigurationType):
         particles: N, from 10 to 10^8.
         moves: Metropolis steps for each particle and level, at least 1.
         quantile: rho, the share of particles that a level keeps; strictly between 0 and 1.
-        first: the first population has `first * particles` particles, as far as memory allows. Later ones shrink
-            level by level to `particles`. It finds ways to the event that few particles take at first. Where `error`
-            is given, it has at least 32,000 particles, since a mode that it misses is lost.
+        first: the first population of a lean or a wide run has `first * particles` particles, as far as memory allows.
+            It finds ways to the event that few particles take at first. Where runs are repeated, it has at least
+            32,000 particles, since a mode that it misses is lost. Below 16 there are no short and lean runs.
         proposal: `"gaussian"` or the paper's `"random_walk"`.
         floor: the ln P at which a run stops; the estimate is then `censored`.
-        error: the standard error of ln P that is wanted. Runs are then repeated and pooled until it is reached: with
-            as many particles again, or twice as many while the result is not resolved; at most 20 runs, and without a
-            budget at most 32 times the particles. None: one run.
+        error: the standard error of ln P that is wanted. A problem for which it is reached is done. With a budget, wide
+            runs are repeated and pooled until it is reached: with as many particles again, or twice as many while the
+            result is not resolved; at most 20 runs. Without a budget there is one wide run at most.
+            `RareEventEstimate.reaches` tells for which problems it was reached. None: one wide run.
         budget: scores at most for each problem, at least `particles`; None: no limit. A run that would exceed it ends
             and is `censored`.
         from_event: also estimate ln P from the event back to the prior, if the event was reached and the budget allows.
@@ -101,7 +139,7 @@ class SubsetSimulation(metaclass=ConfigurationType):
     first: Annotated[float, Range(least=1)] = 32.0
     proposal: Proposal = "gaussian"
     floor: Annotated[float, Range(below=0)] = -100.0
-    error: Positive | None = None
+    error: Positive | None = 0.15
     budget: Count | None = None
     from_event: bool = False
 
@@ -140,66 +178,67 @@ class SubsetSimulation(metaclass=ConfigurationType):
             given, wanted = tuple(witnesses.shape), ", ".join(map(str, (len(prior), "W", *prior.shape)))
             fits = given[:1] == (len(prior),) and given[2:] == tuple(prior.shape)
             check(fits, "witnesses", f"shape (P, W, *shape) = ({wanted})", given)
-        seed, features = draw_seed(generator), math.prod(prior.shape)
         options = self if witnesses is None else replace(self, from_event=True)
-
-        def simulate(problems: list[int], count: int, budgets: list[float], number: int) -> RareEventEstimate:
-            wanted = self.first * count
-            if self.error is not None and self.first != 1:
-                wanted = max(wanted, _FIRST_WITH_ERROR)
-            sizes = plan_sizes(count, limit_first(wanted, self.budget), features)
-            together = _count_together(sizes[0], features)
-            parts = []
-            for start in range(0, len(problems), together):
-                rows, limits = torch.tensor(problems[start : start + together]), budgets[start : start + together]
-
-                def gather(places: list[int], own_seed: int, rows: Tensor = rows) -> Population:
-                    chosen = rows[places]
-                    part, device = prior.select(chosen), prior.device
-                    streams = part.streams(own_seed)
-                    return Population(score, part, send(chosen, device), streams, self.proposal, indexed)
-
-                run = _Run(gather(list(range(len(rows))), seed + number), sizes, options, limits)
-                found = run.result()
-                if options.from_event:
-                    own = None if witnesses is None else witnesses[rows.to(witnesses.device)]
-                    found = _return_to_prior(run, found, gather, ~(seed + number), own)
-                parts.append(found)
-            return concatenate(parts)
-
+        problems = _Problems(score, prior, options, witnesses, draw_seed(generator), indexed)
         with torch.no_grad():
-            return run_until(simulate, len(prior), self.particles, self.error, self.budget)
+            first = problems.begin()
+            if self.error is None or self.budget is None:
+                return first
+            return run_until(problems.simulate, first, self.particles, self.error, self.budget)
 
 
-def limit_first(wanted: float, budget: int | None) -> int:
-    """The size of the first population, of which a sixteenth of the budget leaves room for other levels."""
-    return round(wanted if budget is None else min(wanted, budget / 16))
+def plan_first(options: SubsetSimulation, features: int) -> int:
+    """The size of the first population of a full run.
 
-
-def plan_sizes(particles: int, first: int, features: int) -> list[int]:
-    """The sizes of the populations, level by level; the last one is that of all later levels.
-
-    The first population finds ways to the event that few particles take at first. It has `first` particles, or fewer
-    where they would not fit into memory.
-
-    >>> plan_sizes(100, 300, 50)
-    [300, 210, 147, 103, 100]
+    It finds ways to the event that few particles take at first. It has `first * particles` particles, or fewer where
+    they would not fit into memory, or would take more than a sixteenth of the budget.
     """
-    size = max(particles, min(first, _FIRST_ELEMENTS // features))
-    sizes = [size]
-    while sizes[-1] > particles:
-        sizes.append(max(particles, round(_SHRINK * sizes[-1])))
-    return sizes
+    wanted = options.first * options.particles
+    if options.budget is not None:
+        repeated = options.error is not None and options.first != 1
+        wanted = min(max(wanted, _FIRST_IF_REPEATED) if repeated else wanted, options.budget / 16)
+    return max(options.particles, min(round(wanted), _FIRST_ELEMENTS // features))
 
 
-def _count_together(largest: int, features: int) -> int:
-    """How many problems with such a first population run together."""
-    return max(1, _STATE_ELEMENTS // (features * (largest + 8 * min(largest, CHUNK_ELEMENTS // features))))
+def plan_few(options: SubsetSimulation, largest: int) -> int:
+    """How many plain draws are made before levels, where a lean run has a first population of this size.
+
+    They are all of them if so few would not be enough for a short run, or so few particles for the error.
+    """
+    few, wanted = largest // _LARGER, options.error
+    helps = wanted is not None and options.particles * wanted**2 >= _FEWEST_LEVELS
+    return few if helps and few >= _ENOUGH * options.particles else largest
 
 
-def count_moves(size: int, particles: int, moves: int) -> int:
-    """The moves of a level's population."""
-    return max(1, moves // 4) if size > _LARGE * particles else moves
+def plan_short(options: SubsetSimulation, few: int) -> Plan:
+    """The levels of a short run."""
+    return [(few, 0), (round(_SHORT_SHARE * options.particles), max(1, options.moves // 2))]
+
+
+def plan_lean(options: SubsetSimulation, largest: int) -> Plan:
+    """The levels of a lean run: populations become smaller, and make more moves, so that all of them cost as much.
+
+    >>> plan_lean(SubsetSimulation(), 32_000)[:3], plan_lean(SubsetSimulation(), 32_000)[-2:]
+    ([(32000, 0), (2250, 1), (2138, 1)], [(1042, 2), (1000, 4)])
+    """
+    size, levels = _LEAN * options.particles, [(largest, 0)]
+    while size > options.particles:
+        levels.append((round(size), max(1, round(options.moves * _LEAN / 4 * options.particles / size))))
+        size *= _SLOWLY
+    return [*levels, (options.particles, options.moves)]
+
+
+def plan_wide(options: SubsetSimulation, largest: int) -> Plan:
+    """The levels of a wide run. Populations that are much larger than the last one make fewer moves.
+
+    >>> plan_wide(SubsetSimulation(100), 500)
+    [(500, 0), (350, 4), (245, 4), (172, 4), (120, 4), (100, 4)]
+    """
+    size, levels = largest, [(largest, 0)]
+    while size > options.particles:
+        size = max(options.particles, round(_SHRINK * size))
+        levels.append((size, max(1, options.moves // 4) if size > _LARGE * options.particles else options.moves))
+    return levels if len(levels) > 1 else [*levels, (options.particles, options.moves)]
 
 
 def plan_return(particles: int, moves: int, levels: int) -> tuple[int, int, int]:
@@ -212,22 +251,161 @@ def plan_return(particles: int, moves: int, levels: int) -> tuple[int, int, int]
     return count, moves, count * (1 + _STEPS_IN_EVENT + moves * levels)
 
 
+class _Problems:
+    """The problems of one call, which run in groups that fit into memory."""
+
+    def __init__(
+        self, score: Score, prior: Region, options: SubsetSimulation, witnesses: Tensor | None, seed: int, indexed: bool
+    ) -> None:
+        self.score, self.prior, self.options, self.indexed = score, prior, options, indexed
+        self.witnesses, self.seed, self.features = witnesses, seed, math.prod(prior.shape)
+
+    def begin(self) -> RareEventEstimate:
+        """Plain draws, a short run, a lean and a wide one: each for the problems that the one before leaves open."""
+        options, every = self.options, list(range(len(self.prior)))
+        limit = math.inf if options.budget is None else float(options.budget)
+        if options.error is None or options.from_event:
+            return self.simulate(every, options.particles, [limit] * len(every), 0)
+        largest = plan_first(options, self.features)
+        few = plan_few(options, largest)
+        looks, in_steps = plan_looks(few, options.error), few < largest
+        known: dict[int, RareEventEstimate] = {}
+        left: list[_Open] = []
+        for own in self._split(every, few):
+            population = self._gather(own, self.seed)
+            known |= draw_until_known(population, looks)
+            if all(problem in known for problem in own):
+                continue
+            scores = zip(population.problems.tolist(), population.scores, strict=True)
+            rest = [_Open(number, own_scores, few, limit) for number, own_scores in scores]
+            plan = plan_short(options, few) if in_steps else plan_wide(options, few)
+            least = math.log(_EXPECTED / few) if in_steps else options.floor
+            self._descend(rest, population, plan, replace(options, floor=max(options.floor, least)))
+            left += rest
+        if in_steps:
+            again = [problem for problem in left if not bool(problem.known.reaches(options.error))]
+            quiet = [problem for problem in again if problem.excess <= _HIDDEN]
+            for part in self._split(quiet, largest):
+                self._descend(part, self._draw_again(part, looks, largest), plan_lean(options, largest), options, True)
+            again = [problem for problem in again if problem.excess > _HIDDEN or not bool(problem.known.resolved)]
+            groups = [[problem for problem in again if len(problem.scores) == drawn] for drawn in (few, largest)]
+            for part in (part for group in groups for part in self._split(group, largest)):
+                self._descend(part, self._draw_again(part, looks, largest), plan_wide(options, largest), options)
+        known |= {problem.number: problem.known for problem in left}
+        return concatenate([known[number] for number in every])
+
+    def simulate(self, numbers: list[int], particles: int, budgets: list[float], run: int) -> RareEventEstimate:
+        """Wide runs of these problems, with populations of this size."""
+        options, found = replace(self.options, particles=particles), []
+        largest = plan_first(options, self.features)
+        for rows in self._split(range(len(numbers)), largest):
+            population = self._gather([numbers[row] for row in rows], self.seed + run)
+            population.draw(largest)
+            scores = zip(rows, population.scores, strict=True)
+            part = [_Open(numbers[row], own, largest, budgets[row]) for row, own in scores]
+            self._descend(part, population, plan_wide(options, largest), options, run=run)
+            found += [problem.known for problem in part]
+        return concatenate(found)
+
+    def _draw_again(self, part: Sequence[_Open], looks: Looks, largest: int) -> Population:
+        """The first population of these problems: the draws with known scores, and others if they are too few."""
+        population = self._gather([problem.number for problem in part], self.seed)
+        scores = torch.stack([problem.scores for problem in part])
+        for draws, _ in looks:
+            population.draw(draws - population.count, scores[:, population.count : draws])
+        count = population.count
+        population.streams = population.prior.streams(self.seed ^ _MORE)
+        population.draw(largest - count, scores[:, count:] if scores.shape[1] == largest else None)
+        for problem, own in zip(part, population.scores, strict=True):
+            problem.spent, problem.scores = problem.spent + largest - len(problem.scores), own
+        return population
+
+    def _descend(
+        self,
+        part: Sequence[_Open],
+        population: Population,
+        plan: Plan,
+        options: SubsetSimulation,
+        lean: bool = False,
+        run: int = 0,
+    ) -> None:
+        """Run these problems from their first population; both ways where this was asked for."""
+        process = _Run(population, plan, options, [problem.limit for problem in part], [p.spent for p in part], lean)
+        found = process.result()
+        if options.from_event:
+
+            def gather(places: list[int], seed: int) -> Population:
+                return self._gather([part[place].number for place in places], seed)
+
+            rows = [problem.number for problem in part]
+            witnesses = None if self.witnesses is None else self.witnesses[send(rows, self.witnesses.device)]
+            found = _return_to_prior(process, found, gather, ~(self.seed + run), witnesses)
+        for row, problem in enumerate(part):
+            estimate = select(found, row)
+            ended = bool(estimate.censored) and not bool(estimate.resolved)
+            if problem.estimate is None or not ended or bool(problem.estimate.censored):
+                problem.estimate = estimate
+            problem.spent, problem.excess = int(process.evaluations[row]), process.histories[row].excess()
+
+    def _gather(self, problems: Sequence[int], seed: int) -> Population:
+        """These problems, without particles."""
+        rows, options = torch.tensor(problems), self.options
+        prior = self.prior.select(rows)
+        numbers = send(rows, prior.device)
+        return Population(self.score, prior, numbers, prior.streams(seed), options.proposal, self.indexed)
+
+    def _split(self, items: Sequence[T], largest: int) -> list[Sequence[T]]:
+        """Groups of problems whose largest populations fit into memory together."""
+        size = self.features * (largest + 8 * min(largest, CHUNK_ELEMENTS // self.features))
+        together = max(1, _STATE_ELEMENTS // size)
+        return [items[start : start + together] for start in range(0, len(items), together)]
+
+
+@dataclass
+class _Open:
+    """A problem between two runs.
+
+    Attributes:
+        number: of the problem.
+        scores: of the draws that were made for it, `(n, S)`.
+        spent: all scores that were computed.
+        limit: its budget.
+        estimate: of its last run.
+        excess: `History.excess` of that run.
+    """
+
+    number: int
+    scores: Tensor
+    spent: int
+    limit: float
+    estimate: RareEventEstimate | None = None
+    excess: float = math.inf
+
+    @property
+    def known(self) -> RareEventEstimate:
+        """The estimate, with all that was spent."""
+        assert self.estimate is not None
+        return replace(self.estimate, model_evaluations=torch.full_like(self.estimate.model_evaluations, self.spent))
+
+
 class _Run:
     """The problems of one group, level by level; those that have ended are removed from the batch."""
 
     def __init__(
         self,
         population: Population,
-        sizes: list[int],
+        plan: list[tuple[int, int]],
         options: SubsetSimulation,
         budgets: list[float],
+        spent: list[int],
+        lean: bool = False,
     ) -> None:
-        self.population, self.sizes, self.options, self.budgets = population, sizes, options, budgets
+        self.population, self.plan, self.options, self.budgets, self.lean = population, plan, options, budgets, lean
         self.level = 0
         total = len(population)
         self.active = list(range(total))  # their places in the result
         self.histories = [History() for _ in range(total)]
-        self.evaluations = torch.full((total,), sizes[0], dtype=torch.int64)
+        self.evaluations = torch.tensor(spent)
         self.censored = torch.zeros(total, dtype=torch.bool)
         self.stalled = torch.zeros(total, dtype=torch.bool)
         self.out_of_budget = torch.zeros(total, dtype=torch.bool)
@@ -236,18 +414,18 @@ class _Run:
         # what the host does not need before the next level, or before the end, so that it does not wait for it
         self.moved: Tensor | None = None
         self.parents: list[tuple[list[int], Tensor]] = []
-        population.draw(sizes[0])
         self.extreme = population.points(population.state[:, :1])[:, 0].clone()
 
-    @property
-    def count(self) -> int:
-        """How many particles the population of this level has."""
-        return self.sizes[min(self.level, len(self.sizes) - 1)]
+    def level_plan(self, level: int) -> tuple[int, int]:
+        """How many particles the population of a level has, and their moves."""
+        return self.plan[min(level, len(self.plan) - 1)]
 
     def result(self) -> RareEventEstimate:
         """Raise levels until no problem is left; the estimates in the order of the problems."""
         while self.active:
             self._raise_levels()
+            if self.lean and self.level == len(self.plan) - 1:
+                self._drop_hidden()
             if self.active:
                 self._move()
         self._record_parents()
@@ -270,6 +448,8 @@ class _Run:
             levels=levels,
             extreme=self.extreme,
             degrees=send(degrees, device, torch.float64),
+            hits=torch.full_like(self.evaluations, -1, device=device),
+            samples=torch.zeros_like(self.evaluations, device=device),
         )
 
     def _raise_levels(self) -> None:
@@ -279,15 +459,17 @@ class _Run:
         last = population.scores.shape[2]
         ended: list[tuple[int, int, int]] = []  # row, place and best particle
         going_on, level_stage, level_value, survivors = [], [], [], []
-        keep = min(self.count - 1, max(1, round(self.options.quantile * self.count)))
+        count, (following, moves) = population.count, self.level_plan(self.level + 1)
+        # of a population that is much larger than the next one, no more are kept than that one has room for
+        keep = min(count - 1, max(1, round(self.options.quantile * min(count, math.ceil(following / _SHRINK)))))
         for row, place in enumerate(self.active):
             history = self.histories[place]
-            ended.append((row, place, int(_order(stages[row], values[row])[-1])))
+            ended.append((row, place, int(sort_by_key(stages[row], values[row])[-1])))
             level = _next_level(stages[row], values[row], last, keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[place] = self.stalled[place] = True
                 if not history.stage:  # no level was reached: P is below 1, and nothing else is known
-                    history.record(0, -math.inf, 0.0, torch.ones(self.count, dtype=torch.bool))
+                    history.record(0, -math.inf, 0.0, torch.ones(count, dtype=torch.bool))
                 continue
             stage, value, log_ratio, above = level
             before = history.log_probability[-1] if history.log_probability else 0.0
@@ -297,10 +479,10 @@ class _Run:
             if stage == last:
                 if self.options.from_event:
                     inside = above.nonzero()[:, 0]
-                    few = inside[:: max(1, len(inside) // plan_return(self.sizes[-1], 1, 0)[0])]
+                    few = inside[:: max(1, len(inside) // plan_return(self.plan[-1][0], 1, 0)[0])]
                     self.within[place] = population.state[row][send(few, population.state.device)]
                 continue
-            spent = int(self.evaluations[place]) + self._plan_evaluations()
+            spent = int(self.evaluations[place]) + following * moves
             below = before + log_ratio < self.options.floor
             if below or spent > self.budgets[place]:
                 self.censored[place] = True
@@ -322,7 +504,7 @@ class _Run:
         self.level_stage = send(level_stage, device)[:, None]
         self.level_value = send(level_value, device, torch.float64)[:, None]
         self.level += 1
-        self.parents.append((self.active, population.refill(survivors, self.count)))
+        self.parents.append((self.active, population.refill(survivors, following)))
 
     def _read_keys(self) -> tuple[Tensor, Tensor]:
         """What particles are ordered by, `(P, n)` each, on the host; records what the last moves did.
@@ -338,8 +520,17 @@ class _Run:
                 self.histories[place].memory[-1] = kept
         return told[:, :count].long(), told[:, count : 2 * count]
 
+    def _drop_hidden(self) -> None:
+        """End the problems of which the rest would be in vain: few particles lead to the event."""
+        self._record_parents()
+        stay = [row for row, place in enumerate(self.active) if self.histories[place].excess() <= _HIDDEN]
+        self.censored[[place for row, place in enumerate(self.active) if row not in stay]] = True
+        self.active = [self.active[row] for row in stay]
+        self.level_stage, self.level_value = self.level_stage[stay], self.level_value[stay]
+        self.population.keep(stay)
+
     def _record_parents(self) -> None:
-        """Record the parents of all levels, by one copy."""
+        """Record the parents of all levels since the last time, by one copy."""
         if not self.parents:
             return
         flat = torch.cat([own.flatten() for _, own in self.parents]).cpu()
@@ -347,17 +538,13 @@ class _Run:
         for (places, own), part in zip(self.parents, parts, strict=True):
             for place, row in zip(places, part.view(own.shape), strict=True):
                 self.histories[place].parents.append(row)
-
-    def _plan_evaluations(self) -> int:
-        """The evaluations of the next level for each problem."""
-        size = self.sizes[min(self.level + 1, len(self.sizes) - 1)]
-        return size * count_moves(size, self.sizes[-1], self.options.moves)
+        self.parents = []
 
     def _move(self) -> None:
-        """`moves` Metropolis steps of every particle within its problem's level."""
-        moves = count_moves(self.count, self.sizes[-1], self.options.moves)
+        """Metropolis steps of every particle within its problem's level."""
+        count, moves = self.level_plan(self.level)
         self.moved = self.population.move(moves, self.level_stage, self.level_value)
-        self.evaluations[self.active] += moves * self.count
+        self.evaluations[self.active] += moves * count
 
 
 def _return_to_prior(
@@ -368,7 +555,7 @@ def _return_to_prior(
     witnesses: Tensor | None,
 ) -> RareEventEstimate:
     """The estimates, with those from the event where it was reached and the budget allows."""
-    plans = [plan_return(run.sizes[-1], run.options.moves, len(history.stage)) for history in run.histories]
+    plans = [plan_return(run.plan[-1][0], run.options.moves, len(history.stage)) for history in run.histories]
     count, moves = plans[0][:2]
     walk = run.population.proposal == "random_walk"
     tries = 0 if witnesses is None else witnesses.shape[1] * (1 if walk else SHRINKING)
@@ -403,18 +590,12 @@ def _return_to_prior(
     return replace(both, resolved=both.resolved & ~both.contradicts(AGREEMENT))
 
 
-def _order(stages: Tensor, values: Tensor) -> Tensor:
-    """Particles from the lowest key to the highest."""
-    by_value = values.argsort(stable=True)
-    return by_value[stages[by_value].argsort(stable=True)]
-
-
 def _next_level(
     stages: Tensor, values: Tensor, last: int, keep: int, first: bool = True
 ) -> tuple[int, float, float, Tensor] | None:
     """The next level of one problem: `(stage, value, ln of the share kept, who is kept)`; None on a plateau."""
     count = len(stages)
-    order = _order(stages, values)
+    order = sort_by_key(stages, values)
     nth = order[count - keep]
     stage, value = int(stages[nth]), float(values[nth])
     if stage < last:

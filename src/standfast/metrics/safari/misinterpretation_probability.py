@@ -11,8 +11,9 @@ The estimators, and where they depart from the paper, are in `standfast.algorith
 (Eq. 13 to 15). So one run also estimates the probability of plain misclassification. `changed_explanation` has the
 class as its first stage as well, which costs nothing as long as most of the neighbourhood keeps the class.
 
-Cost: `particles * (96 + moves * levels)` predictions with explanation for each sample, about `ln P / ln quantile`
-levels; without the large first populations (`first=1`), `particles * (1 + moves * levels)`.
+Cost: predictions with explanation for each sample. Plain draws and short runs end when the probability is known
+(`standfast.algorithms.SubsetSimulation`). A wide run takes `particles * (96 + moves * levels)`, with about
+`ln P / ln quantile` levels; without the large first populations (`first=1`), `particles * (1 + moves * levels)`.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from standfast.algorithms.rare_events.plain_sampling import monte_carlo
 from standfast.algorithms.rare_events.population import Proposal
 from standfast.algorithms.rare_events.subset_sampling import (
     SubsetSimulation,
-    count_moves,
-    limit_first,
+    plan_few,
+    plan_first,
+    plan_lean,
     plan_return,
-    plan_sizes,
+    plan_wide,
 )
 from standfast.algorithms.searches.auto import AutoSearch
 from standfast.errors import check_integer
@@ -95,8 +97,10 @@ class ProbabilityResult(NeighbourhoodResult):
         stalled: the run ended on a plateau of equal scores. `(N,)` bool
         acceptance: share of accepted moves, NaN without moves. `(N,)`
         levels: the levels of each sample, its curve of ln P against the threshold; None for skipped samples and for
-            plain Monte Carlo. A level t in the last stage means a similarity of `threshold - t` for an event with
-            dissimilar maps, and of `threshold + t` for one with similar maps (reversed signs for a discrepancy).
+            the method `monte_carlo`. A level t in the last stage means a similarity of `threshold - t` for an event
+            with dissimilar maps, and of `threshold + t` for one with similar maps (reversed signs for a discrepancy).
+        error_reached: whether ln P is known with a standard error of at most `error`. False where it is only bounded.
+            `(N,)` bool
         extreme: the particle of the last population that is nearest to the event or deepest in it, `(N, ...)`.
         estimate: the estimator's own result, for the samples of `estimated`; None if all were skipped.
         estimated: numbers of the samples that were estimated.
@@ -112,6 +116,7 @@ class ProbabilityResult(NeighbourhoodResult):
     witnessed: Tensor
     stalled: Tensor
     acceptance: Tensor
+    error_reached: Tensor
     levels: tuple[Levels | None, ...]
     extreme: Tensor
     estimate: RareEventEstimate | None
@@ -146,7 +151,8 @@ class MisinterpretationProbability(Metric):
         threshold: of the similarity. None: the similarity's own (of Pearson's correlation 0.4 for a changed explanation
             and 0.6 for a kept one).
         method: `"subset"` simulation, or plain `"monte_carlo"` with `samples`.
-        error: the standard error of ln P that is wanted: runs are repeated until it is reached.
+        error: the standard error of ln P that is wanted, after which plain draws and short runs end. With a `budget`,
+            runs are repeated until it is reached. None: one wide run. See `standfast.algorithms.SubsetSimulation`.
         budget: model evaluations at most for each sample, the clean input included.
         from_event: also estimate ln P from the event back to the prior, as a check, if the budget allows. With default
             settings it costs about half as much again. Where a short search finds a worst case in the event, half of
@@ -166,6 +172,7 @@ class MisinterpretationProbability(Metric):
     """
 
     name: ClassVar[str] = "misinterpretation_probability"
+    version: ClassVar[int] = 2
     category: ClassVar[str] = "robustness"
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {
@@ -185,7 +192,7 @@ class MisinterpretationProbability(Metric):
             "moves": 3,
             "budget": 10_000,
         },
-        "paper": {"first": 1.0, "quantile": 0.1, "moves": 250, "proposal": "random_walk"},
+        "paper": {"error": None, "first": 1.0, "quantile": 0.1, "moves": 250, "proposal": "random_walk"},
     }
 
     neighbourhood: Neighbourhood
@@ -199,7 +206,7 @@ class MisinterpretationProbability(Metric):
     first: float = 32.0
     proposal: Proposal = "gaussian"
     floor: float = -100.0
-    error: float | None = None
+    error: float | None = 0.15
     budget: int | None = None
     from_event: bool = False
     samples: Count = 10_000
@@ -232,10 +239,13 @@ class MisinterpretationProbability(Metric):
         if self.method == "monte_carlo":
             return Cost(predictions=0, explanations=self.samples)
         levels = round(0.5 * self.floor / math.log(self.quantile))
-        sizes = plan_sizes(self.particles, round(self.first * self.particles), 1)
-        sizes += [self.particles] * (levels + 1 - len(sizes))
-        later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
-        total = sizes[0] + sum(later)
+        options = self._make_simulation(self.budget)
+        largest = plan_first(options, 1)
+        few = plan_few(options, largest)
+        lean = few < largest and not self.from_event
+        plan = plan_lean(options, largest) if lean else plan_wide(options, largest)
+        plan += plan[-1:] * (levels + 1 - len(plan))
+        total = largest + sum(size * moves for size, moves in plan[1 : levels + 1])
         if self.from_event:
             total += plan_return(self.particles, self.moves, levels)[2] + self._plan_search()
         return Cost(predictions=0, explanations=min(total, self.budget or sys.maxsize))
@@ -290,8 +300,10 @@ class MisinterpretationProbability(Metric):
             seed = draw_seed(None if call.generator is None else call.generator.clone_state())
             witnesses, witnessed, searched = self._search_witness(objective, seed)
         budget = None if self.budget is None else self.budget - 1 - searched  # the clean input is one
-        wanted = limit_first(self.first * self.particles, budget)
-        first = plan_sizes(self.particles, wanted, region.shape.numel())[0]
+        simulation = self._make_simulation(budget)
+        first = plan_first(simulation, region.shape.numel())
+        if not self.from_event:
+            first = plan_few(simulation, first)
         kept = KeptClass(probe, self.samples if self.method == "monte_carlo" else first)
 
         def score(x: Tensor, problem: Tensor) -> Tensor:
@@ -305,7 +317,7 @@ class MisinterpretationProbability(Metric):
             if self.method == "monte_carlo":
                 estimate = monte_carlo(score, region, self.samples, call.generator, indexed=True)
             else:
-                estimate = self._make_simulation(budget).run(score, region, witnesses, call.generator, indexed=True)
+                estimate = simulation.run(score, region, witnesses, call.generator, indexed=True)
         return self._result(probe, inputs, usable, estimate, kept, witnessed)
 
     def _make_simulation(self, budget: int | None) -> SubsetSimulation:
@@ -363,8 +375,9 @@ class MisinterpretationProbability(Metric):
             for name, fill in _NOT_ESTIMATED.items()
         }
         levels: list[Levels | None] = [None] * len(inputs)
-        extreme = inputs.clone()
+        extreme, reached = inputs.clone(), torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
         if estimate is not None:
+            reached[usable] = estimate.reaches(math.inf if self.error is None else self.error)
             ends = dict(zip(("low", "high"), estimate.interval().unbind(1), strict=True))
             for name, values in found.items():
                 own = ends[name] if name in ends else getattr(estimate, name)
@@ -379,6 +392,7 @@ class MisinterpretationProbability(Metric):
             **found,
             value=torch.where(found["resolved"], found["log_probability"], found["high"]),
             from_prior=found["log_probability"].masked_fill(found["censored"], torch.nan),
+            error_reached=reached,
             levels=tuple(levels),
             extreme=extreme,
             estimate=estimate,
