@@ -81,8 +81,8 @@ class BlockSearch(Search):
     """Structured random search after Square Attack, with moves that also leave the corners.
 
     Args:
-        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has 1.2 times
-            the square root of its evaluations, in multiples of 8, but at least 16.
+        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has
+            1.2 times the square root of its evaluations, in multiples of 8, but at least 16.
         merges: how many combinations of the last round's changes are among them.
         starts: how many patchwork vertices are tried first, at most a tenth of the budget.
         start: share of the features in the first blocks.
