@@ -348,7 +348,7 @@ def own_names(registry: Any) -> list[str]:
 
 
 def list_studies() -> Iterator[tuple[str, Case]]:
-    # maps of networks with max-pooling depend on the last bit where a picture is flat, so those of LeNet-5 as a search does
+    # where a picture is flat, the last bit decides which pixel a max-pooling takes: maps of LeNet-5 move as searches do
     for study in (evaluate_controls, evaluate_bounds, run_two_models):
         yield study.__name__, Case(lambda size, study=study: summarise(study(size)), study is not evaluate_controls)
 
