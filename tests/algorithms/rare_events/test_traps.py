@@ -51,8 +51,9 @@ def test_intervals_hold_on_traps(trap: Trap, dimension: int) -> None:
 
 
 def test_populations_of_one_size_are_misled() -> None:
-    """What the larger first populations are for: without them most narrow intervals miss, and with them none."""
-    for first, fewest, most in ((1.0, 8, 20), (32.0, 0, 0)):
+    """What the larger first populations are for: without them most narrow intervals miss, and with them one in 20."""
+    few = int(stats.binom.ppf(1 - 1e-3, 20, 0.05))
+    for first, fewest, most in ((1.0, 8, 20), (32.0, 0, few)):
         estimates = run_trap(TRAPS[1], 20, 1, first=first)
         narrow = [bool(e.resolved) and float(e.interval()[0, 1]) < TRAPS[1].log_probability for e in estimates]
         assert fewest <= sum(narrow) <= most
@@ -301,7 +302,7 @@ def test_sizes_and_moves_of_populations() -> None:
         assert plan_wide(SubsetSimulation(moves=moves), 32_000)[1][1] == early
     lean = plan_lean(simulation, 32_000)
     assert lean[-1] == (1000, 4)
-    assert all(1600 <= size * moves <= 3400 for size, moves in lean[1:-1])
+    assert all(1500 <= size * moves <= 3100 for size, moves in lean[1:-1])
     # with a budget, a sixteenth of it, and 32,000 where runs are repeated
     assert plan_first(SubsetSimulation(budget=160_000), 784) == 10_000
     assert plan_first(SubsetSimulation(50, budget=10**7), 784) == 32_000

@@ -31,7 +31,7 @@ An estimate stops when it is known (`error`). With the defaults (N = 1000), one 
 3. A lean run, whose first population has the 8,000 draws and 24,000 more. Its populations become smaller by 5% a level,
    and as they do they make more moves.
 4. A wide run, from the same 32,000 draws: its populations become smaller by 30% a level. It is made only where the
-   variance of the run before is more than 2.5 times that of independent particles (`History.excess`): then few
+   variance of the run before is more than 2.2 times that of independent particles (`History.excess`): then few
    particles lead to the event, such as those of a mode that early levels do not favour.
 
 With `error=None` or `from_event` there is only a wide run, and with fewer than 267 particles there are only plain draws
@@ -85,7 +85,7 @@ _SHRINK = 0.7  # each population is that much smaller than the one before, down 
 _LARGE = 4  # populations of more than that many times `particles` make fewer moves, since they are that diverse
 _LEAN = 2.25  # the second population of a lean run over the last
 _SLOWLY = 0.95  # each population of a lean run is that much smaller than the one before
-_HIDDEN = 2.5  # a variance that exceeds that of independent particles by more is the sign of a hidden mode
+_HIDDEN = 2.2  # a variance that exceeds that of independent particles by more is the sign of a hidden mode
 _LARGER = 4  # the first population of a full run over that of a short one
 _ENOUGH = 4  # a short run has at least that many times `particles` draws
 _SHORT_SHARE = 0.8
