@@ -21,6 +21,8 @@ from standfast.records import ConfigurationType, set_fields
 from standfast.tasks import find_output
 from standfast.tensors import describe_bounds, send, widen_half
 
+#: of the explainers that cut the rows of a chunk into batches themselves
+BATCHES = 8
 #: attributions, shaped like the inputs, and the logits `(N, K)` at them
 Explanation = tuple[Tensor, Tensor]
 #: the explainers, by their labels, that have looked at a module for columns that they cannot see
@@ -53,6 +55,8 @@ class Explainer(metaclass=ConfigurationType):
     #: forward and backward, each row on its own, on the rows of its chunk or on others within
     #: `standfast.gating.rows_of`
     gateable: ClassVar[bool] = False
+    #: into how many batches it cuts the rows of a chunk; with several, few of them are filled up with copies
+    batches: ClassVar[int] = 1
     #: whether its maps say nothing about what the model has learned: a reference for the other explainers
     control: ClassVar[bool] = False
 
@@ -153,7 +157,9 @@ class Explainer(metaclass=ConfigurationType):
         try:
             # what is not known to run the module only forward and backward may use hooks
             with contextlib.nullcontext() if self.gateable else run_eagerly():
-                maps, logits = model.map_rows(run, *columns, rows_per_input=self.rows_per_input, kind="backward")
+                maps, logits = model.map_rows(
+                    run, *columns, rows_per_input=self.rows_per_input, kind="backward", batches=self.batches
+                )
         except Exception as error:
             if self._is_refused(error, model, x):
                 where = f"{module_name(model.module)} runs on the inputs, but not on {self.visits}"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.background import References, check_background, resolve_background
-from standfast.explainers.base import Explanation, GradientExplainer, check_seed, compute_path_gradients
+from standfast.explainers.base import BATCHES, Explanation, GradientExplainer, check_seed, compute_path_gradients
 from standfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
 from standfast.explainers.options import declare, declare_integer, declare_number
 from standfast.model import Model
@@ -64,6 +64,7 @@ class GradientSHAP(GradientExplainer):
     noise: float = declare_number(0.0, least=0)
     seed: int = declare(0, check_seed)
     name: ClassVar[str] = "gradient_shap"
+    batches: ClassVar[int] = BATCHES
 
     @property
     def rows_per_input(self) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import (
+    BATCHES,
     Baseline,
     Explanation,
     GradientExplainer,
@@ -111,6 +112,7 @@ class IntegratedGradients(GradientExplainer):
     steps: int = declare_integer(32)
     baseline: Baseline | None = declare(None, check_baseline)
     name: ClassVar[str] = "integrated_gradients"
+    batches: ClassVar[int] = BATCHES
     gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
 
     @property
@@ -189,6 +191,7 @@ class SmoothGrad(GradientExplainer):
     seed: int = declare(0, check_seed)
     statistic: Statistic = declare_choice("mean", Statistic)
     name: ClassVar[str] = "smoothgrad"
+    batches: ClassVar[int] = BATCHES
     visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
 
     def __post_init__(self) -> None:
