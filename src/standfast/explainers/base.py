@@ -6,6 +6,7 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from functools import partial
 from traceback import walk_tb
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, ModelError, StandfastError, as_number, check, warn_user
+from standfast.explainers.shared_passes import share_pass
 from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
@@ -204,6 +206,11 @@ class Explainer(metaclass=ConfigurationType):
         """
         return self
 
+    @property
+    def shared_pass(self) -> tuple[object, ...] | None:
+        """What its passes are, if explainers of which this is equal need the same ones; None for passes of its own."""
+        return None
+
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
         """What explanations of perturbed copies reuse from the original `inputs` `(N, ...)`, a row for each of them.
 
@@ -335,11 +342,18 @@ def compute_input_gradient(
 
     `forward` runs in the place of `model.forward`.
     """
-    with torch.enable_grad():
-        leaf = make_leaf(x, create_graph)
-        logits = (forward or model.forward)(leaf.clone())  # an in-place first layer must not write into x
-        gradient = compute_gradient(select_scores(model, logits, targets), leaf, create_graph)
-    return gradient, logits if create_graph else logits.detach()
+
+    def run() -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = make_leaf(x, create_graph)
+            logits = (forward or model.forward)(leaf.clone())  # an in-place first layer must not write into x
+            gradient = compute_gradient(select_scores(model, logits, targets), leaf, create_graph)
+        return gradient, logits if create_graph else logits.detach()
+
+    if create_graph or forward is not None:
+        return run()
+    gradient, logits = share_pass("gradient", model, (x, targets), run)
+    return gradient, logits
 
 
 def choose_chunk_rows(model: Model, x: Tensor, rows_per_input: int) -> int:
@@ -356,6 +370,16 @@ def compute_path_gradients(
     The rows of `x` and of all points form one flat batch. It is split only where it exceeds the model's row
     budget. `x` comes first, so that the predicted classes are known before a gradient needs them.
     """
+    if not create_graph:
+        run = partial(_run_path_gradients, model, x, points, targets, create_graph)
+        gradient, logits = share_pass("path", model, (x, points, targets), run)
+        return gradient, logits
+    return _run_path_gradients(model, x, points, targets, create_graph)
+
+
+def _run_path_gradients(
+    model: Model, x: Tensor, points: Tensor, targets: Tensor | None, create_graph: bool
+) -> tuple[Tensor, Tensor]:
     count, steps = points.shape[:2]
     owners = torch.arange(count, device=x.device)
     owners = torch.cat([owners, owners.repeat_interleave(steps)])

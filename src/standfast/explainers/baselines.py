@@ -17,6 +17,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.explainers.base import Explainer, Explanation, check_seed, make_leaf
 from standfast.explainers.options import declare
+from standfast.explainers.shared_passes import share_pass
 from standfast.model import Model
 from standfast.tensors import content_keys, hashed_uniform, mix64
 
@@ -30,6 +31,10 @@ class ModelFreeExplainer(Explainer):
     gateable: ClassVar[bool] = True
     control: ClassVar[bool] = True
 
+    @property
+    def shared_pass(self) -> tuple[object, ...]:
+        return ("prediction",)
+
     @abstractmethod
     def make_maps(self, x: Tensor) -> Tensor:
         """The maps of the inputs `x` `(N, ...)`, of the same shape."""
@@ -37,7 +42,8 @@ class ModelFreeExplainer(Explainer):
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
-            return self.make_maps(x.detach()), model.forward(x.detach().clone())
+            (logits,) = share_pass("prediction", model, (x,), lambda: (model.forward(x.detach().clone()),))
+            return self.make_maps(x.detach()), logits
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,10 @@ class Saliency(GradientExplainer):
     absolute: bool = True
     name: ClassVar[str] = "saliency"
 
+    @property
+    def shared_pass(self) -> tuple[object, ...]:
+        return ("gradient",)
+
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
         return gradient.abs() if self.absolute else gradient, logits
@@ -76,6 +80,10 @@ class InputXGradient(GradientExplainer):
     """
 
     name: ClassVar[str] = "input_x_gradient"
+
+    @property
+    def shared_pass(self) -> tuple[object, ...]:
+        return ("gradient",)
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
@@ -202,6 +210,10 @@ class SmoothGrad(GradientExplainer):
     @property
     def rows_per_input(self) -> int:
         return self.samples + 1
+
+    @property
+    def shared_pass(self) -> tuple[object, ...]:
+        return ("noisy copies", self.samples, self.noise, self.seed)
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         width = get_bounds_range(model)
