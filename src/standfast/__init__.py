@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from standfast.checks import check
     from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
     from standfast.evaluation import estimate, evaluate, run_study
+    from standfast.frames import Table
     from standfast.model import Model
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
     from standfast.report import Results, load_results
@@ -36,6 +37,7 @@ __all__ = [
     "Neighbourhood",
     "Results",
     "StandfastError",
+    "Table",
     "__version__",
     "algorithms",
     "check",
@@ -60,6 +62,7 @@ _HOMES = {
     "checks": ("check",),
     "errors": ("ArgumentError", "StandfastError", "MissingExtraError", "ModelError"),
     "evaluation": ("estimate", "evaluate", "run_study"),
+    "frames": ("Table",),
     "model": ("Model",),
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "report.plots": ("show",),

@@ -24,12 +24,23 @@ from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, R
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.packages import ADAPTERS
 from standfast.explainers.base import check_channels
+from standfast.frame_inputs import (
+    fit_explainers,
+    fit_metric,
+    fit_neighbourhood,
+    name_models,
+    read_table,
+    refuse_missing_reference,
+)
+from standfast.frames import Table, find_frame_function, is_frame
+from standfast.frames.model import check_losses, find_classes
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset, check_preset, warn_of_radius
 from standfast.metrics.base import metrics as registry
 from standfast.metrics.sanity import make_checks
 from standfast.model import Model, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.neighbourhoods.tables import TableChanges
 from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import Results
@@ -57,7 +68,7 @@ ExplainersLike = Mapping[str, ExplainerLike] | Sequence[ExplainerLike] | Explain
 #: what it accepts as metrics
 MetricsLike = Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str
 NeighbourhoodsLike = Neighbourhood | Sequence[Neighbourhood]
-ModelLike = Model | nn.Module
+ModelLike = Model | nn.Module | Any
 #: the name of the data in `evaluate` where a tensor has none
 DATA = "inputs"
 #: the fact in the manifest and the report
@@ -66,11 +77,12 @@ _SEVERAL = "one, several in a list, or a mapping from names"
 
 
 def evaluate(
-    model: ModelLike,
+    model: ModelLike | Mapping[str, ModelLike],
     explainers: ExplainersLike,
-    inputs: Tensor | Dataset,
+    inputs: Tensor | Dataset | Any,
     metrics: MetricsLike,
     *,
+    reference: Tensor | Any = None,
     neighbourhood: NeighbourhoodsLike | None = None,
     preset: Preset = "standard",
     controls: bool | ExplainersLike = True,
@@ -89,18 +101,22 @@ def evaluate(
 
     Args:
         model: the model; or a module alone. Its bounds are then those of the data set; for a tensor they are
-            taken as [0, 1] if the inputs look like it, with a warning.
+            taken as [0, 1] if the inputs look like it, with a warning. For a data frame, a fitted estimator or
+            pipeline. Several models, such as one that was trained again, in a mapping from names.
         explainers: one, a list, or a mapping from the names for the report. Each is a registered name, a name of
             another package (`"captum:Saliency"`), an explainer, or a function
-            `fn(module, inputs, targets) -> attributions`.
+            `fn(module, inputs, targets) -> attributions`; for a data frame `fn(estimator, frame, targets)`.
         inputs: `(N, ...)` within the model's bounds; or a data set, for metrics that use its `extras`. Its labels
-            are used for the accuracy of the model alone.
+            are used for the accuracy of the model alone. Or a data frame of pandas or polars, as the model takes it.
         metrics: configured metrics or their names, as `standfast.metrics.get` takes them (`"aopc"`,
             `"quantus:Sparseness"`); one, a list, or a mapping from labels to them.
+        reference: training rows, for what explainers and metrics put in place of values (`Model`), and for a data frame
+            also for the default neighbourhood. By default the inputs themselves, if they are at least 8 rows.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. With a list of
             several, each of these metrics is evaluated in each of them, and its label says in which. By default an
-            `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so,
-            and a line before the progress.
+            `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). Of a data frame,
+            numbers change by a tenth of their standard deviation (`Table.default_changes`). The report says so, and a
+            line before the progress.
         preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
             defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
             metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
@@ -168,6 +184,7 @@ def evaluate(
         explainers=explainers,
         inputs=inputs,
         metrics=metrics,
+        reference=reference,
         neighbourhood=neighbourhood,
         preset=preset,
         controls=controls,
@@ -209,11 +226,12 @@ def _warn_of_failures(found: Results) -> None:
 class _Question:
     """The arguments of `evaluate` that decide what is computed."""
 
-    model: ModelLike
+    model: ModelLike | Mapping[str, ModelLike]
     explainers: ExplainersLike
-    inputs: Tensor | Dataset
+    inputs: Tensor | Dataset | Any
     metrics: MetricsLike
     neighbourhood: NeighbourhoodsLike | None = None
+    reference: Tensor | Any = None
     preset: Preset = "standard"
     controls: bool | ExplainersLike = True
     sanity: bool | int = True
@@ -226,31 +244,72 @@ class _Question:
     def make_grid(self) -> tuple[Grid, dict[str, Any]]:
         """The grid of jobs, and what the report says of defaults."""
         notes: dict[str, Any] = {}
-        model, metrics, data = self.model, self.metrics, self.inputs if isinstance(self.inputs, Dataset) else None
-        if isinstance(model, nn.Module):
-            bounds, notes["bounds"] = _find_bounds(self.inputs)
-            model = Model(model, bounds)
-        expected = "a standfast Model or a torch.nn.Module"
-        check(isinstance(model, Model), "model", expected, type(model).__name__)
+        if is_frame(self.inputs):
+            question, table = self._read_frame(notes)
+            return question._make_grid(notes, table)
+        return self._make_grid(notes)
+
+    def _read_frame(self, notes: dict[str, Any]) -> tuple[_Question, Table]:
+        """The same question about rows of numbers, and the table that they are of."""
+        metrics = [self.metrics] if isinstance(self.metrics, str | Metric | type) else self.metrics
+        own = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
+        several = isinstance(self.neighbourhood, list | tuple)
+        given: list[Any] = list(self.neighbourhood) if several else [self.neighbourhood]  # type: ignore[arg-type]
+        table = read_table(self.inputs, self.reference, *given, *(getattr(each, "neighbourhood", None) for each in own))
+        if self.neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in own):
+            if self.reference is None:
+                refuse_missing_reference()
+            usual = table.default_changes()
+            notes[_DEFAULT_NEIGHBOURHOOD] = f"rows {usual.describe()}, because none was given"
+            given = [usual]
+        places: Any = [fit_neighbourhood(each, table) for each in given if each is not None]
+        fitted: Any = [fit_metric(each, table) for each in own]
+        models = name_models(self.model, table, notes)
+        for each in models.values() if isinstance(models, dict) else [models]:
+            for place in [*places, *(getattr(each, "neighbourhood", None) for each in fitted)]:
+                if isinstance(place, TableChanges):
+                    check_losses(each, place)
+        question = replace(
+            self,
+            model=models,
+            inputs=table.encode(self.inputs),
+            reference=None,
+            explainers=fit_explainers(self.explainers),
+            metrics=dict(zip(metrics, fitted, strict=True)) if isinstance(metrics, Mapping) else fitted,
+            neighbourhood=places if several else places[0] if places else None,
+        )
+        return question, table
+
+    def _make_grid(self, notes: dict[str, Any], table: Table | None = None) -> tuple[Grid, dict[str, Any]]:
+        metrics, data = self.metrics, self.inputs if isinstance(self.inputs, Dataset) else None
+        models = self._name_models(notes)
+        model = next(iter(models.values()))
         if isinstance(metrics, str | Metric | type):
             metrics = [metrics]
         check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
         ready = _name_explainers(self.explainers, "explainers")
-        x = model.check_inputs(self.inputs if data is None else data.inputs)  # type: ignore[arg-type]
         extras = {} if data is None else data.extras
-        with model.naming(x):  # a module that cannot predict fails here, in words, and not in every job
-            model.for_sample(extras, 0).logits(x[:1])
+        x = model.check_inputs(self.inputs if data is None else data.inputs)  # type: ignore[arg-type]
+        for each in models.values():
+            with each.naming(x):  # a module that cannot predict fails here, in words, and not in every job
+                each.for_sample(extras, 0).logits(each.check_inputs(x)[:1])
         if self.targets is not None and not model.extras:
             model.check_targets(self.targets, x)
         targets = None if self.targets is None else expand_targets(self.targets, len(x)).cpu()
         lower, upper = model.bounds
         neighbourhood = self._choose_neighbourhood(model, metrics, notes)
         samples = Samples(x.cpu(), targets, (lower.cpu(), upper.cpu()))
+        about: dict[str, Any] = {}
         if data is not None:
             extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
-            classes = {"classes": list(data.classes)}
-            samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=classes)
+            about = {"classes": list(data.classes)}
+            samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=about)
         configured = named_metrics(metrics, neighbourhood, self.preset)
+        if table is not None:
+            function = find_frame_function(model)
+            classes = [] if function is None else list(find_classes(function.estimator))
+            about = {"columns": table.plain(), **({"classes": classes} if classes else {})}
+            samples = replace(samples, features=table.names, about=about)
         for part in (*ready.values(), *configured.values()):
             check_channels(part, x)
         for metric in configured.values():
@@ -258,7 +317,7 @@ class _Question:
         beside = self._choose_controls(model, ready, configured, x)
         grid = Grid(
             data={_short(self.about.get("data")) or (data.name if data is not None else "") or DATA: samples},
-            models={_short(self.about.get("model")) or module_name(model.module): LoadedModel(model)},
+            models={name: LoadedModel(each) for name, each in models.items()},
             explainers={**ready, **beside},
             controls=tuple(beside),
             sanity=make_checks(self.sanity),
@@ -269,6 +328,23 @@ class _Question:
             device=model.device.type,
         )
         return grid, notes
+
+    def _name_models(self, notes: dict[str, Any]) -> dict[str, Model]:
+        """The models by name."""
+        given = self.model if isinstance(self.model, Mapping) else {"": self.model}
+        check(len(given) > 0, "model", "at least one", "an empty mapping")
+        found: dict[str, Model] = {}
+        for name, model in given.items():
+            if isinstance(model, nn.Module):
+                bounds, notes["bounds"] = _find_bounds(self.inputs)
+                model = Model(model, bounds)
+            expected = "a standfast Model or a torch.nn.Module"
+            hint = ", whose data are a data frame" if hasattr(model, "predict") else ""
+            check(isinstance(model, Model), "model", expected, f"{type(model).__name__}{hint}")
+            if self.reference is not None and model.reference is None:
+                model = model.with_reference(model.check_inputs(self.reference, "reference"))
+            found[str(name) or _short(self.about.get("model")) or module_name(model.module)] = model
+        return found
 
     def _choose_neighbourhood(
         self, model: Model, metrics: Mapping[str, Metric | str] | Sequence[Metric | str], notes: dict[str, Any]

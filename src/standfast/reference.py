@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -24,6 +24,7 @@ class Reference:
         median: of each column, `(F,)`: of an even number of values the lower one in the middle, so that codes of
             categories stay codes.
         mean, sd: of each column, `(F,)`.
+        known: all rows that were given, on the CPU.
     """
 
     count: int
@@ -31,6 +32,12 @@ class Reference:
     median: Tensor
     mean: Tensor
     sd: Tensor
+    known: Tensor
+
+    def redraw(self, seed: int) -> Reference:
+        """The same with other rows, drawn by a seed."""
+        chosen = self.known[content_keys(self.known, seed).argsort(stable=True)[:MOST_ROWS]]
+        return replace(self, rows=chosen.to(self.rows))
 
 
 def make_reference(rows: Tensor) -> Reference:
@@ -45,4 +52,5 @@ def make_reference(rows: Tensor) -> Reference:
     chosen = known[content_keys(known, seed=0).argsort(stable=True)[:MOST_ROWS]]
     ordered = known.double().sort(0).values  # so that the last bits of sums do not depend on the order of rows
     found = (chosen, ordered[(len(known) - 1) // 2], ordered.mean(0), ordered.std(0, correction=0))
-    return Reference(len(known), *(values.to(rows.device, rows.dtype) for values in found))
+    first, median, mean, sd = (values.to(rows.device, rows.dtype) for values in found)
+    return Reference(len(known), first, median, mean, sd, known)

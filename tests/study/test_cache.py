@@ -36,7 +36,6 @@ def evaluate(count: int = 6, seed: int = 0, per_job: int | None = 4) -> Results:
 
 
 def jobs(found: Results) -> tuple[int, int]:
-    assert found.run is not None
     return found.run.earlier, found.run.done
 
 

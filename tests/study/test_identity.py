@@ -274,10 +274,10 @@ class Other(ModelSource):
         return standfast.Model(net, (0.0, 1.0), device="cpu")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_worker_with_another_model_than_the_planned_one_says_so(workers: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_worker_with_another_model_than_the_planned_one_says_so(apart: bool, tmp_path: Path) -> None:
     grid = dataclasses.replace(make_grid(), models={"m": Other()})
-    executor = None if workers == 1 else Processes(2)
+    executor = Processes(1) if apart else None
     summary = run_grid(grid, Store(tmp_path), executor=executor)
     assert len(summary.failed) == summary.planned
     records, _ = Store(tmp_path).read_all([job.identity for job in summary.failed])
@@ -389,15 +389,17 @@ def test_a_job_gets_the_samples_of_twenty_seconds_and_keeps_them_when_a_study_co
     assert cut(inputs=many) == [(0, 30)]
     # an explanation is three passes, and there are three of them
     monkeypatch.setattr("standfast.study.plan._measure_pace", lambda *args: 20 / (10.5 * 9))
-    grid = make_grid(inputs=many[:20])
+    # the same reference for rows that are added
+    model = standfast.Model(Net().eval(), (0.0, 1.0), device="cpu", reference=many[:5])
+    grid = make_grid(model, inputs=many[:20])
     assert [(job.start, job.stop) for job in make_plan(grid).jobs] == [(0, 10), (10, 20)]
     stored = make_plan(grid).manifest
     assert cut(workers=2, inputs=many[:20]) == [(start, start + 2) for start in range(0, 20, 2)]
     monkeypatch.setattr("standfast.study.plan._measure_pace", lambda *args: 1e3)
     assert cut(inputs=many[:3]) == [(0, 1), (1, 2), (2, 3)]
-    assert cut(stored, inputs=many) == [(0, 10), (10, 20), (20, 30)]
-    assert find_identities(make_grid(inputs=many), stored) > find_identities(grid, stored)
-    assert cut(stored, inputs=many[:20], samples_per_job=15) == [(0, 15), (15, 20)]
+    assert cut(stored, model=model, inputs=many) == [(0, 10), (10, 20), (20, 30)]
+    assert find_identities(make_grid(model, inputs=many), stored) > find_identities(grid, stored)
+    assert cut(stored, model=model, inputs=many[:20], samples_per_job=15) == [(0, 15), (15, 20)]
 
 
 def test_a_job_fits_in_memory_and_an_unknown_metric_gets_few_samples(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from standfast.metrics.result import Result
 from standfast.metrics.safari.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
 from standfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult
 from standfast.metrics.safari.worst_case import WorstCase, WorstCaseResult
+from standfast.metrics.seed_agreement import SeedAgreement, SeedAgreementResult
 from standfast.metrics.senc.data_sensitivity_consistency import DataSencResult, DataSensitivityConsistency
 from standfast.metrics.senc.parameter_sensitivity_consistency import (
     ParameterSencResult,
@@ -67,6 +68,8 @@ __all__ = [
     "Probe",
     "RelevanceLocalisation",
     "Result",
+    "SeedAgreement",
+    "SeedAgreementResult",
     "SensitivityConsistency",
     "SensitivityConsistencyResult",
     "SensitivityResult",

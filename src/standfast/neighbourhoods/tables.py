@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, is_number
-from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.copula import Copula, fit_copula
 from standfast.neighbourhoods.plausibility import check_table, measure_plausibility
 from standfast.neighbourhoods.rules import Rule, describe_unknown_column, read_rules
@@ -69,7 +69,7 @@ class Feature(metaclass=ConfigurationType):
             largest of the data.
         step: changes are multiples of it, in the data's units; 1 for integers.
         categories: of a category: `"data"` for all that the data has, with its frequencies (without data all of a
-            one-hot code, equally probable), or a list of codes.
+            one-hot code, equally probable), or a list of codes; of a data frame, of their names.
         rate: the probability that a category changes, from 0 to below 1; the others keep their proportions. None: the
             category is drawn by the frequencies, whatever it was.
 
@@ -82,7 +82,7 @@ class Feature(metaclass=ConfigurationType):
 
     by: float | str | tuple[float | str, float | str] | None = None
     step: float | None = None
-    categories: Literal["data"] | tuple[float, ...] | None = None
+    categories: Literal["data"] | tuple[float | str, ...] | None = None
     rate: float | None = None
 
     def __post_init__(self) -> None:
@@ -99,8 +99,8 @@ class Feature(metaclass=ConfigurationType):
         fits = self.rate is None or (_is_number(self.rate) and 0 <= self.rate < 1 and self.by is None)
         check(fits, "rate", "a number from 0 to below 1, for categories", repr(self.rate))
         given = self.categories
-        fits = given in (None, "data") or (isinstance(given, tuple) and len(given) > 0 and all(map(_is_number, given)))
-        check(fits, "categories", "'data' or a list of codes", repr(given))
+        fits = given in (None, "data") or (isinstance(given, tuple) and len(given) > 0 and all(map(_is_code, given)))
+        check(fits, "categories", "'data' or a list of codes or names", repr(given))
         if self.by is not None:
             _ = self.limits
 
@@ -161,6 +161,10 @@ class TableChanges(Transformation):
             is standardised like the inputs. None: the inputs' own units.
         prior: `"independent"`, or `"copula"`, which needs `data`.
         size: how far rows move with a copula, from near 0 to 1, an independent draw.
+        missing: the number that stands for a missing cell of each column, below all others; None where it has none. A
+            missing cell stays missing, no cell moves towards that number, and a rule with a missing cell does not hold
+            the row back. Data frames bring it along.
+        may_become_missing: the probability with which a cell of each column that changes becomes missing.
 
     Raises:
         ArgumentError: something that does not fit; unknown columns; rows that break a rule themselves.
@@ -184,8 +188,10 @@ class TableChanges(Transformation):
     rules: tuple[str, ...] = ()
     data: Background | Tensor | None = None
     units: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-    prior: TablePrior = choice(TablePrior, "independent")
+    prior: TablePrior = "independent"
     size: float = 0.25
+    missing: tuple[float | None, ...] | None = None
+    may_become_missing: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -215,7 +221,12 @@ class TableChanges(Transformation):
             made = _read_change(self.changes)
         set_fields(self, changes=made)
         independent = self.prior == "independent"
-        check(independent or self.data is not None, "data", "training rows, for prior 'copula'", None)
+        unbound = self.columns is None and self.units is None and self.data is None  # a frame brings them along
+        check(independent or self.data is not None or unbound, "data", "training rows, for prior 'copula'", None)
+        rate = self.may_become_missing
+        check(_is_number(rate) and 0 <= rate < 1, "may_become_missing", "a number from 0 to below 1", repr(rate))
+        if self.missing is not None:
+            set_fields(self, missing=tuple(self.missing))
         categories = any(feature.categories for feature in self._features().values()) or len(self.one_hot) > 0
         plain = independent and not categories
         fits = self.distribution == "uniform" or plain
@@ -228,6 +239,7 @@ class TableChanges(Transformation):
         """F, if an option tells it."""
         counts = {
             "columns": None if self.columns is None else len(self.columns),
+            "missing": None if self.missing is None else len(self.missing),
             "units": None if self.units is None else len(self.units[0]),
             "data": self.data.shape[1] if self.data is not None and len(self.data.shape) == 2 else None,
         }
@@ -252,7 +264,7 @@ class TableChanges(Transformation):
         """Whether all changes are numbers without steps."""
         smooth = all(feature.by is not None and not feature.step for feature in self._features().values())
         whole = not isinstance(self.changes, Mapping) and len(self.one_hot) > 0
-        return smooth and not whole
+        return smooth and not whole and not self.may_become_missing
 
     @property
     def restricted(self) -> bool:  # type: ignore[override]
@@ -269,12 +281,13 @@ class TableChanges(Transformation):
         text = " and ".join(words)
         if self.prior == "copula":
             text += f", by a move of size {self.size:g} in a Gaussian copula of the data"
+        text += f", with cells lost with probability {self.may_become_missing:g}" if self.may_become_missing else ""
         return text + (f", such that {' and '.join(self.rules)}" if self.rules else "")
 
     def count_parameters(self, shape: Sequence[int]) -> int:
         """One for each column or group that changes."""
         plan = self._plan_for(shape)
-        return len(plan.numbers) + len(plan.categories)
+        return len(plan.numbers) + len(plan.categories) + len(plan.losing)
 
     def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
         """The names of the columns and groups."""
@@ -283,7 +296,9 @@ class TableChanges(Transformation):
             names = [f"{number.name} [copula, shift of a uniform number]" for number in plan.numbers]
         else:
             names = [f"{number.name} [{'%' if number.relative else 'change'}]" for number in plan.numbers]
-        return dict(enumerate([*names, *(f"{category.name} [uniform number]" for category in plan.categories)]))
+        names += [f"{category.name} [uniform number]" for category in plan.categories]
+        columns = self.columns or tuple(f"x{column}" for column in range(shape[0]))
+        return dict(enumerate([*names, *(f"{columns[place]} [lost, uniform number]" for place in plan.losing)]))
 
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
         """The ranges, cut by the bounds; of categories, the uniform numbers.
@@ -299,14 +314,14 @@ class TableChanges(Transformation):
             lower, upper = still.clamp(max=_TAIL) - still, still.clamp(min=1 - _TAIL) - still
         else:
             lower, upper = work.limit_numbers()
-        unit = lower.new_zeros(len(inputs), len(plan.categories))
+        unit = lower.new_zeros(len(inputs), len(plan.categories) + len(plan.losing))
         lower, upper = (torch.cat(ends, 1).to(inputs.dtype) for ends in ([lower, unit], [upper, unit + 1]))
         return Limits(torch.zeros_like(lower), lower, upper, find_scale(lower, upper, self.distribution))
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changed rows; those that would break a rule are moved back towards the clean ones."""
         work = _Work(self, self._plan(inputs), inputs, bounds)
-        return work.apply(*work.settle(*work.propose(parameters)[:2]))
+        return work.lose(work.apply(*work.settle(*work.propose(parameters)[:2])), parameters)
 
     def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changes of the row that was made: in steps, within the bounds, and moved back where a rule would break.
@@ -321,11 +336,12 @@ class TableChanges(Transformation):
         change, chosen = work.settle(asked, proposed)
         size = work.clean[:, work.columns].abs() / 100
         change = torch.where(work.relative & (size > 0), change / torch.where(size > 0, size, 1.0), change)
-        m = change.shape[1]
+        m, end = change.shape[1], change.shape[1] + len(chosen)
         own = [
-            torch.where(a == b, u, 0.0) for a, b, u in zip(chosen, proposed, parameters[:, m:].unbind(1), strict=True)
+            torch.where(a == b, u, 0.0)
+            for a, b, u in zip(chosen, proposed, parameters[:, m:end].unbind(1), strict=True)
         ]
-        return torch.cat([change.to(parameters.dtype), *(column[:, None] for column in own)], 1)
+        return torch.cat([change.to(parameters.dtype), *(column[:, None] for column in own), parameters[:, end:]], 1)
 
     def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether rows with these changes keep rules, ranges and bounds without being moved back."""
@@ -409,7 +425,7 @@ class _Plan:
 
     `groups` are the columns of all categories, `continuous` the columns of a copula; `mean` and `std` `(F,)`.
     `ends` `(m,)` of each number: the smallest and the largest change, the smallest and the largest value of the data,
-    whether changes are in percent, and whether any value of the data is possible.
+    but for missing cells, whether changes are in percent, and whether any value of the data is possible.
     """
 
     numbers: tuple[_Number, ...]
@@ -421,6 +437,8 @@ class _Plan:
     mean: Tensor
     std: Tensor
     ends: tuple[Tensor, ...]
+    #: columns whose cells may become missing
+    losing: tuple[int, ...] = ()
 
 
 @lru_cache(maxsize=16)
@@ -472,7 +490,8 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
             numbers.append(_Number(name, column, feature))
         else:
             group = groups.get(name) or (column,)
-            categories.append(_make_category(name, group, feature, changes.data, mean, std, name in groups))
+            code = changes.missing[group[0]] if changes.missing is not None and len(group) == 1 else None
+            categories.append(_make_category(name, group, feature, changes.data, mean, std, name in groups, code))
     own = {category.columns for category in categories}
     every = tuple(dict.fromkeys([*groups.values(), *own]))
     apart = {column for group in every for column in group} | defined
@@ -481,12 +500,24 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
     if changes.data is not None:
         rows = torch.empty(1, features)
         check_table(rows, changes._table)
-    ends = _read_ends(numbers, changes.data, mean, std)
-    return _Plan(tuple(numbers), tuple(categories), every, rules, definitions, continuous, mean, std, ends)
+    missing = changes.missing or (None,) * features
+    check(changes.prior == "independent" or changes.data is not None, "data", "training rows, for prior 'copula'", None)
+    whole = changes.prior == "independent" or all(code is None for code in missing)
+    check(whole, "prior", "'independent' for columns with missing cells", changes.prior)
+    changed = [*(number.column for number in numbers), *(place for each in categories for place in each.columns)]
+    losing = tuple(place for place in changed if changes.may_become_missing and missing[place] is not None)
+    fits = not changes.may_become_missing or len(losing) == len(changed)
+    check(fits, "may_become_missing", "0 without a number for missing cells", changes.may_become_missing)
+    ends = _read_ends(numbers, changes.data, mean, std, missing)
+    return _Plan(tuple(numbers), tuple(categories), every, rules, definitions, continuous, mean, std, ends, losing)
 
 
 def _read_ends(
-    numbers: Sequence[_Number], data: Background | Tensor | None, mean: Tensor, std: Tensor
+    numbers: Sequence[_Number],
+    data: Background | Tensor | None,
+    mean: Tensor,
+    std: Tensor,
+    missing: Sequence[float | None],
 ) -> tuple[Tensor, ...]:
     columns = [number.column for number in numbers]
     free = torch.tensor([number.feature.by == "any" for number in numbers], dtype=torch.bool)
@@ -496,9 +527,17 @@ def _read_ends(
         for end in (0, 1)
     )
     least = most = torch.zeros_like(first)
-    if isinstance(data, Background):
-        least, most = (end * std[columns] + mean[columns] for end in data.inputs.double()[:, columns].aminmax(dim=0))
+    if isinstance(data, Background) and columns:
+        known = [_leave_missing(data.inputs.double()[:, column], missing[column]) for column in columns]
+        least, most = (torch.stack([getattr(rows, end)() for rows in known]) for end in ("min", "max"))
+        least, most = (end * std[columns] + mean[columns] for end in (least, most))
     return first, last, least, most, percent, free
+
+
+def _leave_missing(cells: Tensor, code: float | None) -> Tensor:
+    """The cells `(n,)` that are not missing; all of them if none is known."""
+    known = cells if code is None else cells[cells != code]
+    return known if len(known) else cells
 
 
 def _check_definitions(definitions: Sequence[Rule], grouped: Sequence[int], names: Sequence[str]) -> None:
@@ -518,11 +557,17 @@ def _make_category(
     mean: Tensor,
     std: Tensor,
     one_hot: bool,
+    missing: float | None = None,
 ) -> _Category:
+    """A missing cell is no category: `_Work` keeps it."""
     chosen = list(columns)
     table = data.inputs.double()[:, chosen] if isinstance(data, Background) else None
+    if table is not None and missing is not None:
+        table = _leave_missing(table[:, 0], missing)[:, None]
     if isinstance(feature.categories, tuple):
         check(not one_hot, "categories", f"'data' for {name!r}, which is a one-hot code", repr(feature.categories))
+        coded = all(_is_number(each) for each in feature.categories)
+        check(coded, "categories", f"codes for {name!r}; names are for data frames", repr(feature.categories))
         codes = (torch.tensor(feature.categories, dtype=torch.float64)[:, None] - mean[chosen]) / std[chosen]
         shares = torch.ones(len(codes), dtype=torch.float64)
         if table is not None:
@@ -550,6 +595,19 @@ def _fit_copula(changes: TableChanges, features: int) -> Copula:
     return fit_copula(table[:, list(plan.continuous)], moving, changes.size, discrete)
 
 
+@lru_cache(maxsize=16)
+def _find_least(changes: TableChanges) -> Tensor:
+    """The smallest number of each column's cells that are not missing, `(F,)`; of 0 and above without data."""
+    assert changes.missing is not None
+    rows = changes._table.inputs.double() if changes.data is not None else None
+    return torch.stack(
+        [
+            torch.zeros((), dtype=torch.float64) if rows is None else _leave_missing(rows[:, place], code).min()
+            for place, code in enumerate(changes.missing)
+        ]
+    )
+
+
 class _Work:
     """The changes of M rows. `clean` are the rows in the data's units, float64 `(M, F)`."""
 
@@ -565,11 +623,22 @@ class _Work:
         lower, upper = (torch.as_tensor(bound, device=inputs.device).double() for bound in bounds)
         features = inputs.shape[1:]
         self.lower, self.upper = lower.expand(features), upper.expand(features)
+        #: which cells of the clean rows are missing, bool `(M, F)`; and the least number of a cell that is not
+        self.empty = torch.zeros(inputs.shape, dtype=torch.bool, device=inputs.device)
+        if changes.missing is not None:
+            codes = torch.tensor([math.nan if code is None else code for code in changes.missing], dtype=torch.float64)
+            self.codes = codes.to(inputs.device)
+            self.empty = (inputs.double() - self.codes).abs() <= _SAME * self.codes.abs().clamp(min=1)
+            self.lower = torch.where(self.codes.isnan(), self.lower, _find_least(changes).to(self.lower))
 
     @cached_property
     def owns(self) -> list[Tensor]:
-        """The numbers of the clean rows' categories, `(M,)` each; -1 for those that are not known."""
-        return [category.find(self.inputs.double()) for category in self.plan.categories]
+        """The numbers of the clean rows' categories, `(M,)` each; -1 for those that are not known, or missing."""
+        found = [category.find(self.inputs.double()) for category in self.plan.categories]
+        return [
+            torch.where(self.empty[:, list(category.columns)].any(1), -1, own)
+            for category, own in zip(self.plan.categories, found, strict=True)
+        ]
 
     def select(self, rows: Tensor) -> _Work:
         return _Work(self.changes, self.plan, self.inputs[rows], self.bounds)
@@ -595,7 +664,7 @@ class _Work:
             size = rule.measure_size(self.clean)
             if self.changes.units is not None:
                 size = size + rule.measure_size(self.mean.expand_as(self.clean))
-            broken = rule.find_excess(self.clean) > precision * size
+            broken = (rule.find_excess(self.clean) > precision * size) & ~self._lacks(rule)
             if bool(broken.any()):
                 first = int(broken.nonzero()[0])
                 used = [*(column for column, _ in rule.terms), *([] if rule.defines is None else [rule.defines])]
@@ -604,7 +673,7 @@ class _Work:
                 got = f"{int(broken.sum())} of {len(broken)} rows that break it; the first is row {first}: {values}"
                 raise ArgumentError("inputs", f"rows that keep the rule {rule.text!r}", got)
         for category, number in zip(self.plan.categories, self.owns, strict=True):
-            unknown = number < 0
+            unknown = (number < 0) & ~self.empty[:, list(category.columns)].any(1)
             if bool(unknown.any()):
                 first = int(unknown.nonzero()[0])
                 own = self.clean[first, list(category.columns)].tolist()
@@ -629,7 +698,8 @@ class _Work:
         stepped, step = self.step > 0, torch.where(self.step > 0, self.step, 1.0)
         low = torch.where(stepped, (low / step - _SLACK).ceil() * step, low)
         high = torch.where(stepped, (high / step + _SLACK).floor() * step, high)
-        return low, high
+        empty = self.empty[:, self.columns]
+        return low.masked_fill(empty, 0.0), high.masked_fill(empty, 0.0)
 
     def limit_numbers(self) -> tuple[Tensor, Tensor]:
         """The limits of the parameters of numbers, `(M, m)`."""
@@ -641,6 +711,22 @@ class _Work:
         first, last = (end.to(low.device) for end in self.plan.ends[:2])
         nothing = self.relative & ~percent  # a value of 0, of which all shares are 0
         return torch.where(nothing, first, low / size), torch.where(nothing, last, high / size)
+
+    def _lacks(self, rule: Rule) -> Tensor:
+        """Whether a cell of the rule is missing in the clean rows, bool `(M,)`."""
+        used = [*(column for column, _ in rule.terms), *([] if rule.defines is None else [rule.defines])]
+        return self.empty[:, used].any(1)
+
+    def lose(self, rows: Tensor, parameters: Tensor) -> Tensor:
+        """The rows without the cells that become missing: those whose uniform number is near 1."""
+        if not self.plan.losing:
+            return rows
+        rows, rate = rows.clone(), self.changes.may_become_missing
+        drawn = parameters[:, parameters.shape[1] - len(self.plan.losing) :]
+        for place, column in enumerate(self.plan.losing):
+            lost = drawn[:, place] > 1 - rate
+            rows[:, column] = torch.where(lost, self.codes[column].to(rows), rows[:, column])
+        return rows
 
     def propose(self, parameters: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
         """What parameters `(M, D)` ask for.
@@ -680,7 +766,8 @@ class _Work:
         if self.columns:
             moved = before[:, self.columns] + change / self.std[self.columns]
             lower, upper = self.lower[self.columns], self.upper[self.columns]
-            rows[:, self.columns] = torch.minimum(torch.maximum(moved, lower), upper)
+            moved = torch.minimum(torch.maximum(moved, lower), upper)
+            rows[:, self.columns] = torch.where(self.empty[:, self.columns], before[:, self.columns], moved)
         for category, known, number in zip(self.plan.categories, self.owns, chosen, strict=True):
             group = list(category.columns)
             same = ((known == number) | (known < 0))[:, None]
@@ -688,6 +775,7 @@ class _Work:
         for rule in self.plan.definitions:
             moved = rule.combine((rows - before) * self.std)
             rows = rows.clone()
+            moved = torch.where(self._lacks(rule), 0.0, moved)
             rows[:, rule.defines] = before[:, rule.defines] + moved / self.std[rule.defines]
         return rows.to(self.inputs.dtype)
 
@@ -709,10 +797,10 @@ class _Work:
             kept &= ((change >= low - slack) & (change <= high + slack)).all(1)
         units = self._in_units(rows)
         for rule in self.plan.rules:
-            kept &= rule.evaluate(units) <= self._allow(rule)
+            kept &= (rule.evaluate(units) <= self._allow(rule)) | self._lacks(rule)
         for rule in self.plan.definitions:
             value = rows[:, rule.defines].double()
-            kept &= (value >= self.lower[rule.defines]) & (value <= self.upper[rule.defines])
+            kept &= ((value >= self.lower[rule.defines]) & (value <= self.upper[rule.defines])) | self._lacks(rule)
         return kept
 
     def _allow(self, rule: Rule) -> Tensor:
@@ -743,9 +831,9 @@ class _Work:
         """The largest share of the changes of numbers that keeps all rules, without steps, `(M,)`; all are linear."""
         share = torch.ones(len(change), dtype=torch.float64, device=change.device)
 
-        def cut(start: Tensor, end: Tensor, most: Tensor) -> None:
+        def cut(start: Tensor, end: Tensor, most: Tensor, free: Tensor | bool = False) -> None:
             nonlocal share
-            rises = (end > most) & (end > start)
+            rises = (end > most) & (end > start) & torch.as_tensor(free, device=end.device).logical_not()
             allowed = (most - start) / torch.where(rises, end - start, 1.0)
             share = torch.where(rises, torch.minimum(share, allowed.clamp(min=0)), share)
 
@@ -757,12 +845,12 @@ class _Work:
                 cut(zero, -change[:, place], -low[:, place])
         first, last = (self._in_units(self.apply(part, chosen)) for part in (torch.zeros_like(change), change))
         for rule in self.plan.rules:
-            cut(rule.evaluate(first), rule.evaluate(last), self._allow(rule))
+            cut(rule.evaluate(first), rule.evaluate(last), self._allow(rule), self._lacks(rule))
         for rule in self.plan.definitions:
             column = rule.defines
             upper, lower = (bound[column] * self.std[column] + self.mean[column] for bound in (self.upper, self.lower))
-            cut(first[:, column], last[:, column], upper)
-            cut(-first[:, column], -last[:, column], -lower)
+            cut(first[:, column], last[:, column], upper, self._lacks(rule))
+            cut(-first[:, column], -last[:, column], -lower, self._lacks(rule))
         return share
 
 
@@ -771,6 +859,10 @@ class _Work:
 
 def _is_number(value: object) -> bool:
     return is_number(value) and math.isfinite(value)
+
+
+def _is_code(value: object) -> bool:
+    return isinstance(value, str | bool) or _is_number(value)
 
 
 def _read_end(end: object) -> float | None:

@@ -13,6 +13,7 @@ import polars as pl
 
 from standfast.errors import UnknownNameError, check
 from standfast.metrics.sanity import SanityChecks
+from standfast.results.agreement import MapAgreement, measure_map_agreement, read_seed_maps
 from standfast.results.controls import Explainers, find_controls
 from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
@@ -24,6 +25,7 @@ from standfast.results.tables import Best, count_explainers, list_best, make_tab
 from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
 from standfast.study.store import COORDINATES, ArraysInMemory, Store
+from standfast.tasks import CLASS_WORDS, Task, TaskWords
 from standfast.tensors import Array
 
 if TYPE_CHECKING:
@@ -236,7 +238,7 @@ class Results:
         stored = dict((self.manifest.get("metrics") or {}).get(label) or {})
         metric = str(stored.get("metric") or self._find_metric_of(label) or label)
         options = dict(stored.get("options") or {})
-        own = presentation_of(metric, stored.get("direction"))
+        own = presentation_of(metric, stored.get("direction"), self.task_words)
         return ConfiguredMetric(label, metric, options, metric_class(metric), own, own.value_spec(options), stored)
 
     def _find_metric_of(self, label: str) -> str | None:
@@ -294,7 +296,16 @@ class Results:
             [name for name, each in self._select_sanity(data, model).items() if each.state != "passed"],
             self._list_classes(data),
             self._errors.get((data, model, metric.name), {}),
+            self._list_texts(data, "columns"),
+            self.task_words,
         )
+
+    @cached_property
+    def task_words(self) -> TaskWords:
+        """What the report calls scores and answers: the words of the task, or those of any if models have several."""
+        models = (self.manifest.get("models") or {}).values()
+        found = {TaskWords(**(about.get("words") or {})) for about in models} or {CLASS_WORDS}
+        return found.pop() if len(found) == 1 else Task.words
 
     def _list_classes(self, data: str) -> list[str]:
         """The names of the classes of a data set; empty where they are not known, or models answer something else."""
@@ -444,6 +455,28 @@ class Results:
         pairs = self._choose_pairs(data, model)
         check(len(pairs) == 1, "results", "those of a data set and a model", "none")
         return reach_verdict(self.summary, *pairs[0])
+
+    def agreement(self, data: str | None = None) -> MapAgreement:
+        """How far explainers, and models that were trained again, agree with each other on the same inputs.
+
+        It needs the metric `seed_agreement`, whose stored maps are compared: Kendall's tau, the overlap of the first
+        features and their signs, with intervals and the chance level, and a two-way table of seeds and trained models.
+
+        Args:
+            data: where there are several, which data set.
+
+        Raises:
+            ArgumentError: there is no such data set, or there are several and none is given, or no maps are stored.
+        """
+        names = list(self.data)
+        known = ", ".join(names)
+        check(data in names if data is not None else len(names) == 1, "data", f"one of {known}", repr(data))
+        chosen = names[0] if data is None else str(data)
+        labels = [label for label, metric in self.metrics.items() if metric.metric == "seed_agreement"]
+        check(len(labels) > 0, "results", "those of the metric seed_agreement", "none")
+        top = int(self.metrics[labels[0]].options.get("top", 3))
+        views = (self.metric_results(chosen, model, labels[0]) for of, model in self.pairs if of == chosen)
+        return measure_map_agreement(read_seed_maps(views), chosen, top)
 
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""

@@ -241,6 +241,7 @@ def make_plan(
             "task": repr(model.task),
             "kept": model.task.kept,
             "of classes": model.task.classes,
+            "words": vars(model.task.words),
             "digest": digest([described, answers]),
             "network": digest([described[:-1], answers]),  # without versions: the same after an upgrade
             **source.about,

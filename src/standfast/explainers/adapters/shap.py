@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ModelError, check, check_choice
+from standfast.errors import ModelError, check
 from standfast.explainers.adapters.base import (
     ForeignExplainer,
     check_own_module,
@@ -141,7 +141,7 @@ def from_shap(
         method: a class, its name, or an object.
         background: reference inputs of a class: a number, one for each channel, a tensor `(B, ...)` or a `Background`.
             By default 0, or for a table rows of the model's reference; for `TreeExplainer` the branches of the trees
-            say how likely values are (path-dependent).
+            say how likely values are (path-dependent), or `"reference"` takes the rows of the model's reference.
         output: what is explained, except by `GradientExplainer` and `DeepExplainer`: `"logit"` or `"probability"`.
         rows_per_input: rows forwarded for one input; by default from `nsamples` or `max_evals`.
         one_at_a_time: explain each input alone, with random numbers seeded by its content; by default True except for
@@ -167,10 +167,10 @@ def from_shap(
     """
     method = SHAPExplainer.find_method(method)
     names = _list_class_names(get_class(method))
-    check_choice(output, "output", get_args(Output))
     if "TreeExplainer" in names:
         check(not options, ", ".join(options), f"no options for {get_class(method).__name__}", "some")
-        return TreeSHAPExplainer(method, check_background(background), output)
+        own_rows = "reference" if background == "reference" else check_background(background)
+        return TreeSHAPExplainer(method, own_rows, output)  # type: ignore[arg-type]
     if one_at_a_time is None:
         one_at_a_time = names.isdisjoint(_EXACT)
     rows = rows_per_input

@@ -1,0 +1,87 @@
+"""What `evaluate` makes of data frames: a table, models that take frames, explainers and changes that fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from standfast.errors import ArgumentError, check
+from standfast.explainers import Explainer
+from standfast.explainers import get as get_explainer
+from standfast.explainers.adapters.callables import name_function
+from standfast.explainers.adapters.frame_functions import FrameExplainer
+from standfast.frames import Table, make_model
+from standfast.metrics import Metric
+from standfast.model import Model
+from standfast.neighbourhoods import Neighbourhood
+from standfast.neighbourhoods.tables import TableChanges
+from standfast.tasks import Regression
+
+_CHANGES = "standfast.neighbourhoods.TableChanges, such as TableChanges({'income': '2%'}), for a data frame"
+
+
+def read_table(frame: Any, reference: Any, *neighbourhoods: Any) -> Table:
+    """The table of a frame to explain and of its reference, where cells may be lost if a neighbourhood says so."""
+    loses = any(isinstance(each, TableChanges) and each.may_become_missing for each in neighbourhoods)
+    return Table.read(*((frame,) if reference is None else (reference, frame)), missing=loses)
+
+
+def name_models(models: Any, table: Table, notes: dict[str, Any]) -> Any:
+    """The models of estimators that take frames: one, or a mapping from names; models that are ready stay."""
+    if isinstance(models, Mapping):
+        return {name: name_models(model, table, notes) for name, model in models.items()}
+    if isinstance(models, Model):
+        return models
+    made = make_model(models, table)
+    if isinstance(made.task, Regression):
+        notes["tolerance"] = f"{made.task.tolerance:g}, a tenth of the standard deviation of the predictions"
+    return made
+
+
+def fit_explainer(explainer: Any) -> Any:
+    """An explainer by whose features are single columns; a function of the user's gets estimators and frames."""
+    if not isinstance(explainer, str | Explainer) and callable(explainer):
+        return FrameExplainer(explainer, name_function(explainer))
+    if isinstance(explainer, str) and not explainer.startswith("randomised"):
+        explainer = get_explainer(explainer)
+    if getattr(explainer, "segments", None) == "auto":
+        return dataclasses.replace(explainer, segments="pixels")
+    return explainer
+
+
+def fit_explainers(explainers: Any) -> Any:
+    """`fit_explainer` for one explainer, several in a list, or a mapping from names."""
+    if isinstance(explainers, Mapping):
+        return {name: fit_explainer(each) for name, each in explainers.items()}
+    single = isinstance(explainers, str | Explainer) or callable(explainers)
+    listed = [explainers] if single else list(explainers)
+    return {
+        each if isinstance(each, str) else getattr(fit_explainer(each), "label", str(each)): fit_explainer(each)
+        for each in listed
+    }
+
+
+def fit_neighbourhood(neighbourhood: Neighbourhood, table: Table) -> TableChanges:
+    """Changes of a table that know its columns.
+
+    Raises:
+        ArgumentError: another kind of neighbourhood: codes of categories have no distance.
+    """
+    check(isinstance(neighbourhood, TableChanges), "neighbourhood", _CHANGES, type(neighbourhood).__name__)
+    assert isinstance(neighbourhood, TableChanges)
+    return table.bind(neighbourhood)
+
+
+def fit_metric(metric: Any, table: Table) -> Any:
+    """A configured metric whose neighbourhood knows the columns; a name as it is."""
+    place = getattr(metric, "neighbourhood", None)
+    if isinstance(metric, Metric) and isinstance(place, Neighbourhood):
+        return dataclasses.replace(metric, neighbourhood=fit_neighbourhood(place, table))  # type: ignore[call-arg]
+    return metric
+
+
+def refuse_missing_reference() -> None:
+    """Raise `ArgumentError` where a default neighbourhood is needed, and nothing says how columns vary."""
+    expected = "training rows, evaluate(..., reference=train), or neighbourhood=TableChanges({'income': '2%', ...})"
+    raise ArgumentError("reference", expected, "neither, so that nothing says how much columns vary")

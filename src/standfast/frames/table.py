@@ -1,0 +1,274 @@
+"""`Table`: the columns of a data frame, and its rows as numbers and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check, suggest_name
+from standfast.frames.columns import (
+    Cells,
+    Column,
+    describe_cell,
+    join_cells,
+    read_pandas,
+    read_polars,
+    write_pandas,
+    write_polars,
+)
+from standfast.neighbourhoods.tables import Feature, TableChanges
+from standfast.tensors import Array
+
+_FRAME = "a pandas or polars data frame with at least one row and one column"
+#: of the default changes: numbers by this share of their standard deviation, categories with this probability
+SHARE = 0.1
+
+
+def is_frame(value: object) -> bool:
+    """Whether a value is a data frame of pandas or polars."""
+    return isinstance(value, pl.DataFrame) or _is_pandas(value)
+
+
+def _is_pandas(value: object) -> bool:
+    return any(f"{kind.__module__}.{kind.__name__}" in _PANDAS for kind in type(value).__mro__)
+
+
+_PANDAS = ("pandas.core.frame.DataFrame", "pandas.DataFrame")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The columns of a data frame: types, categories, ranges, and which of them have missing cells.
+
+    A row is one number for each column, in the order of the frame. `encode` makes these numbers, float64 `(N, F)`, and
+    `decode` makes a frame of the same library with the same types. Made by `read`.
+
+    Attributes:
+        columns: what is known of each.
+        rows: the rows of the reference, encoded, and those of other frames that have categories of their own, `(B, F)`.
+        of_pandas: whether `decode` makes frames of pandas, and not of polars.
+
+    >>> frame = pl.DataFrame({"age": [30, 41, None], "town": ["Ulm", "Bonn", "Ulm"]})
+    >>> table = Table.read(frame)
+    >>> table.encode(frame)
+    tensor([[30.,  1.],
+            [41.,  0.],
+            [19.,  1.]], dtype=torch.float64)
+    >>> table.decode(table.encode(frame)).equals(frame)
+    True
+    """
+
+    columns: tuple[Column, ...]
+    of_pandas: bool
+    rows: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+
+    @classmethod
+    def read(
+        cls,
+        frame: Any,
+        *others: Any,
+        ordered: Mapping[Any, Sequence[Any]] | None = None,
+        missing: bool = False,
+    ) -> Table:
+        """The columns of a frame, and of others with the same columns.
+
+        Args:
+            frame: the reference: rows of the training data, without the column that is predicted.
+            others: further frames, such as the rows to explain; they add to ranges and categories.
+            ordered: for columns of texts whose categories have an order, all of them in that order.
+            missing: whether cells of every column may become missing, and not only of those where some are.
+
+        Raises:
+            ArgumentError: something is no such frame; two columns of one name; a type of cells that is not known;
+                infinite numbers; a frame without a column, or with another type of it.
+        """
+        frames, orders = [frame, *others], dict(ordered or {})
+        for each in frames:
+            check(is_frame(each) and each.shape[0] > 0 and each.shape[1] > 0, "frame", _FRAME, _describe(each))
+        labels = list(frame.columns)
+        names = [str(label) for label in labels]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
+        unknown = [label for label in orders if label not in labels]
+        check(not unknown, "ordered", "columns of the frame", ", ".join(map(repr, unknown)))
+        for each in others:
+            _check_columns(each, labels, _is_pandas(frame))
+        columns = [
+            join_cells(label, [_read_cells(each, label, orders.get(label)) for each in frames], missing)
+            for label in labels
+        ]
+        table = cls(tuple(columns), _is_pandas(frame))
+        rows = table.encode(frame)
+        named = [place for place, column in enumerate(columns) if column.kind == "category"]
+        for each in others:  # a row with a category that the reference does not have is a row of the data, too
+            other = table.encode(each)
+            new = [~torch.isin(other[:, place], rows[:, place]) for place in named]
+            rows = torch.cat([rows, other[torch.stack(new).any(0)]]) if new else rows
+        return replace(table, rows=rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest number of each column, `(F,)` each."""
+        lower, upper = zip(*(column.bounds for column in self.columns), strict=True)
+        return torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64)
+
+    @property
+    def missing(self) -> tuple[float | None, ...]:
+        """The number of a missing cell of each column; None where it can have none."""
+        return tuple(column.missing for column in self.columns)
+
+    def plain(self) -> list[dict[str, Any]]:
+        """What a report needs to write cells, as JSON can hold it."""
+        return [column.plain() for column in self.columns]
+
+    def encode(self, frame: Any) -> Tensor:
+        """The rows of a frame as numbers, float64 `(N, F)`; its index does not matter.
+
+        Raises:
+            ArgumentError: other columns, other types, or a category that is not known.
+        """
+        check(is_frame(frame) and frame.shape[0] > 0, "frame", _FRAME, _describe(frame))
+        _check_columns(frame, [column.label for column in self.columns], self.of_pandas)
+        numbers = [self._encode_column(frame, column) for column in self.columns]
+        return torch.from_numpy(np.stack(numbers, axis=1).astype(np.float64))
+
+    def _encode_column(self, frame: Any, column: Column) -> Array:
+        cells = _read_cells(frame, column.label, column.categories if column.kind == "ordered" else None)
+        if column.kind == "date" and cells.unit != column.unit:
+            factor = 86400.0 if cells.unit == "D" else 1 / 86400.0
+            cells = replace(cells, numbers=cells.numbers * factor, unit=column.unit)
+        one = {column.kind, cells.kind}
+        same = len(one) == 1 or one == {"number", "whole"} or bool(np.isnan(cells.numbers).all())
+        check(same, "frame", f"a {column.kind} ({column.dtype}) in {column.name!r}", f"{cells.dtype}")
+        return column.encode(cells)
+
+    def decode(self, rows: Tensor | Array) -> Any:
+        """Rows of numbers `(N, F)` as a frame; each number becomes the nearest possible cell."""
+        numbers = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
+        pairs = [(column, column.decode(numbers[:, place])) for place, column in enumerate(self.columns)]
+        if not self.of_pandas:
+            return pl.DataFrame([write_polars(column, cells) for column, cells in pairs])
+        import pandas as pd
+
+        found = pd.concat([write_pandas(column, cells) for column, cells in pairs], axis=1)
+        found.columns = pd.Index([column.label for column in self.columns])
+        return found
+
+    def describe_row(self, row: Tensor) -> dict[str, str]:
+        """One row of numbers `(F,)` in the user's units and names."""
+        cells = zip(self.plain(), row.tolist(), strict=True)
+        return {column["name"]: describe_cell(column, number) or f"{number:g}" for column, number in cells}
+
+    # changes
+
+    def default_changes(self) -> TableChanges:
+        """What may change where the user does not say: a little of every column, missing cells stay missing.
+
+        Numbers and dates by a tenth of their standard deviation among the reference rows, whole numbers and dates in
+        whole steps of at least 1; ordered categories by one step; other categories with probability 0.1.
+
+        Raises:
+            ArgumentError: no column has two different cells.
+        """
+        changes: dict[str, Feature] = {}
+        for column in self.columns:
+            if not column.high > column.low:
+                continue
+            if column.kind == "ordered":
+                changes[column.name] = Feature(by=1, step=1)
+            elif column.kind in ("category", "flag"):
+                changes[column.name] = Feature(categories="data", rate=SHARE)
+            else:
+                by = float(f"{SHARE * column.spread:.3g}")
+                steps = column.kind in ("whole", "date")
+                changes[column.name] = Feature(by=max(1, round(by)), step=1) if steps else Feature(by=by)
+        varied = "a reference in which at least one column has different cells, or a neighbourhood"
+        check(len(changes) > 0, "reference", varied, "one with equal rows")
+        return self.bind(TableChanges(changes))
+
+    def bind(self, changes: TableChanges) -> TableChanges:
+        """Changes that know the columns: names, reference rows, missing cells, categories by their names.
+
+        Raises:
+            ArgumentError: `changes` do not fit the columns.
+        """
+        check(changes.columns in (None, self.names), "columns", "None, as the frame has names", changes.columns)
+        check(changes.units is None, "units", "None, as frames have their own units", "some")
+        check(not changes.one_hot, "one_hot", "none, as a category is one column of a frame", dict(changes.one_hot))
+        named: Any = changes.changes
+        if isinstance(named, Mapping):
+            named = {name: self._bind_feature(name, feature) for name, feature in named.items()}
+        else:
+            own = {rule.partition("==")[0].strip(" `") for rule in changes.rules if "==" in rule}
+            own |= {rule.partition("==")[2].strip(" `") for rule in changes.rules if "==" in rule}
+            named = {
+                column.name: self._fit_feature(column, named)
+                for column in self.columns
+                if column.name not in {*changes.fixed, *own} and column.high > column.low
+            }
+        data = self.rows if changes.data is None else changes.data
+        return replace(changes, changes=named, fixed=(), columns=self.names, data=data, missing=self.missing)
+
+    def _find(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        expected = f"names of columns ({', '.join(self.names[:12])})"
+        raise ArgumentError("changes", expected, f"{name!r}{suggest_name(name, self.names)}")
+
+    def _fit_feature(self, column: Column, feature: Feature) -> Feature:
+        """One change for all columns, for this one: categories change as such, whole numbers in steps."""
+        if column.kind in ("category", "flag"):
+            return Feature(categories="data", rate=feature.rate)
+        if column.kind == "ordered":
+            return Feature(by=1, step=1)
+        if feature.by is None:
+            return feature
+        return replace(feature, step=1) if column.kind in ("whole", "date") and feature.step is None else feature
+
+    def _bind_feature(self, name: str, feature: Feature) -> Feature:
+        column = self._find(name)
+        if isinstance(feature.categories, tuple):
+            places = {category: float(place) for place, category in enumerate(column.categories)}
+            unknown = [each for each in feature.categories if each not in places and column.categories]
+            expected = f"categories of {name!r} ({', '.join(map(str, column.categories[:8]))})"
+            check(not unknown, "categories", expected, ", ".join(map(repr, unknown)))
+            return replace(feature, categories=tuple(places.get(each, each) for each in feature.categories))
+        by_number = feature.by is not None
+        fits = not by_number or column.kind not in ("category", "flag")
+        check(fits, "changes", f"'category' for {name!r}, which has no order", repr(feature.by))
+        stepped = column.kind in ("whole", "ordered") or (column.kind == "date" and column.unit == "D")
+        return replace(feature, step=1) if by_number and stepped and feature.step is None else feature
+
+
+def _read_cells(frame: Any, label: Any, order: Sequence[Any] | None) -> Cells:
+    return (read_pandas if _is_pandas(frame) else read_polars)(frame[label], label, order)
+
+
+def _check_columns(frame: Any, labels: Sequence[Any], of_pandas: bool) -> None:
+    kind = "pandas" if of_pandas else "polars"
+    check(_is_pandas(frame) == of_pandas, "frame", f"a frame of {kind}, as the reference is", _describe(frame))
+    own = list(frame.columns)
+    twice = sorted({str(name) for name in own if own.count(name) > 1})
+    check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
+    gone, more = [name for name in labels if name not in own], [name for name in own if name not in labels]
+    words = [
+        f"{', '.join(map(repr, names[:3]))} {what}" for names, what in ((gone, "missing"), (more, "more")) if names
+    ]
+    check(not words, "frame", f"the {len(labels)} columns of the reference", " and ".join(words))
+
+
+def _describe(value: object) -> str:
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ + (f" of shape {tuple(shape)}" if shape is not None else "")

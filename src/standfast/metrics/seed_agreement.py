@@ -1,0 +1,181 @@
+"""Seed agreement: does an explanation agree with itself under another seed and another background sample?
+
+    A(x) = mean over r < s of sim(g_r(x), g_s(x)),    r, s = 1 .. R,
+
+where g_r is the explainer with its r-th seed, and with other rows drawn from the model's reference where it averages
+over some. Nothing else changes: the input, the model and the options are the same. The interval is that of the mean for
+two new seeds (`statistics.map_agreement`). Beside it are Kendall's tau, the overlap of the first k features and the
+agreement of their signs, because a distance of sizes hides that ranks change.
+
+Cost: R explanations for each input.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from standfast.explainers import Explainer
+from standfast.metrics.base import Cost, Direction, Metric, Presets, metrics
+from standfast.metrics.probe import Call, Probe
+from standfast.metrics.result import Result
+from standfast.records import Count, Range
+from standfast.similarity import Similarity
+from standfast.similarity import get as get_similarity
+from standfast.statistics.map_agreement import (
+    agree_in_sign,
+    bound_equal_similarities,
+    interval_over_seeds,
+    kendall,
+    list_pairs,
+    overlap,
+)
+from standfast.tensors import Array
+
+#: of a sample's maps, so many numbers at most are stored, for `Results.agreement`
+_STORED = 1 << 16
+
+
+@dataclass(frozen=True)
+class SeedAgreementResult(Result):
+    """The agreement of each sample.
+
+    Attributes:
+        value, low, high: the mean similarity of pairs of maps, and its interval, `(N,)`.
+        kendall: the mean of Kendall's tau-b over pairs, `(N,)`; NaN for inputs of more than 512 numbers.
+        overlap: the mean share of the first k features that two maps have in common, `(N,)`.
+        signs: the mean share of the first features of either that have the same sign, `(N,)`.
+        chance: what `overlap` is on average for unrelated maps, k / F, `(N,)`.
+        seed_maps: of each seed, `(N, R, ...)`; None where they are too large.
+    """
+
+    stored = ("seed_maps",)
+
+    kendall: Tensor
+    overlap: Tensor
+    signs: Tensor
+    chance: Tensor
+    seed_maps: Tensor | None = field(default=None, kw_only=True)
+
+
+@metrics.register("seed_agreement")
+@dataclass(frozen=True)
+class SeedAgreement(Metric):
+    """The mean similarity of maps of one input under different seeds of the explainer and of its background sample.
+
+    Args:
+        seeds: how many, R.
+        similarity: of two maps.
+        top: how many features count as the first ones, k.
+        absolute: compare absolute attributions, as far as `similarity` goes.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = SeedAgreement(seeds=3)(model, "smoothgrad:samples=4", digits.inputs)
+    >>> bool((result.value < 1).all()), SeedAgreement(seeds=3)(model, "saliency", digits.inputs).value.tolist()
+    (True, [1.0, 1.0])
+    """
+
+    name: ClassVar[str] = "seed_agreement"
+    direction: ClassVar[Direction] = "higher"
+    category: ClassVar[str] = "robustness"
+    presets: ClassVar[Presets] = {"quick": {"seeds": 5}}
+
+    seeds: Annotated[int, Range(least=3)] = 10
+    similarity: str | Similarity = "spearman"
+    top: Count = 3
+    absolute: bool = False
+
+    def __post_init__(self) -> None:
+        get_similarity(self.similarity)
+
+    @classmethod
+    def example(cls) -> SeedAgreement:
+        return cls(seeds=3)
+
+    def cost(self, classes: int | None = None) -> Cost:
+        """One explanation for each seed."""
+        return Cost(predictions=0, explanations=self.seeds)
+
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        own, other = (each.abs() if self.absolute else each for each in (maps, others))
+        similarity = get_similarity(self.similarity)
+        return similarity(similarity.of_maps(own), similarity.of_maps(other))
+
+    def evaluate(self, call: Call) -> SeedAgreementResult:
+        """Explain each input under every seed, and compare all pairs."""
+        probe = Probe(call, self.similarity, absolute=self.absolute)
+        rows, found = probe.usable(), [probe.maps]
+        inputs, targets = call.inputs[rows], probe.targets[rows]
+        for seed in range(1, self.seeds):
+            explainer, model = reseed(call.explainer, seed), call.model.with_background(seed)
+            maps = torch.zeros_like(probe.maps)
+            if len(rows):
+                own, logits = explainer.attribute_all(model, inputs, targets)
+                maps[rows] = own
+                finite = own.flatten(1).isfinite().all(1) & logits.flatten(1).isfinite().all(1)
+                probe.count(rows, _is_flat(own), ~finite)
+            found.append(maps)
+        maps = torch.stack(found, dim=1).detach()
+        probe.skip(~maps.flatten(1).isfinite().all(1), "nonfinite")
+        rows = probe.usable()
+        fields = self._compare(maps[rows])
+        scattered = {name: torch.from_numpy(np.asarray(each)).to(rows.device) for name, each in fields.items()}
+        small = maps[:1].numel() <= _STORED
+        stored = maps.nan_to_num().float() if small and len(maps) else None
+        return SeedAgreementResult(**probe.common_fields(self, **scattered), seed_maps=stored)
+
+    def _compare(self, maps: Tensor) -> dict[str, Array]:
+        """The numbers of usable inputs, from their maps `(n, R, ...)`."""
+        similarity, (first, second) = get_similarity(self.similarity), list_pairs(self.seeds)
+        count, flat = len(maps), maps.flatten(2).double().cpu().numpy()
+        compared = maps.abs() if self.absolute else maps
+        values = np.empty((count, len(first)))
+        others = {name: np.empty_like(values) for name in ("kendall", "overlap", "signs")}
+        for pair, (r, s) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+            if count:
+                a, b = (similarity.of_maps(compared[:, seed]) for seed in (r, s))
+                values[:, pair] = similarity(a, b).double().cpu().numpy()
+                others["kendall"][:, pair] = kendall(flat[:, r], flat[:, s])
+                others["overlap"][:, pair] = overlap(flat[:, r], flat[:, s], self.top)
+                others["signs"][:, pair] = agree_in_sign(flat[:, r], flat[:, s], self.top)
+        correlation = similarity.larger_is_closer
+        value, low, high = interval_over_seeds(values, self.seeds, correlation)
+        same = (flat == flat[:, :1]).all((1, 2))
+        unsure = ~same & (np.ptp(values, axis=1) <= 1e-12)
+        low = np.where(unsure & correlation, bound_equal_similarities(value, self.seeds), low)
+        chance = np.full(count, min(self.top / flat.shape[2], 1.0))
+        means = {name: each.mean(1) for name, each in others.items()}
+        return {"value": value, "low": low, "high": high, **means, "chance": chance}
+
+
+def reseed(explainer: Explainer, seed: int) -> Explainer:
+    """The explainer with another seed, and those within it; itself where it draws no random numbers.
+
+    >>> from standfast.explainers import SmoothGrad
+    >>> reseed(SmoothGrad(seed=4), 2).seed
+    6
+    """
+    changes: dict[str, Any] = {}
+    options: tuple[dataclasses.Field[Any], ...] = ()
+    if dataclasses.is_dataclass(explainer):
+        options = dataclasses.fields(explainer)
+    for option in options:
+        held = getattr(explainer, option.name)
+        if option.name == "seed" and type(held) is int:
+            changes["seed"] = held + seed
+        elif isinstance(held, Explainer):
+            changes[option.name] = reseed(held, seed)
+    return dataclasses.replace(explainer, **changes) if changes else explainer  # type: ignore[type-var]
+
+
+def _is_flat(maps: Tensor) -> Tensor:
+    """Whether maps `(n, ...)` are constant, bool `(n,)`."""
+    flat = maps.flatten(1)
+    return flat.amax(1) == flat.amin(1)

@@ -1,0 +1,225 @@
+"""How far the maps of explainers, and of models that were trained again, agree on the same inputs.
+
+The maps are those that the metric `seed_agreement` has stored, of several seeds each. Two sources of maps, such as an
+explainer of one model and another explainer of another one, are compared on each sample by the mean over pairs of
+seeds, and then by the median over samples. A source agrees with itself over pairs of different seeds. The chance level
+is the same of maps of different samples.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from standfast.errors import ArgumentError
+from standfast.results.presentation import MetricResults
+from standfast.statistics.map_agreement import agree_in_sign, kendall, overlap, split_variance
+from standfast.statistics.paired import median_interval
+from standfast.tensors import Array
+
+Measure = Literal["kendall", "overlap", "signs"]
+MEASURES: tuple[Measure, ...] = ("kendall", "overlap", "signs")
+#: seeds of each source that are compared, and other samples that tell the chance level
+_SEEDS, _OTHERS = 5, 5
+#: what stands between the name of a model and the number of its seed, where it was trained several times
+TRAINED = "#"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How far two sources of maps agree by one measure.
+
+    Attributes:
+        first, second: their places in `MapAgreement.sources`.
+        measure: `"kendall"`, `"overlap"` (of the first k features) or `"signs"` (of these).
+        median: over samples; NaN where no sample has both.
+        low, high: its 95% interval; None for fewer samples than it needs.
+        chance: the median for maps of different samples; NaN for a single sample.
+        samples: how many count.
+    """
+
+    first: int
+    second: int
+    measure: Measure
+    median: float
+    low: float | None
+    high: float | None
+    chance: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class MapAgreement:
+    """The agreement of all sources of maps on one data set.
+
+    Attributes:
+        data: the name of the data set.
+        sources: pairs of a model and an explainer, those next to each other that agree most.
+        pairs: every two sources, and each with itself, by each measure.
+        variance: for each explainer and each model that was trained several times, the shares of the maps' mean squared
+            length that differ between seeds of the explainer and between trained models.
+        top: how many first features `overlap` and `signs` look at.
+    """
+
+    data: str
+    sources: tuple[tuple[str, str], ...]
+    pairs: tuple[Pair, ...]
+    variance: pl.DataFrame
+    top: int
+
+    def find(self, first: int, second: int, measure: Measure = "kendall") -> Pair:
+        """The pair of two sources by their places."""
+        wanted = (min(first, second), max(first, second), measure)
+        return next(pair for pair in self.pairs if (pair.first, pair.second, pair.measure) == wanted)
+
+    def matrix(self, measure: Measure = "kendall") -> Array:
+        """The medians, `(sources, sources)`."""
+        places = range(len(self.sources))
+        return np.array([[self.find(a, b, measure).median for b in places] for a in places])
+
+    def frame(self) -> pl.DataFrame:
+        """A row for each pair and measure: both models and explainers, median, interval, chance level, samples."""
+        rows = [
+            {
+                **dict(zip(("model", "explainer"), self.sources[pair.first], strict=True)),
+                **dict(zip(("other_model", "other_explainer"), self.sources[pair.second], strict=True)),
+                "measure": pair.measure,
+                "median": pair.median,
+                "low": pair.low,
+                "high": pair.high,
+                "chance": pair.chance,
+                "samples": pair.samples,
+            }
+            for pair in self.pairs
+        ]
+        return pl.DataFrame(rows)
+
+
+def measure_map_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]], data: str, top: int) -> MapAgreement:
+    """The agreement of sources of maps.
+
+    Args:
+        found: for each model and explainer the maps of each sample, `(seeds, F)`.
+        data: the name of the data set.
+        top: how many first features count.
+
+    >>> maps = {("net", "a"): {0: np.array([[3.0, 2.0, 1.0]] * 3)}, ("net", "b"): {0: np.array([[1.0, 2.0, 3.0]] * 3)}}
+    >>> measure_map_agreement(maps, "mine", 1).matrix().tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    sources = list(found)
+    measures: dict[Measure, Callable[[Array, Array], Array]] = {
+        "kendall": kendall,
+        "overlap": lambda a, b: overlap(a, b, top),
+        "signs": lambda a, b: agree_in_sign(a, b, top),
+    }
+    pairs = {
+        (a, b, name): _compare(found[sources[a]], found[sources[b]], a == b, measure, (a, b, name))
+        for a, b in itertools.combinations_with_replacement(range(len(sources)), 2)
+        for name, measure in measures.items()
+    }
+    places = range(len(sources))
+    order = _cluster(np.array([[pairs[min(a, b), max(a, b), "kendall"].median for b in places] for a in places]))
+    place = {old: new for new, old in enumerate(order)}
+    moved = [_move(pair, place) for pair in pairs.values()]
+    return MapAgreement(data, tuple(sources[old] for old in order), tuple(moved), _split(found), top)
+
+
+def _move(pair: Pair, place: Mapping[int, int]) -> Pair:
+    a, b = sorted((place[pair.first], place[pair.second]))
+    return Pair(a, b, pair.measure, pair.median, pair.low, pair.high, pair.chance, pair.samples)
+
+
+def _compare(
+    first: Mapping[int, Array],
+    second: Mapping[int, Array],
+    same: bool,
+    measure: Callable[[Array, Array], Array],
+    key: tuple[int, int, Measure],
+) -> Pair:
+    samples = [sample for sample in first if sample in second]
+    own = np.array([_average(first[sample], second[sample], same, measure) for sample in samples])
+    shifts = range(1, min(_OTHERS, len(samples) - 1) + 1)
+    others = [
+        _average(first[samples[at]], second[samples[(at + shift) % len(samples)]], False, measure)
+        for shift in shifts
+        for at in range(len(samples))
+    ]
+    known = own[~np.isnan(own)]
+    if not len(known):
+        return Pair(*key, float("nan"), None, None, float("nan"), 0)
+    interval = median_interval(known, known, 0.95)
+    chance = float(np.median(others)) if others else float("nan")
+    return Pair(*key, interval.value, interval.low, interval.high, chance, len(known))
+
+
+def _average(a: Array, b: Array, same: bool, measure: Callable[[Array, Array], Array]) -> float:
+    """The mean over pairs of seeds; of one source only of different ones."""
+    places = [(r, s) for r in range(min(_SEEDS, len(a))) for s in range(min(_SEEDS, len(b))) if not same or r < s] or [
+        (0, 0)
+    ]
+    first, second = (list(each) for each in zip(*places, strict=True))
+    return float(measure(a[first], b[second]).mean())
+
+
+def _cluster(similarity: Array) -> list[int]:
+    """The order of the leaves of average linkage, by 1 less the similarity."""
+    if len(similarity) < 3:
+        return list(range(len(similarity)))
+    distance = 1 - np.nan_to_num(similarity)
+    np.fill_diagonal(distance, 0.0)
+    tree = linkage(squareform(np.maximum(distance, 0), checks=False), "average", optimal_ordering=True)
+    return [int(leaf) for leaf in leaves_list(tree)]
+
+
+def _split(found: Mapping[tuple[str, str], Mapping[int, Array]]) -> pl.DataFrame:
+    """The two-way table of each model that was trained several times, and each explainer."""
+    groups: dict[tuple[str, str], list[Mapping[int, Array]]] = {}
+    for (model, explainer), maps in found.items():
+        if TRAINED in model:
+            groups.setdefault((model.rpartition(TRAINED)[0], explainer), []).append(maps)
+    rows = []
+    for (model, explainer), several in groups.items():
+        samples = sorted(set.intersection(*(set(maps) for maps in several)))
+        if len(several) > 1 and samples:
+            stacked = np.array([[maps[sample] for maps in several] for sample in samples])
+            within, between = split_variance(stacked)
+            shown = {"within model": within, "between models": between}
+            row = {name: median_interval(values, values, 0.95) for name, values in shown.items()}
+            numbers = {f"{name}{end}": getattr(each, at) for name, each in row.items() for end, at in _ENDS.items()}
+            counts = {"trained": len(several), "samples": len(samples)}
+            rows.append({"model": model, "explainer": explainer, **counts, **numbers})
+    return pl.DataFrame(rows)
+
+
+_ENDS = {"": "value", ", low": "low", ", high": "high"}
+
+
+def read_seed_maps(views: Iterable[MetricResults]) -> dict[tuple[str, str], dict[int, Array]]:
+    """The stored maps of each model and explainer, by sample, `(seeds, F)`; those of samples without one are left out.
+
+    Raises:
+        ArgumentError: there are none.
+    """
+    found: dict[tuple[str, str], dict[int, Array]] = {}
+    for view in views:
+        for explainer in view.present:
+            fine = set(view.rows_for(explainer).filter(pl.col("status") == "ok")["sample"].to_list())
+            own = found.setdefault((view.model, explainer), {})
+            for name, repeat, start, arrays in view.parts(["seed_maps"]):
+                if name == explainer and repeat == 0:
+                    for at, maps in enumerate(arrays["seed_maps"]):
+                        if start + at in fine:
+                            own[start + at] = maps.reshape(len(maps), -1).astype(np.float64)
+    found = {source: maps for source, maps in found.items() if maps}
+    if not found:
+        expected = "results of the metric seed_agreement, which stores the maps of several seeds"
+        raise ArgumentError("results", expected, "none")
+    return found

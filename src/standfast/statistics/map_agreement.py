@@ -1,0 +1,119 @@
+"""How far attribution maps of one input agree: ranks, first features, signs, and intervals over seeds.
+
+- Kendall's tau-b: pairs of features in the same order less those in the other one, corrected for ties.
+- Overlap: the share of the k features with the largest absolute values that two maps have in common. For unrelated
+  maps it is k / F on average.
+- Signs: the share of the features among the first k of either map that have the same sign in both.
+
+The mean similarity over all pairs of R maps with different seeds is a U-statistic, so it is unbiased for two new seeds.
+Its interval is Student's with R - 1 degrees of freedom and the jackknife's standard error over seeds (Arvesen 1969),
+on Fisher's scale, atanh, where the similarity is a correlation. Where all pairs are equally similar although the maps
+differ, as ranks may be, the error is unknown: if a share p of seeds gave unrelated maps, with similarity 0, the mean
+would be (1 - p)^2 of the value, and p is below 1 - 0.05^(1/R) with 95% confidence.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from scipy.stats import t as student
+
+from standfast.tensors import Array
+
+#: of more entries Kendall's tau takes too much memory
+MOST_RANKED = 512
+
+
+def kendall(a: Array, b: Array) -> Array:
+    """Kendall's tau-b of maps `(n, F)` by pairs of rows, `(n,)`; NaN for more than 512 entries, 0 for constant maps."""
+    if a.shape[1] > MOST_RANKED:
+        return np.full(len(a), np.nan)
+    first, second = (np.sign(values[:, :, None] - values[:, None, :]) for values in (a, b))
+    scale = np.sqrt((first**2).sum((1, 2)) * (second**2).sum((1, 2)))
+    product: Array = (first * second).sum((1, 2)) / np.where(scale > 0, scale, 1.0)
+    return product
+
+
+def mark_first(maps: Array, k: int) -> Array:
+    """Which k entries of maps `(n, F)` have the largest absolute values, bool `(n, F)`; of equal ones the first."""
+    order = np.argsort(-np.abs(maps), axis=1, kind="stable")[:, :k]
+    marked = np.zeros(maps.shape, dtype=bool)
+    np.put_along_axis(marked, order, True, axis=1)
+    return marked
+
+
+def overlap(a: Array, b: Array, k: int) -> Array:
+    """The share of the first k entries of maps `(n, F)` that both have, `(n,)`."""
+    return np.asarray((mark_first(a, k) & mark_first(b, k)).sum(1) / min(k, a.shape[1]))
+
+
+def agree_in_sign(a: Array, b: Array, k: int) -> Array:
+    """The share of the first k entries of either of two maps `(n, F)` whose signs are the same, `(n,)`."""
+    among = mark_first(a, k) | mark_first(b, k)
+    return np.asarray(((np.sign(a) == np.sign(b)) & among).sum(1) / among.sum(1))
+
+
+def list_pairs(count: int) -> tuple[Array, Array]:
+    """The numbers of the two maps of each pair of different seeds."""
+    pairs = np.array(list(itertools.combinations(range(count), 2)))
+    return pairs[:, 0], pairs[:, 1]
+
+
+def interval_over_seeds(values: Array, count: int, correlation: bool) -> tuple[Array, Array, Array]:
+    """The mean similarity of pairs of maps with different seeds, and its 95% interval.
+
+    Args:
+        values: similarities `(n, count (count - 1) / 2)`, in the order of `list_pairs`.
+        count: of seeds, at least 3.
+        correlation: whether similarities lie in [-1, 1].
+
+    Returns:
+        The mean and the ends of the interval, `(n,)` each. Where all similarities are equal, the interval is empty.
+
+    >>> mean, low, high = interval_over_seeds(np.array([[0.8, 0.6, 0.7]]), 3, correlation=True)
+    >>> mean.round(3).tolist(), bool((low < mean).all() and (mean < high).all())
+    ([0.7], True)
+    """
+    first, second = list_pairs(count)
+    mean = values.mean(1)
+    totals = np.stack([values[:, (first == seed) | (second == seed)].sum(1) for seed in range(count)], axis=1)
+    without = (values.sum(1)[:, None] - totals) / ((count - 1) * (count - 2) / 2)
+    spread = ((without - without.mean(1, keepdims=True)) ** 2).sum(1)
+    error = np.sqrt((count - 1) / count * spread)
+    reach = student.ppf(0.975, count - 1) * error
+    if not correlation:
+        return mean, mean - reach, mean + reach
+    inner = np.clip(mean, -1 + 1e-12, 1 - 1e-12)
+    scaled, reach = np.arctanh(inner), reach / (1 - inner**2)
+    flat = np.ptp(values, axis=1) <= 1e-12
+    low, high = np.tanh(scaled - reach), np.tanh(scaled + reach)
+    return mean, np.where(flat, mean, low), np.where(flat, mean, high)
+
+
+def bound_equal_similarities(mean: Array, count: int) -> Array:
+    """The lower end of the interval of similarities that are equal for maps that differ, `(n,)`."""
+    rare = 1 - 0.05 ** (1 / count)
+    return np.where(mean > 0, mean * (1 - rare) ** 2, -1.0)
+
+
+def split_variance(maps: Array) -> tuple[Array, Array]:
+    """The variance of maps between models and between seeds of one model, `(n,)` each: a two-way table.
+
+    Args:
+        maps: `(n, models, seeds, F)`, of n inputs, at least two models and two seeds.
+
+    Returns:
+        Unbiased estimates, summed over features, as shares of the mean squared length of a map: between seeds within a
+        model, and between models, which may be below 0.
+
+    >>> within, between = split_variance(np.array([[[[1.0], [1.0]], [[3.0], [3.0]]]]))
+    >>> within.tolist(), between.tolist()
+    ([0.0], [0.4])
+    """
+    seeds = maps.shape[2]
+    within = maps.var(2, ddof=1).mean(1).sum(-1)
+    between = maps.mean(2).var(1, ddof=1).sum(-1) - within / seeds
+    length = (maps**2).sum(-1).mean((1, 2))
+    scale = np.where(length > 0, length, 1.0)
+    return within / scale, between / scale
