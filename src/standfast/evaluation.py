@@ -49,7 +49,7 @@ from standfast.study.cost import Estimate, estimate_plan
 from standfast.study.executors import Executor, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
-from standfast.study.plan import make_plan
+from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import watch
 from standfast.study.run import Origin, RunSummary, has_neighbourhood, named_metrics, run_grid
 from standfast.study.store import Store
@@ -91,7 +91,7 @@ def evaluate(
     seed: int = 0,
     out: str | Path | None = None,
     repeats: int = 1,
-    samples_per_job: int = 4,
+    samples_per_job: int | None = None,
     workers: int | str = 1,
     executor: Executor | None = None,
     about: Mapping[str, Any] | None = None,
@@ -135,7 +135,8 @@ def evaluate(
             interrupted evaluation can be continued. By default they are in the user's cache folder, where the same call
             finds them, too: `standfast cache` says where, and deletes them. `Results.store` has the place.
         repeats: how often everything is done, each time with other random numbers.
-        samples_per_job: the number of samples between two writes; results do not depend on it.
+        samples_per_job: the number of samples between two writes, on which results do not depend; None for as many as
+            fit in memory and take about 20 seconds.
         workers: the number of processes on this computer; `"auto"` for one for each GPU, or else for each core. A
             script that uses several needs `if __name__ == "__main__":`, as always with processes in Python.
         executor: another place to do the jobs, or limits of time and memory for each, such as
@@ -167,7 +168,8 @@ def evaluate(
     >>> found.best(), found.sanity["digits", "LeNet5", "saliency"].state  # two samples pass no check
     ({}, 'undecided')
     """
-    seed, repeats, samples_per_job = (as_number(number) for number in (seed, repeats, samples_per_job))
+    seed, repeats = as_number(seed), as_number(repeats)
+    samples_per_job = None if samples_per_job is None else as_number(samples_per_job)
     check(type(seed) is int, "seed", "a whole number", repr(seed))
     check(about is None or isinstance(about, Mapping), "about", "a mapping from names, or None", repr(about))
     facts = dict(about or {})
@@ -196,14 +198,15 @@ def evaluate(
     grid, notes = question.make_grid()
     if progress and _DEFAULT_NEIGHBOURHOOD in notes:
         print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
-    plan = make_plan(grid, {**notes, **facts}, None if out is None else Store(out).earlier_manifest())
     chosen = executor or local(workers, device=grid.device)
+    earlier = None if out is None else Store(out).earlier_manifest()
+    plan = make_plan(grid, {**notes, **facts}, earlier, chosen.at_once)
     with watch(progress) as report_progress:
 
-        def run(store: Store) -> RunSummary:
+        def run(plan: Plan, store: Store) -> RunSummary:
             return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
 
-        store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(Store(out)), None)
+        store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
     found = load_results(store, summary)
     if let_go is not None:
         weakref.finalize(found, let_go)
@@ -235,7 +238,7 @@ class _Question:
     targets: Tensor | int | None = None
     seed: int = 0
     repeats: int = 1
-    samples_per_job: int = 4
+    samples_per_job: int | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def make_grid(self) -> tuple[Grid, dict[str, Any]]:

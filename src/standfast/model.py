@@ -840,6 +840,7 @@ class Model:
         rows_per_input: int = 1,
         kind: Kind = "forward",
         evaluations: int = 1,
+        batches: int = 1,
     ) -> tuple[Tensor, ...]:
         """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
 
@@ -855,12 +856,13 @@ class Model:
             rows_per_input: how many rows the module forwards for each row of `tensors` (an explainer's steps).
             kind: whether the module is also differentiated.
             evaluations: how many a row counts for (`watch`).
+            batches: how many batches a chunk has, where `function` cuts its rows into batches itself.
 
         Raises:
             ModelError: the module fails, or one input does not fit into memory.
         """
         inputs, total = tensors[0] if like is None else like, len(tensors[0])
-        step = self.inputs_per_chunk(inputs, rows_per_input, kind, total)
+        step = self.inputs_per_chunk(inputs, rows_per_input, kind, total, batches)
         aligned = -(-ROW_ALIGNMENT // rows_per_input)
         least = -(-2 * ROW_ALIGNMENT // rows_per_input)
         pieces: list[tuple[Tensor, ...]] = []
@@ -873,7 +875,7 @@ class Model:
                 padding = max(-count % aligned, least - count)
                 if not is_on_host(self.device):
                     more = count_padding(count * rows_per_input, step * rows_per_input, self.device)
-                    padding = max(padding, min(step - count, -(-more // rows_per_input)))
+                    padding = max(padding, min(step - count, -(-more // rows_per_input))) if batches == 1 else padding
                 if padding:
                     chunk = [pad_rows(t, padding) for t in chunk]
                 out = function(*chunk)
@@ -885,7 +887,7 @@ class Model:
                         f"module: expected one input of shape {tuple(inputs.shape[1:])} to fit into memory"
                         f" ({rows_per_input} rows forwarded), got: {error}"
                     ) from error
-                step = self._halve(inputs, step, rows_per_input, kind)
+                step, batches = self._halve(inputs, -(-step // batches), rows_per_input, kind), 1
                 aligned, least = min(aligned, step), min(least, step)
                 continue
             finally:
@@ -920,9 +922,11 @@ class Model:
         part = "" if rows == shape[0] else f", of a batch of {rows}"
         return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}. It says{part}: {error}")
 
-    def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None) -> int:
-        """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""
-        rows = self.row_budget(inputs, rows_per_input, kind, count)
+    def inputs_per_chunk(
+        self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None, batches: int = 1
+    ) -> int:
+        """How many inputs one chunk of so many batches has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""
+        rows = batches * self.row_budget(inputs, rows_per_input, kind, count)
         step = max(1, rows // rows_per_input)
         return step - step % ROW_ALIGNMENT if step >= ROW_ALIGNMENT else step
 

@@ -32,6 +32,7 @@ from standfast.study.file.spec import study_from
 
 STUDY: dict[str, Any] = {
     "samples": 16,
+    "samples_per_job": 4,
     "data": {"digits": "digits"},
     "models": {"lenet": "lenet5-mnist"},
     "explainers": ["saliency", "input_x_gradient", "random"],

@@ -6,6 +6,7 @@ import gc
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ import standfast
 from conftest import SHAPES, small_net
 from standfast.cli import app
 from standfast.results import Results
-from standfast.study import cache
+from standfast.study import cache, plan
 from standfast.study.lease import hold_lease
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="folders have owners on POSIX")
@@ -27,10 +28,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "results"
 
 
-def evaluate(count: int = 6, seed: int = 0) -> Results:
+def evaluate(count: int = 6, seed: int = 0, per_job: int | None = 4) -> Results:
     model = standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(count, *SHAPES["flat"], generator=torch.Generator().manual_seed(3))
-    options = {"controls": False, "sanity": False, "progress": False}
+    options: dict[str, Any] = {"controls": False, "sanity": False, "progress": False, "samples_per_job": per_job}
     return standfast.evaluate(model, "saliency", inputs, "aopc:preset=quick", seed=seed, **options)
 
 
@@ -54,6 +55,17 @@ def test_the_same_call_finds_its_jobs_and_another_does_not(root: Path, monkeypat
         assert place(other) != place(first)
     monkeypatch.setattr(cache, "_version", lambda: ["0.2.0", 1])  # other code of the package
     assert jobs(evaluate()) == (0, 2)
+
+
+def test_the_same_call_finds_its_jobs_when_the_model_is_measured_to_be_slower(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = evaluate(per_job=None)
+    assert jobs(first) == (0, 1)
+    monkeypatch.setattr(plan, "_measure_pace", lambda *args: 1e3)
+    assert jobs(evaluate(per_job=None)) == (1, 0)
+    slow = evaluate(per_job=None, count=5)
+    assert jobs(slow) == (0, 5)
 
 
 def test_a_killed_evaluation_continues(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

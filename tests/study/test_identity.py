@@ -375,3 +375,41 @@ def test_answers_are_compared_where_both_have_them() -> None:
     assert few.find_difference(many) == "maps"
     assert Answers({"inputs": (1.0, 2.0 + 1e-6)}).find_difference(few) == ""
     assert Answers.from_plain(many.plain) == many
+
+
+def cut(earlier: dict[str, Any] | None = None, workers: int = 1, **options: Any) -> list[tuple[int, int]]:
+    plan = make_plan(make_grid(**options), earlier=earlier, workers=workers)
+    return [(job.start, job.stop) for job in plan.jobs]
+
+
+def test_a_job_gets_the_samples_of_twenty_seconds_and_keeps_them_when_a_study_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = torch.rand(30, 4)
+    assert cut(inputs=many) == [(0, 30)]
+    # an explanation is three passes, and there are three of them
+    monkeypatch.setattr("standfast.study.plan._measure_pace", lambda *args: 20 / (10.5 * 9))
+    # the same reference for rows that are added
+    model = standfast.Model(Net().eval(), (0.0, 1.0), device="cpu", reference=many[:5])
+    grid = make_grid(model, inputs=many[:20])
+    assert [(job.start, job.stop) for job in make_plan(grid).jobs] == [(0, 10), (10, 20)]
+    stored = make_plan(grid).manifest
+    assert cut(workers=2, inputs=many[:20]) == [(start, start + 2) for start in range(0, 20, 2)]
+    monkeypatch.setattr("standfast.study.plan._measure_pace", lambda *args: 1e3)
+    assert cut(inputs=many[:3]) == [(0, 1), (1, 2), (2, 3)]
+    assert cut(stored, model=model, inputs=many) == [(0, 10), (10, 20), (20, 30)]
+    assert find_identities(make_grid(model, inputs=many), stored) > find_identities(grid, stored)
+    assert cut(stored, model=model, inputs=many[:20], samples_per_job=15) == [(0, 15), (15, 20)]
+
+
+def test_a_job_fits_in_memory_and_an_unknown_metric_gets_few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "standfast.study.plan._ELEMENTS", 5 * 3 * 4
+    )  # of five samples with three copies of four numbers
+    assert cut(inputs=torch.rand(10, 4)) == [(0, 5), (5, 10)]
+    monkeypatch.undo()
+
+    class Unknown(MaxSensitivity):
+        cost = Metric.cost
+
+    assert cut(metric=Unknown(LinfBall(0.1), samples=2), inputs=torch.rand(8, 4)) == [(0, 4), (4, 8)]

@@ -342,7 +342,8 @@ def _has_jobs(look: Mapping[str, Any], found: Results, decision: Decision) -> bo
     """Whether a look was at the same jobs as now, up to the number of its samples."""
     place = {"data": decision.data, "model": decision.model, "explainer": decision.explainer, "label": decision.metric}
     own = found.jobs.filter(*(pl.col(column) == name for column, name in place.items()))
-    full = own.filter(pl.col("stop") % found.manifest["samples_per_job"] == 0)  # the last one may have grown since
+    size = pl.col("stop") - pl.col("start")
+    full = own.filter(size == size.max())  # a smaller one, the last, may have grown since
     jobs = full.filter(pl.col("stop") <= look["samples"].get(decision.data, 0))["job"].to_list()
     return bool(jobs) and set(jobs) <= set(look["jobs"])
 

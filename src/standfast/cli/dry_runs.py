@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from standfast.evaluation import executor_of
 from standfast.report.sentences import describe_misfits
 from standfast.study.cost import Estimate, Line, estimate_plan
 from standfast.study.plan import make_plan
@@ -25,7 +26,7 @@ def dry_run(study: Study, out: str | Path) -> Estimate:
     from rich.markup import escape
 
     console = Console()
-    plan = make_plan(study.grid(), earlier=Store(out).earlier_manifest())
+    plan = make_plan(study.grid(), None, Store(out).earlier_manifest(), executor_of(study).at_once)
     done = {job for job, status in Store(out).statuses().items() if status == "done"}
     with console.status("calibrating") as status:
         found = estimate_plan(plan, done, lambda said: status.update(escape(said)))
@@ -36,7 +37,9 @@ def dry_run(study: Study, out: str | Path) -> Estimate:
     grid = plan.grid
     samples = ", ".join(f"{len(found)} of {name}" for name, found in grid.data.items())
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
-    say(f"samples: {samples}; {grid.samples_per_job} a job; repeats: {grid.repeats}; seed: {grid.seed}")
+    sizes = {job.stop - job.start for job in plan.jobs}
+    each = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
+    say(f"samples: {samples}; {each} a job; repeats: {grid.repeats}; seed: {grid.seed}")
     jobs, before = len(plan.jobs), sum(line.done for line in lines)
     say(
         f"{jobs} jobs, {before} of them done; about {found.evaluations:,} model evaluations,"

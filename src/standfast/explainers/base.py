@@ -6,6 +6,7 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from functools import partial
 from traceback import walk_tb
 from typing import Annotated, Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, ModelError, StandfastError, as_number, check, warn_user
+from standfast.explainers.shared_passes import share_pass
 from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
@@ -22,6 +24,8 @@ from standfast.registry import Registry
 from standfast.tasks import find_output
 from standfast.tensors import describe_bounds, send, widen_half
 
+#: of the explainers that cut the rows of a chunk into batches themselves
+BATCHES = 8
 #: attributions, shaped like the inputs, and the logits `(N, K)` at them
 Explanation = tuple[Tensor, Tensor]
 #: the explainers, by their labels, that have looked at a module for columns that they cannot see
@@ -54,6 +58,8 @@ class Explainer(metaclass=ConfigurationType):
     #: forward and backward, each row on its own, on the rows of its chunk or on others within
     #: `standfast.gating.rows_of`
     gateable: ClassVar[bool] = False
+    #: into how many batches it cuts the rows of a chunk; with several, few of them are filled up with copies
+    batches: ClassVar[int] = 1
     #: whether its maps say nothing about what the model has learned: a reference for the other explainers
     control: ClassVar[bool] = False
 
@@ -142,7 +148,9 @@ class Explainer(metaclass=ConfigurationType):
         try:
             # what is not known to run the module only forward and backward may use hooks
             with contextlib.nullcontext() if self.gateable else run_eagerly():
-                maps, logits = model.map_rows(run, *columns, rows_per_input=self.rows_per_input, kind="backward")
+                maps, logits = model.map_rows(
+                    run, *columns, rows_per_input=self.rows_per_input, kind="backward", batches=self.batches
+                )
         except Exception as error:
             if self._is_refused(error, model, x):
                 where = f"{module_name(model.module)} runs on the inputs, but not on {self.visits}"
@@ -186,6 +194,11 @@ class Explainer(metaclass=ConfigurationType):
         By default this explainer itself. One that can give each channel values of its own returns a copy that does.
         """
         return self
+
+    @property
+    def shared_pass(self) -> tuple[object, ...] | None:
+        """What its passes are, if explainers of which this is equal need the same ones; None for passes of its own."""
+        return None
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
         """What explanations of perturbed copies reuse from the original `inputs` `(N, ...)`, a row for each of them.
@@ -326,11 +339,18 @@ def compute_input_gradient(
 
     `forward` runs in the place of `model.forward`.
     """
-    with torch.enable_grad():
-        leaf = make_leaf(x, create_graph)
-        logits = (forward or model.forward)(leaf.clone())  # an in-place first layer must not write into x
-        gradient = compute_gradient(select_scores(model, logits, targets), leaf, create_graph)
-    return gradient, logits if create_graph else logits.detach()
+
+    def run() -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = make_leaf(x, create_graph)
+            logits = (forward or model.forward)(leaf.clone())  # an in-place first layer must not write into x
+            gradient = compute_gradient(select_scores(model, logits, targets), leaf, create_graph)
+        return gradient, logits if create_graph else logits.detach()
+
+    if create_graph or forward is not None:
+        return run()
+    gradient, logits = share_pass("gradient", model, (x, targets), run)
+    return gradient, logits
 
 
 def choose_chunk_rows(model: Model, x: Tensor, rows_per_input: int) -> int:
@@ -347,6 +367,16 @@ def compute_path_gradients(
     The rows of `x` and of all points form one flat batch. It is split only where it exceeds the model's row
     budget. `x` comes first, so that the predicted classes are known before a gradient needs them.
     """
+    if not create_graph:
+        run = partial(_run_path_gradients, model, x, points, targets, create_graph)
+        gradient, logits = share_pass("path", model, (x, points, targets), run)
+        return gradient, logits
+    return _run_path_gradients(model, x, points, targets, create_graph)
+
+
+def _run_path_gradients(
+    model: Model, x: Tensor, points: Tensor, targets: Tensor | None, create_graph: bool
+) -> tuple[Tensor, Tensor]:
     count, steps = points.shape[:2]
     owners = torch.arange(count, device=x.device)
     owners = torch.cat([owners, owners.repeat_interleave(steps)])

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import Explainer, Explanation, Seed, explainers, make_leaf
+from standfast.explainers.shared_passes import share_pass
 from standfast.model import Model
 from standfast.tensors import content_keys, hashed_uniform, mix64
 
@@ -29,6 +30,10 @@ class ModelFreeExplainer(Explainer):
     gateable: ClassVar[bool] = True
     control: ClassVar[bool] = True
 
+    @property
+    def shared_pass(self) -> tuple[object, ...]:
+        return ("prediction",)
+
     @abstractmethod
     def make_maps(self, x: Tensor) -> Tensor:
         """The maps of the inputs `x` `(N, ...)`, of the same shape."""
@@ -36,7 +41,8 @@ class ModelFreeExplainer(Explainer):
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
-            return self.make_maps(x.detach()), model.forward(x.detach().clone())
+            (logits,) = share_pass("prediction", model, (x,), lambda: (model.forward(x.detach().clone()),))
+            return self.make_maps(x.detach()), logits
 
 
 @explainers.register("random")

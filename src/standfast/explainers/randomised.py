@@ -84,6 +84,10 @@ class RandomisedExplainer(Explainer):
         return self.explainer.rows_per_input
 
     @property
+    def batches(self) -> int:  # type: ignore[override]
+        return self.explainer.batches
+
+    @property
     def label(self) -> str:
         return f"{self.name}:{self.explainer.label}"
 

@@ -20,6 +20,7 @@ from torch.autograd.graph import get_gradient_edge
 from standfast.errors import check
 from standfast.explainers import Explainer, InputCopy
 from standfast.explainers.gradients.second_order import SecondOrderMode
+from standfast.explainers.shared_passes import recall_passes
 from standfast.function_calls import check_has_gradients
 from standfast.metrics.result import Status
 from standfast.model import Model
@@ -294,7 +295,8 @@ class Probe:
         targets = self.targets[origin]
         wanted = self.choose_explained(targets)
         fixed = None if self._fixed is None else self._fixed[origin]
-        signed, logits = self.explainer.attribute_all(self.model, self.perturb(x, origin), wanted, fixed)
+        with recall_passes():
+            signed, logits = self.explainer.attribute_all(self.model, self.perturb(x, origin), wanted, fixed)
         maps = self._prepare(signed)
         compared = self._of_maps(maps)
         low, high = extremes(compared.flatten(1).to(working_dtype(compared)))

@@ -60,7 +60,9 @@ def results_folder() -> Path | None:
     return Path(named or pooch.os_cache("standfast")).expanduser().absolute() / "results"
 
 
-def run_kept(plan: Plan, run: Callable[[Store], RunSummary]) -> tuple[Store, RunSummary, Callable[[], None] | None]:
+def run_kept(
+    plan: Plan, run: Callable[[Plan, Store], RunSummary]
+) -> tuple[Store, RunSummary, Callable[[], None] | None]:
     """Run a plan with the results in the cache folder, and say where they are.
 
     If the folder cannot be used, a warning says why, and the results are in a temporary folder. So they are if the same
@@ -68,14 +70,14 @@ def run_kept(plan: Plan, run: Callable[[Store], RunSummary]) -> tuple[Store, Run
 
     Args:
         plan: its results have one folder, also in later processes with the same version of the package.
-        run: runs the plan into a store.
+        run: runs a plan into a store. Where earlier results are kept, the plan has jobs of the same sizes as these.
 
     Returns:
         The store, what `run` returned, and a function that deletes a temporary folder.
     """
     root = results_folder()
     if root is not None:
-        kept = root / digest([_version(), sorted(job.identity for job in plan.jobs)])
+        kept = root / digest([_version(), plan.question])
         try:
             _make_private(root)
             _sweep(root, but=kept)
@@ -84,13 +86,14 @@ def run_kept(plan: Plan, run: Callable[[Store], RunSummary]) -> tuple[Store, Run
             warn_user(f"these results are lost when the process ends, because {root} cannot be used: {error}")
         else:
             try:
-                return Store(kept), run(Store(kept)), None
+                store = Store(kept)
+                return store, run(plan.continue_from(store.earlier_manifest()), store), None
             except RunningError:
                 pass
     folder = Path(tempfile.mkdtemp(prefix="standfast-"))
     delete = partial(shutil.rmtree, folder, ignore_errors=True)
     try:
-        return Store(folder), run(Store(folder)), delete
+        return Store(folder), run(plan, Store(folder)), delete
     except BaseException:
         delete()
         raise

@@ -119,7 +119,8 @@ class Grid:
         pairs: the combinations of data and models that are evaluated, `(data, model)`; None for all.
         seed: of all random numbers.
         repeats: how often everything is done, each time with other random numbers.
-        samples_per_job: samples between two writes; results do not depend on it.
+        samples_per_job: samples between two writes, on which results do not depend; None for as many as fit in memory
+            and take about 20 seconds.
         device: where models run.
         controls: names of explainers that only metrics with `controls` evaluate.
         sanity: the checks of every explainer that is no control; None for none.
@@ -135,7 +136,7 @@ class Grid:
     pairs: Sequence[tuple[str, str]] | None = None
     seed: int = 0
     repeats: int = 1
-    samples_per_job: int = 4
+    samples_per_job: int | None = None
     device: str = "auto"
     controls: tuple[str, ...] = ()
     sanity: SanityChecks | None = None
@@ -150,9 +151,8 @@ class Grid:
             check(not wrong, what, "names that are texts, and not empty", next(map(repr, wrong), ""))
             broken = [name for name in getattr(self, what) if not is_text(name)]
             check(not broken, what, "names that can be stored as UTF-8", f"half of a surrogate pair: {broken[:1]!a}")
-        for what in ("repeats", "samples_per_job"):
-            value = getattr(self, what)
-            check_integer(value, what)
+        check_integer(self.repeats, "repeats")
+        check_integer(self.samples_per_job, "samples_per_job", also=(None,))
         fits = -(2**63) <= self.seed < 2**64
         check(fits, "seed", "a whole number that a generator of torch takes, -2^63 to 2^64 - 1", self.seed)
         for data, model in self.pairs or ():

@@ -7,9 +7,13 @@ chunk. So all explainers meet the same noise, and results do not depend on how s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -17,8 +21,8 @@ from torch import Tensor
 
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
-from standfast.metrics.sanity import RULES
-from standfast.model import Model, module_name
+from standfast.metrics.sanity import RULES, SanityChecks
+from standfast.model import ROW_ALIGNMENT, Model, module_name
 from standfast.segments import check_one_for_all
 from standfast.study.grid import Grid, Samples
 from standfast.study.identity import (
@@ -32,8 +36,20 @@ from standfast.study.identity import (
 )
 from standfast.study.store import digest, tensor_digest
 
-#: the first sample, that after the last one, and the digests of inputs and targets
-_Chunk = tuple[int, int, list[str | None]]
+#: a job takes about so many seconds, if the samples allow it, and at least so many where workers share a short study
+_SECONDS, _LEAST_SECONDS = 20.0, 2.0
+#: so many jobs for each of several workers keep all of them busy until nearly the end
+_JOBS_PER_WORKER = 4
+#: a job whose metric does not say what it costs has at most so many samples
+_UNKNOWN = 4
+#: about how many perturbed copies of a sample are held at once, and how many numbers those of a job may have: 1 GB
+_COPIES, _ELEMENTS = 128, 1 << 28
+#: so many inputs show how fast a model is; a row is not expected to take less than this, with what is done beside it
+_TIMED, _LEAST_PACE = 64, 2e-5
+#: about how many times as fast as the processors, where models are planned, a card is
+_CARD = 50
+#: asking an explainer of the user's takes about so long beside its explanations, of which it makes two
+_ASKING, _ASKED = 0.2, 2
 #: an explanation runs the model forward and backward, which takes about as long as three passes forward
 _PASSES = 3
 
@@ -61,22 +77,129 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
+class _Source:
+    """A model on a data set: what the identities of its jobs are made of.
+
+    Attributes:
+        samples, inputs: the data set, and its inputs as the model takes them.
+        metrics: what is evaluated, by label, with the extras of the data set.
+        described: digests of the metrics as they were configured.
+    """
+
+    samples: Samples
+    inputs: Tensor
+    metrics: Mapping[str, Metric]
+    described: Mapping[str, str]
+    known: dict[object, Any] = field(default_factory=dict)
+
+    def digest_samples(self, start: int, stop: int) -> list[str | None]:
+        """The digests of the inputs and the targets of some samples."""
+        if (start, stop) not in self.known:
+            targets = None if self.samples.targets is None else tensor_digest(self.samples.targets[start:stop])
+            self.known[start, stop] = [tensor_digest(self.samples.inputs[start:stop]), targets]
+        found: list[str | None] = self.known[start, stop]
+        return found
+
+    def digest_metric(self, label: str, start: int, stop: int) -> str:
+        """The digest of a metric with what it holds for some samples, such as masks."""
+        if (label, start, stop) not in self.known:
+            metric = self.metrics[label]
+            sliced = metric.bind(inputs=self.inputs, rows=slice(start, stop))
+            own = self.described[label] if sliced is metric else Description(sliced).digest
+            self.known[label, start, stop] = own
+        found: str = self.known[label, start, stop]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """The samples of a data set, for one model, explainer, metric and repeat, which are cut into jobs.
+
+    Attributes:
+        place: the names of data, model, explainer and metric, and the repeat.
+        made_of: what the identities of its jobs are made of, beside the samples and the metric: the digest of model and
+            data, those of the explainer, and the seed.
+        count: the number of samples.
+        work: about what the model does for a sample, in forward passes of one row.
+        seconds: about how long that takes.
+        given: the samples of a job, if they are given.
+    """
+
+    source: _Source
+    place: tuple[str, str, str, str, int]
+    made_of: tuple[str, list[str], int]
+    metric: Metric
+    count: int
+    work: float
+    seconds: float
+    given: int | None
+
+    @property
+    def key(self) -> str:
+        """A hash of all that its jobs have in common, but for the repeat and the seed."""
+        label = self.place[3]
+        return digest([*self.place[:4], *self.made_of[:2], self.source.described[label]])
+
+    def choose_size(self, seconds: float) -> int:
+        """How many samples a job gets that takes so many seconds."""
+        cost = self.metric.cost(None)
+        if type(self.metric).cost is Metric.cost:
+            most = _UNKNOWN
+        else:
+            most = _ELEMENTS // (min(max(cost.evaluations, 1), _COPIES) * self.source.inputs[0].numel())
+        size = max(1, min(self.count, most, int(seconds / self.seconds)))
+        return math.ceil(self.count / math.ceil(self.count / size))  # jobs of about the same size
+
+    def cut(self, size: int) -> list[Job]:
+        """Jobs of so many samples; the last one may have fewer."""
+        return [self._make_job(start, min(start + size, self.count)) for start in range(0, self.count, size)]
+
+    def _make_job(self, start: int, stop: int) -> Job:
+        data, model, explainer, label, repeat = self.place
+        combination, own, seed = self.made_of
+        content, metric = self.source.digest_samples(start, stop), self.source.digest_metric(label, start, stop)
+        identity = digest([combination, content, data, model, start, repeat, seed, label, metric, explainer, own])
+        return Job(identity, *self.place, start, stop, (stop - start) * self.work)
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """The jobs of a grid, in the order in which they should be done, and the manifest of the grid."""
+    """The jobs of a grid, in the order in which they should be done, and the manifest of the grid.
+
+    Attributes:
+        question: a hash of everything that is evaluated. It does not depend on how samples are cut into jobs, unless
+            the grid says so.
+    """
 
     grid: Grid
     jobs: list[Job]
     manifest: dict[str, Any] = field(repr=False)
+    question: str = ""
+    _pools: Sequence[_Pool] = field(default=(), repr=False)
+
+    def continue_from(self, earlier: Mapping[str, Any]) -> Plan:
+        """The plan with jobs of the same sizes as in the manifest of earlier results that answer the same question."""
+        sizes = {**self.manifest["sizes"], **earlier.get("sizes", {})}
+        jobs = _cut(self._pools, sizes)
+        return replace(
+            self, jobs=jobs, manifest={**self.manifest, "sizes": sizes, "jobs": [job.identity for job in jobs]}
+        )
 
 
-def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mapping[str, Any] | None = None) -> Plan:
+def make_plan(
+    grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mapping[str, Any] | None = None, workers: int = 1
+) -> Plan:
     """Make all jobs of a grid. Every model is built once, checked with its data, and asked for its answers.
+
+    Without `samples_per_job` a job gets as many samples as take about 20 seconds, by the time that the model has taken
+    for its answers, and fit into memory.
 
     Args:
         grid: what to evaluate.
         about: the title and other facts, for the manifest.
         earlier: the manifest of results that the plan may continue. Where its models answered the same but for
-            rounding, its jobs keep their identities.
+            rounding, its jobs keep their identities and sizes.
+        workers: how many share the jobs; then a short study has smaller ones.
 
     Raises:
         ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or
@@ -88,8 +211,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
     described_metrics = {label: Description(metric) for label, metric in measured.items()}
     metrics = {label: found.digest for label, found in described_metrics.items()}
     own_code = any(found.own for found in (*explainers.values(), *described_metrics.values()))
-    chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
-    jobs: list[Job] = []
+    pools: list[_Pool] = []
     models: dict[str, dict[str, Any]] = {}
     planned: dict[tuple[str, str], Answers] = {}
     known = _Known(earlier or {})
@@ -125,25 +247,59 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
             **source.about,
         }
         own = {name: [found.digest] for name, found in explainers.items()}
+        slowness = dict.fromkeys(explainers, 0.0)  # seconds for an explanation, of explainers of the user's
         for name in (name for name, found in explainers.items() if found.own):
+            began = time.perf_counter()
             maps = ask_explainer(grid.explainers[name], first, inputs[some], None if targets is None else targets[some])
+            slowness[name] = max(0.0, time.perf_counter() - began - _ASKING) / _ASKED
             own[name].append(known.remember(maps, data, model_name, own[name][0]))
-        here = {label: metric.bind(extras=samples.extras) for label, metric in measured.items()}
-        work: list[tuple[int, _Chunk, dict[str, Metric]]] = []
-        if grid.sanity is not None:
-            work.append((0, _chunks(samples, grid.sanity.samples)[0], {grid.sanity.name: grid.sanity}))
-        work += [(repeat, chunk, dict(grid.metrics)) for repeat in range(grid.repeats) for chunk in chunks[data]]
-        for repeat, (start, stop, content), chosen in work:
-            for label, metric in chosen.items():
-                sliced = here[label].bind(inputs=inputs, rows=slice(start, stop))
-                configured = metrics[label] if sliced is metric else Description(sliced).digest
-                for name in grid.explainers_of(metric):
-                    place = [combination, content, data, model_name, start, repeat, grid.seed]
-                    identity = digest([*place, label, configured, name, own[name]])
-                    passes = (stop - start) * expected_work(metric, grid.explainers[name], model.classes)
-                    jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, passes))
+        pace = _measure_pace(first, inputs[some], grid.device)
+        here = _Source(samples, inputs, {n: m.bind(extras=samples.extras) for n, m in measured.items()}, metrics)
+        checks: list[tuple[int, str, Metric]] = [] if grid.sanity is None else [(0, grid.sanity.name, grid.sanity)]
+        repeated = [(n, label, metric) for n in range(grid.repeats) for label, metric in grid.metrics.items()]
+        for repeat, label, metric in checks + repeated:
+            cost = metric.cost(model.classes)
+            count = min(len(samples), metric.samples) if isinstance(metric, SanityChecks) else len(samples)
+            for name in grid.explainers_of(metric):
+                work = expected_work(metric, grid.explainers[name], model.classes)
+                pool = _Pool(
+                    source=here,
+                    place=(data, model_name, name, label, repeat),
+                    made_of=(combination, own[name], grid.seed),
+                    metric=metric,
+                    count=count,
+                    work=work,
+                    seconds=work * pace + cost.explanations * slowness[name],
+                    given=count if isinstance(metric, SanityChecks) else grid.samples_per_job,
+                )
+                pools.append(pool)
+    total = sum(pool.seconds * pool.count for pool in pools)
+    limit = _SECONDS if workers == 1 else max(_LEAST_SECONDS, min(_SECONDS, total / (workers * _JOBS_PER_WORKER)))
+    cut_freely = [pool for pool in pools if not isinstance(pool.metric, SanityChecks)]
+    sizes = {pool.key: pool.given or known.sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
+    jobs = _cut(pools, sizes)
     grid = replace(grid, planned=planned, code=read_own_modules() if own_code else {})
-    return Plan(grid, jobs, _manifest(grid, models, jobs, about, known.answers))
+    question = digest([grid.samples_per_job, [pool.cut(pool.count)[0].identity for pool in pools]])
+    return Plan(grid, jobs, _manifest(grid, models, jobs, about, known.answers, sizes), question, pools)
+
+
+def _measure_pace(model: Model, inputs: Tensor, device: str) -> float:
+    """Seconds that a worker on `device` takes for a forward pass of one row, about; the model has run before."""
+    some, began = inputs[:_TIMED], time.perf_counter()
+    with contextlib.suppress(Exception), model.session(), torch.no_grad():  # the jobs say why it fails
+        model.map_rows(lambda rows: (model.forward(rows.clone()),), some.to(model.device))[0].sum().item()
+    seconds = (time.perf_counter() - began) / max(len(some), 2 * ROW_ALIGNMENT)  # which are filled up to so many
+    on_card = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    return max(seconds / (_CARD if on_card and model.device.type == "cpu" else 1), _LEAST_PACE)
+
+
+def _cut(pools: Sequence[_Pool], sizes: Mapping[str, int]) -> list[Job]:
+    """The jobs of all pools. Those of a model and a data set that have the same samples follow each other."""
+    jobs: list[Job] = []
+    for _, own in groupby(pools, key=lambda pool: id(pool.source)):
+        found = [job for pool in own for job in pool.cut(pool.given or sizes[pool.key])]
+        jobs += sorted(found, key=lambda job: (job.repeat, job.start))
+    return jobs
 
 
 class _Known:
@@ -156,6 +312,7 @@ class _Known:
     def __init__(self, earlier: Mapping[str, Any]) -> None:
         self.earlier: Mapping[str, Mapping[str, str]] = earlier.get("answers", {})
         self.answers: dict[str, dict[str, str]] = {}
+        self.sizes: Mapping[str, int] = earlier.get("sizes", {})
 
     def remember(self, asked: Answers, data: str, model: str, what: str) -> str:
         """A hash of the answers, or of the earlier ones of the same thing (`what`, a hash) if they are the same.
@@ -203,18 +360,9 @@ def job_seed(seed: int, repeat: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{repeat}".encode()).digest()[:7], "big")
 
 
-def _chunks(samples: Samples, size: int) -> list[_Chunk]:
-    found: list[_Chunk] = []
-    for start in range(0, len(samples), size):
-        stop = min(start + size, len(samples))
-        targets = None if samples.targets is None else tensor_digest(samples.targets[start:stop])
-        found.append((start, stop, [tensor_digest(samples.inputs[start:stop]), targets]))
-    return found
-
-
 def describe_grid(grid: Grid) -> dict[str, Any]:
     """The part of the manifest that is known before a model is built: nothing about the models, and no jobs."""
-    return _manifest(grid, {name: {} for name in grid.models}, [], None, {})
+    return _manifest(grid, {name: {} for name in grid.models}, [], None, {}, {})
 
 
 def _manifest(
@@ -223,6 +371,7 @@ def _manifest(
     jobs: list[Job],
     about: Mapping[str, Any] | None,
     answers: Mapping[str, Any],
+    sizes: Mapping[str, int],
 ) -> dict[str, Any]:
     data = {}
     for name, samples in grid.data.items():
@@ -255,6 +404,7 @@ def _manifest(
         "seed": grid.seed,
         "repeats": grid.repeats,
         "samples_per_job": grid.samples_per_job,
+        "sizes": dict(sizes),
         "device": grid.device,
         "data": data,
         "models": dict(models),

@@ -94,7 +94,8 @@ def run_grid(
     # user code may import what lies beside the study file, now and in its jobs
     with contextlib.ExitStack() as stack:
         stack.enter_context(importing_from(grid.paths))
-        plan, executor = plan or make_plan(grid, origin.about, store.earlier_manifest()), executor or InProcess()
+        executor = executor or InProcess()
+        plan = plan or make_plan(grid, origin.about, store.earlier_manifest(), executor.at_once)
         stack.enter_context(hold_lease(where))
         store.sweep()
         about_run = {"study": dict(origin.study), "origin": origin.file, "environment": environment(origin.folder)}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ModelError
+from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
 from standfast.model import Model
 from standfast.study.grid import Grid
@@ -104,6 +105,8 @@ class Worker:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self._ready: _Ready | None = None
+        # passes that explainers of a metric have in common, of the last job and those before it with the same samples
+        self._passes: tuple[tuple[object, ...], PassMemory] | None = None
 
     def run(self, job: Job, tell: Callable[[float], None] | None = None) -> JobFiles:
         """Evaluate the samples of a job. An exception is packed as a failure with its traceback.
@@ -133,7 +136,7 @@ class Worker:
             return pack_failure(record, *describe_failure(error))
         finally:
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
-                self._ready = None  # it is built again, and has to prove once more that it is the planned model
+                self._ready = self._passes = None  # it is built again, and has to prove that it is the planned model
 
     def _evaluate(self, job: Job, ready: _Ready, rows: slice, tell: Callable[[float], None] | None) -> Result:
         """The result of the metric for some samples of the job."""
@@ -141,7 +144,8 @@ class Worker:
         share = _tell_share(lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start), tell)
         seed = job_seed(self.grid.seed, job.repeat)
         # an explainer of the user's may draw from the generators of the process: the same at each run, and put back
-        with ready.model.watch(share), seed_generators((seed + rows.start) % 2**63, ready.model.device):
+        seeded = seed_generators((seed + rows.start) % 2**63, ready.model.device)
+        with ready.model.watch(share), seeded, offer_memory(self._find_memory(job)):
             return metric.bind(inputs=ready.inputs, rows=rows)(
                 ready.model,
                 self.grid.explainers[job.explainer],
@@ -149,6 +153,17 @@ class Worker:
                 None if ready.targets is None else ready.targets[rows],
                 generator=torch.Generator().manual_seed(seed),
             )
+
+    def _find_memory(self, job: Job) -> PassMemory | None:
+        """What earlier jobs remember for this one; None if no other explainer of the metric has the same passes."""
+        same = [self.grid.explainers[name] for name in self.grid.explainers_of(self.grid.measured[job.label])]
+        own = self.grid.explainers[job.explainer].shared_pass
+        if own is None or sum(each.shared_pass == own for each in same) < 2:
+            return None
+        place = (job.data, job.model, job.label, job.repeat, job.start, job.stop)
+        if self._passes is None or self._passes[0] != place:
+            self._passes = place, PassMemory()
+        return self._passes[1]
 
     def _prepare(self, job: Job) -> _Ready:
         """The model of the job, which has proved that it is the planned one.

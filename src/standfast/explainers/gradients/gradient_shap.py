@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.background import BackgroundOption, resolve_background
-from standfast.explainers.base import Explanation, GradientExplainer, Seed, compute_path_gradients, explainers
+from standfast.explainers.base import (
+    BATCHES,
+    Explanation,
+    GradientExplainer,
+    Seed,
+    compute_path_gradients,
+    explainers,
+)
 from standfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
 from standfast.model import Model
 from standfast.records import AtLeastZero, Count
@@ -65,6 +72,7 @@ class GradientSHAP(GradientExplainer):
     noise: AtLeastZero = 0.0
     seed: Seed = 0
     name: ClassVar[str] = "gradient_shap"
+    batches: ClassVar[int] = BATCHES
 
     @property
     def rows_per_input(self) -> int:

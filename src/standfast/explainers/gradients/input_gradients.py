@@ -16,6 +16,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import (
+    BATCHES,
     BaselineOption,
     Explanation,
     GradientExplainer,
@@ -55,6 +56,10 @@ class Saliency(GradientExplainer):
     absolute: bool = True
     name: ClassVar[str] = "saliency"
 
+    @property
+    def shared_pass(self) -> tuple[object, ...]:
+        return ("gradient",)
+
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
         return gradient.abs() if self.absolute else gradient, logits
@@ -77,6 +82,10 @@ class InputXGradient(GradientExplainer):
     """
 
     name: ClassVar[str] = "input_x_gradient"
+
+    @property
+    def shared_pass(self) -> tuple[object, ...]:
+        return ("gradient",)
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
@@ -114,6 +123,7 @@ class IntegratedGradients(GradientExplainer):
     steps: Count = 32
     baseline: BaselineOption = None
     name: ClassVar[str] = "integrated_gradients"
+    batches: ClassVar[int] = BATCHES
     gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
 
     @property
@@ -193,6 +203,7 @@ class SmoothGrad(GradientExplainer):
     seed: Seed = 0
     statistic: Statistic = "mean"
     name: ClassVar[str] = "smoothgrad"
+    batches: ClassVar[int] = BATCHES
     visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
 
     def __post_init__(self) -> None:
@@ -202,6 +213,10 @@ class SmoothGrad(GradientExplainer):
     @property
     def rows_per_input(self) -> int:
         return self.samples + 1
+
+    @property
+    def shared_pass(self) -> tuple[object, ...]:
+        return ("noisy copies", self.samples, self.noise, self.seed)
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         width = get_bounds_range(model)

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Self
 
 import torch
@@ -18,7 +21,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.background import resolve_background
-from standfast.explainers.base import BaselineOption, Explainer, Explanation, Seed, choose_baseline
+from standfast.explainers.base import BATCHES, BaselineOption, Explainer, Explanation, Seed, choose_baseline
 from standfast.explainers.perturbation.copies import get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import (
     Features,
@@ -87,6 +90,93 @@ class FittedCoalitions(Coalitions):
         return torch.cat([(self.fit * part[:, None]).sum(2) for part in parts])
 
 
+@dataclass(frozen=True)
+class _Group:
+    """The copies of inputs `x` `(N, ...)` with as many segments each.
+
+    Attributes:
+        labels: the segment of each place, int64 `(N, places)`.
+        coalitions: of that many segments.
+        others: what masked places take, `(B, ...)`.
+    """
+
+    x: Tensor
+    labels: Tensor
+    coalitions: Coalitions
+    others: Tensor
+
+    @cached_property
+    def made(self) -> int:
+        """How many coalitions have copies: all but the first, which is the input itself."""
+        return len(self.coalitions) - 1
+
+    @cached_property
+    def each(self) -> int:
+        """The number of copies of each input."""
+        return len(self.others) * self.made
+
+    @property
+    def total(self) -> int:
+        """The number of all copies."""
+        return self.each * len(self.x)
+
+    @cached_property
+    def ranks(self) -> Tensor:
+        """The ranks of segments; of places, where all inputs have one label map, which is looked up once."""
+        return self.coalitions.ranks[:, self.labels[0]] if self.is_shared else self.coalitions.ranks
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all inputs have one label map."""
+        return self.labels.stride(0) == 0
+
+    def make_copies(self, start: int, numbers: Tensor) -> Tensor:
+        """The copies with these numbers `(rows,)`, which follow each other from `start`."""
+        many, coalitions, stop = len(self.others), self.coalitions, start + len(numbers)
+        which = numbers // many % self.made + 1
+        # index_select copies whole rows and is several times as fast as indexing
+        ranks = self.ranks.index_select(0, coalitions.order[which])
+        kept = (ranks < coalitions.size[which, None]).to(self.x.dtype)
+        if not self.is_shared:  # from segments to places; all copies of an input look up the same ones
+            inputs = range(start // self.each, -(-stop // self.each))
+            ends = [(max(i * self.each - start, 0), (i + 1) * self.each - start) for i in inputs]
+            parts = [kept[a:b].index_select(1, self.labels[i]) for i, (a, b) in zip(inputs, ends, strict=True)]
+            kept = parts[0] if len(parts) == 1 else torch.cat(parts)
+        values = self.others if many == 1 else self.others.index_select(0, numbers % many)
+        # faster than where, and exact at weights 0 and 1
+        copied = self.x.index_select(0, numbers // self.each)
+        return torch.lerp(values, copied, kept.reshape(len(numbers), *get_map_shape(self.x, self.labels)))
+
+    def attribute(self, scores: Tensor, full: Tensor) -> Tensor:
+        """The maps `(N, ...)` from the scores of the copies `(total,)` and of the inputs `(N,)`."""
+        mean = row_sum(scores.reshape(-1, len(self.others))) / len(self.others)
+        values = self.coalitions.solve(torch.cat([full[:, None], mean.reshape(len(self.x), self.made)], 1))
+        maps = values.gather(1, self.labels).reshape(len(self.x), *get_map_shape(self.x, self.labels))
+        return maps.to(self.x.dtype).expand_as(self.x).contiguous()
+
+
+def _join(groups: Sequence[_Group]) -> tuple[Callable[[Tensor], Tensor], Callable[[int, Tensor], Tensor], int]:
+    """For `score_copies`: the owners of copies, the copies, and their number, for the groups one after the other."""
+    rows = torch.arange(sum(len(group.x) for group in groups), device=groups[0].x.device)
+    own = torch.split(rows, [len(group.x) for group in groups])
+    owners = torch.cat([some.repeat_interleave(group.each) for group, some in zip(groups, own, strict=True)])
+    ends = list(accumulate(group.total for group in groups))
+
+    def find_owners(numbers: Tensor) -> Tensor:
+        return owners.index_select(0, numbers)
+
+    def make_copies(first: int, numbers: Tensor) -> Tensor:
+        copies = []
+        for group, end in zip(groups, ends, strict=True):
+            begin = end - group.total
+            own = numbers[max(begin - first, 0) : max(end - first, 0)]
+            if len(own):
+                copies.append(group.make_copies(max(first - begin, 0), own - begin))
+        return copies[0] if len(copies) == 1 else torch.cat(copies)
+
+    return find_owners, make_copies, ends[-1]
+
+
 @dataclass(frozen=True, kw_only=True)
 class CoalitionExplainer(Explainer):
     """An explainer of segments by the scores of coalitions, with one attribution for each segment.
@@ -102,6 +192,7 @@ class CoalitionExplainer(Explainer):
     segmentation: Segmentation = "each"
     per_channel: PerChannel = "auto"
     gateable: ClassVar[bool] = True
+    batches: ClassVar[int] = BATCHES
 
     @abstractmethod
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
@@ -138,47 +229,23 @@ class CoalitionExplainer(Explainer):
         """`attribute` with the segment of each place, int64 `(N, places)`, and the number of segments of each input."""
         with torch.no_grad():
             others = self.make_others(model, x)
-            groups = [[i for i, count in enumerate(counts) if count == alike] for alike in sorted(set(counts))]
-            if len(groups) == 1:
-                return self._attribute_alike(model, x, targets, labels, counts[0], others)
-            found = []
-            for group in groups:
-                members = send(group, x.device)
-                own = None if targets is None else targets[members]
-                found.append(self._attribute_alike(model, x[members], own, labels[members], counts[group[0]], others))
-            back = send([i for group in groups for i in group], x.device).argsort()
-            maps, logits = (torch.cat(part)[back] for part in zip(*found, strict=True))
-            return maps, logits
-
-    def _attribute_alike(
-        self, model: Model, x: Tensor, targets: Tensor | None, labels: Tensor, features: int, others: Tensor
-    ) -> Explanation:
-        """`attribute` for inputs with that many segments each, whose masked places take `others` `(B, ...)`."""
-        coalitions = self.draw_coalitions(features, x.device)
-        many, made, shape = len(others), len(coalitions) - 1, get_map_shape(x, labels)
-        shared = labels.stride(0) == 0  # all inputs have one label map, which is looked up once
-        ranks = coalitions.ranks[:, labels[0]] if shared else coalitions.ranks
-
-        def make_copies(_first: int, numbers: Tensor) -> Tensor:
-            copy = numbers // many
-            whose, which = copy // made, copy % made + 1
-            # index_select copies whole rows and is several times as fast as indexing
-            positions = ranks.index_select(0, coalitions.order[which])
-            if not shared:
-                positions = positions.gather(1, labels.index_select(0, whose))
-            kept = (positions < coalitions.size[which, None]).to(x.dtype).reshape(len(numbers), *shape)
-            values = others if many == 1 else others.index_select(0, numbers % many)
-            # faster than where, and exact at weights 0 and 1
-            return torch.lerp(values, x.index_select(0, whose), kept)
-
-        def find_owners(numbers: Tensor) -> Tensor:
-            return numbers // (many * made)
-
-        total = many * made * len(x)
-        scores, full, logits = score_copies(model, x, targets, find_owners, make_copies, total, self.output)
-        scores = torch.cat([full[:, None], (row_sum(scores.reshape(-1, many)) / many).reshape(len(x), made)], 1)
-        maps = coalitions.solve(scores).gather(1, labels).reshape(len(x), *shape)
-        return maps.to(x.dtype).expand_as(x).contiguous(), logits
+            # inputs with as many segments have the same coalitions; the copies of all of them fill batches together
+            members = [[i for i, count in enumerate(counts) if count == alike] for alike in sorted(set(counts))]
+            order = send([i for some in members for i in some], x.device)
+            if len(members) > 1:  # one label map for all inputs stays a view of one row
+                x, labels = x[order], labels[order]
+                targets = None if targets is None else targets[order]
+            sizes = [len(some) for some in members]
+            groups = [
+                _Group(own, places, self.draw_coalitions(counts[some[0]], x.device), others)
+                for some, own, places in zip(members, torch.split(x, sizes), torch.split(labels, sizes), strict=True)
+            ]
+            scores, full, logits = score_copies(model, x, targets, *_join(groups), self.output)
+            parts = zip(
+                groups, torch.split(scores, [group.total for group in groups]), torch.split(full, sizes), strict=True
+            )
+            maps, back = torch.cat([group.attribute(own, whole) for group, own, whole in parts]), order.argsort()
+            return (maps[back], logits[back]) if len(groups) > 1 else (maps, logits)
 
 
 def _check_rows(background: Background | Tensor | None, name: str) -> Background | None:

@@ -84,6 +84,11 @@ class Executor(ABC):
 
     name: str
 
+    @property
+    def at_once(self) -> int:
+        """About how many jobs it does at the same time."""
+        return 1
+
     @abstractmethod
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs`, roughly in this order. Those whose workers can say so `tell` how far a job is."""

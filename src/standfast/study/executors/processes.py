@@ -87,6 +87,10 @@ class Processes(Executor):
         #: what pickles the grid; a Slurm task has functions that only cloudpickle can send on
         self.dumps: Callable[[Grid], bytes] = pickle.dumps
 
+    @property
+    def at_once(self) -> int:
+        return self.workers
+
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs`; each worker takes the next one when it is free."""
         return _ProcessCrew(self, grid, store).serve(jobs, tell)

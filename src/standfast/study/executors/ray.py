@@ -28,6 +28,8 @@ from standfast.study.worker import Worker
 
 #: a job during which this many workers were lost counts as failed; a lost node loses all of its workers
 _LIVES = 4
+#: what a cluster of unknown size is taken for when jobs are planned
+_USUAL = 16
 _log = logging.getLogger(__name__)
 
 
@@ -65,6 +67,10 @@ class Ray(Executor):
         self.cpus_per_worker, self.gpus_per_worker = cpus_per_worker, gpus_per_worker
         self.threads = threads or max(1, int(cpus_per_worker))
         self.limits = limits
+
+    @property
+    def at_once(self) -> int:
+        return self.workers if isinstance(self.workers, int) else _USUAL
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""

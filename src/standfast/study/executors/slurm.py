@@ -26,6 +26,8 @@ from standfast.study.plan import Job
 from standfast.study.store import Store
 
 _SECONDS_BETWEEN_CHECKS = 2.0
+#: how many tasks are expected when jobs are planned, where their number follows from that of the jobs
+_USUAL = 16
 #: what the process that watches the jobs of a task takes itself
 _BESIDE_GB = 1.0
 
@@ -63,6 +65,10 @@ class Slurm(Executor):
         asked = {} if limits.memory_gb is None else {"mem_gb": limits.memory_gb + _BESIDE_GB}
         self.options = {**asked, **(options or {})}
         self.limits = limits
+
+    @property
+    def at_once(self) -> int:
+        return self.tasks if isinstance(self.tasks, int) else _USUAL
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Submit the tasks, and yield their outcomes as they appear in the store."""

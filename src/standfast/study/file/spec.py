@@ -287,7 +287,8 @@ class Study(Entry):
         repeats: how often everything is done, each time with other random numbers.
         device: where models run.
         samples: take this many of each data set, from its start; default all.
-        samples_per_job: samples between two writes; results do not depend on it.
+        samples_per_job: samples between two writes, on which results do not depend; by default as many as fit in
+            memory and take about 20 seconds.
         data: Data: of a loader, in a file, or from a function; a list or under labels.
         models: Models: of the zoo, from a function, or in a file; a list or under labels.
         neighbourhood: for all metrics that have one and do not set it; a list for each in turn.
@@ -304,7 +305,7 @@ class Study(Entry):
     repeats: Count = 1
     device: entries.Device = "auto"
     samples: Count | None = None
-    samples_per_job: Count = 4
+    samples_per_job: Count | None = None
     data: Annotated[dict[str, CheckedEntry[DataEntry]], _sources(DATA), _refer_to("data")]
     models: Annotated[dict[str, CheckedEntry[ModelEntry]], _sources(MODELS), _refer_to("models")]
     neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods")] = None

@@ -1,0 +1,95 @@
+"""Passes of a network that several explainers of a study need: the later ones get what the first one has computed.
+
+A worker offers a `PassMemory` while it evaluates a metric (`offer_memory`), and keeps it as long as its jobs differ in
+the explainer only. All explainers meet the same perturbed inputs, as far as these do not depend on the maps. A probe
+opens it for its queries (`recall_passes`), where the network is as it was built, without gates. Values are remembered
+by the bytes of the inputs, so they have the same bits as without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+from standfast.model import Model
+from standfast.tensors import is_on_host
+
+#: what is computed for a chunk of inputs: gradients and logits, or logits alone
+Found = tuple[Tensor, ...]
+#: the bytes of results that are remembered at most; further ones are computed again
+_MOST_BYTES = 1 << 28
+
+
+class PassMemory:
+    """What networks have computed for chunks of inputs."""
+
+    def __init__(self) -> None:
+        self.found: dict[bytes, tuple[Model, Found]] = {}
+        self.size, self.open = 0, False
+
+    def recall(
+        self, kind: str, model: Model, tensors: tuple[Tensor | None, ...], compute: Callable[[], Found]
+    ) -> Found:
+        """What `compute` has returned for these tensors and the same weights, or what it returns now."""
+        key = _hash(kind, model, tensors)
+        known = self.found.get(key)
+        if known is not None and known[0] is model:
+            return tuple(each.clone() for each in known[1])
+        found = tuple(each.detach() for each in compute())
+        size = sum(each.numel() * each.element_size() for each in found)
+        if known is None and self.size + size <= _MOST_BYTES:
+            self.found[key] = model, tuple(each.clone() for each in found)
+            self.size += size
+        return found
+
+
+def _hash(kind: str, model: Model, tensors: tuple[Tensor | None, ...]) -> bytes:
+    """A hash of the tensors' bytes, and of which weights the model has at the moment."""
+    weights = [(each.data_ptr(), each._version) for each in model.module.parameters()]
+    weights += [(each.data_ptr(), each._version) for each in model.module.buffers()]
+    found = hashlib.blake2b(repr((kind, weights)).encode(), digest_size=16)
+    for each in tensors:
+        if each is not None:
+            found.update(repr((tuple(each.shape), each.dtype)).encode())
+            found.update(each.detach().contiguous().view(torch.uint8).numpy().data)
+    return found.digest()
+
+
+_OFFERED: ContextVar[PassMemory | None] = ContextVar("passes that a worker remembers", default=None)
+
+
+@contextlib.contextmanager
+def offer_memory(memory: PassMemory | None) -> Iterator[None]:
+    """Inside, explainers share passes by this memory; None for none."""
+    token = _OFFERED.set(memory)
+    try:
+        yield
+    finally:
+        _OFFERED.reset(token)
+
+
+@contextlib.contextmanager
+def recall_passes() -> Iterator[None]:
+    """Inside, the memory that is offered is used."""
+    memory = _OFFERED.get()
+    if memory is None:
+        yield
+        return
+    memory.open = True
+    try:
+        yield
+    finally:
+        memory.open = False
+
+
+def share_pass(kind: str, model: Model, tensors: tuple[Tensor | None, ...], compute: Callable[[], Found]) -> Found:
+    """What `compute` returns for these tensors, `compute` itself or another explainer having been here before."""
+    memory, x = _OFFERED.get(), tensors[0]
+    if memory is None or not memory.open or x is None or not is_on_host(x.device):
+        return compute()
+    return memory.recall(kind, model, tensors, compute)
