@@ -64,7 +64,7 @@ def choose_method(estimator: Any, classes: bool) -> Callable[[Any], Any]:
 
 def _is_classifier(estimator: Any) -> bool:
     if is_booster(estimator):
-        return "regression" not in str(estimator.params.get("objective", estimator.dump_model()["objective"]))
+        return "\nobjective=regression" not in estimator.model_to_string(num_iteration=1)
     return callable(getattr(estimator, "predict_proba", None))
 
 
