@@ -284,7 +284,6 @@ def test_transformations_in_turn(model: standfast.Model, inputs: torch.Tensor) -
     assert found.failures == []
     labels = ["s: brightness 0.2", "s: brightness 0.1 + brightness 0 to 0.2"]
     assert sorted(found.frame()["label"].unique()) == sorted(labels)
-    assert found.run is not None
     expected = found.run.planned
     costs = standfast.estimate(
         model, ["saliency"], inputs[:2], ["max_sensitivity:samples=3"], neighbourhood=several, seconds=0.01

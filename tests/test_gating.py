@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 import torch
 import torch.nn.functional as F
+from light import light_explainer
 from torch import Tensor, nn
 
 import standfast
@@ -80,13 +80,9 @@ def test_all_of_the_net_is_seen() -> None:
 @pytest.mark.parametrize("name", GATEABLE)
 def test_gates_give_what_masked_weights_give(model: standfast.Model, name: str, target: bool) -> None:
     """Also for rows that an explainer makes of its own, cut by a budget that fits no whole number of inputs."""
-    explainer = standfast.explainers.get(name)
-    steps = {"integrated_gradients": "steps", "smoothgrad": "samples", "gradient_shap": "samples"}.get(name)
-    steps = {"rise": "samples", "extremal_perturbations": "steps"}.get(name, steps)
-    if steps:
-        explainer = dataclasses.replace(explainer, **{steps: 5})
-    x = torch.rand(11, 2, 8, 8, generator=torch.Generator().manual_seed(1))
-    classes = torch.arange(11) % 4
+    explainer = light_explainer(name)
+    x = torch.rand(7, 2, 8, 8, generator=torch.Generator().manual_seed(1))
+    classes = torch.arange(7) % 4
 
     def explain(x: Tensor, masks: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
         with gate(layer, masks):
@@ -94,7 +90,7 @@ def test_gates_give_what_masked_weights_give(model: standfast.Model, name: str, 
 
     with unchanged(model.module), model.session():
         for layer in weight_layers(model.module).values():
-            masks = masks_for(layer, 11)
+            masks = masks_for(layer, 7)
             maps, logits = model.map_rows(
                 explain, x, masks, classes, rows_per_input=explainer.rows_per_input, kind="backward"
             )

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from light import light_explainer
 from torch import Tensor, nn
 
 import standfast
@@ -72,10 +73,8 @@ def test_every_explainer_sees_the_same_model(inner: Conditioned, x: Tensor) -> N
     ours = standfast.Model(inner, (0.0, 1.0), scaled, device="cpu", forward=at_age)
     plain = standfast.Model(Plain(inner), (0.0, 1.0), scaled, device="cpu")
     assert torch.equal(ours.logits(x), plain.logits(x))
-    quick = {"lime": {"samples": 20}, "kernel_shap": {"samples": 20}, "shapley_sampling": {"permutations": 3}}
-    quick |= {"rise": {"samples": 20}, "extremal_perturbations": {"steps": 3}}
     for name in (name for name in hx.names() if not name.startswith("attention_")):  # which need attention
-        maps = [hx.get(name, **quick.get(name, {}))(model, x) for model in (ours, plain)]
+        maps = [light_explainer(name)(model, x) for model in (ours, plain)]
         torch.testing.assert_close(*maps, msg=lambda text, name=name: f"{name}: {text}")
     for adapter in (hx.from_captum("Saliency"), hx.from_callable(lambda m, x, t: m(x)[:, :1, None, None] * x)):
         torch.testing.assert_close(adapter(ours, x), adapter(plain, x))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,24 @@ import standfast
 FOLDER = Path(__file__).parents[1] / "benchmarks" / "on_a_card"
 
 
-def run(script: str, out: Path, *options: str) -> dict[str, Any]:
-    """What a script writes."""
-    command = [sys.executable, str(FOLDER / script), "--device", "cpu", "--tiny", "--out", str(out), *options]
-    subprocess.run(command, check=True, capture_output=True)
-    found: dict[str, Any] = json.loads(out.read_text())
-    return found
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """What a script writes, which runs in this process."""
+
+    def start(script: str, *options: str) -> dict[str, Any]:
+        out = str(tmp_path / "out.json")
+        monkeypatch.setattr(sys, "argv", [script, "--device", "cpu", "--tiny", "--out", out, *options])
+        monkeypatch.syspath_prepend(str(FOLDER))
+        runpy.run_path(str(FOLDER / script), run_name="__main__")
+        found: dict[str, Any] = json.loads(Path(out).read_text())
+        return found
+
+    return start
 
 
-def test_shares_count_the_passes_of_each_work(tmp_path: Path) -> None:
+def test_shares_count_the_passes_of_each_work(run: Callable[..., dict[str, Any]]) -> None:
     works = ("random", "gradient", "probability", "aopc", "attribution_attack", "c_eval", "lime")
-    found = run("fast.py", tmp_path / "fast.json", "--networks", "vit_b16", "--samples", "8", "1", "--only", *works)
+    found = run("fast.py", "--networks", "vit_b16", "--samples", "8", "1", "--only", *works)
     rows = {(row["precision"], row["work"], row["samples"]): row for row in found["rows"]}
     full = {("float32", work, count) for work in works[:-1] for count in (1, 8)} | {("float32", "lime", 1)}
     assert rows.keys() == full | {("bfloat16", work, 8) for work in works[:3]}
@@ -52,14 +60,14 @@ def test_shares_count_the_passes_of_each_work(tmp_path: Path) -> None:
     assert len({entry["work"] for entry in found["profiles"]}) == 3
 
 
-def test_what_is_left_when_the_time_is_over_is_listed(tmp_path: Path) -> None:
-    found = run("fast.py", tmp_path / "fast.json", "--seconds", "0", "--networks", "lenet5", "--only", "random")
+def test_what_is_left_when_the_time_is_over_is_listed(run: Callable[..., dict[str, Any]]) -> None:
+    found = run("fast.py", "--seconds", "0", "--networks", "lenet5", "--only", "random")
     assert [entry["samples"] for entry in found["not run"]] == [1, 8, 64, 8]
     assert "rows" not in found
 
 
-def test_every_metric_runs_and_the_study_has_a_price(tmp_path: Path) -> None:
-    found = run("full.py", tmp_path / "full.json", "--networks", "vit_b16")
+def test_every_metric_runs_and_the_study_has_a_price(run: Callable[..., dict[str, Any]]) -> None:
+    found = run("full.py", "--networks", "vit_b16")
     rows = {row["metric"]: row for row in found["metrics"]}
     assert sorted(rows) == standfast.metrics.names()
     assert not [row for row in rows.values() if "error" in row]

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, fields
 from inspect import signature
-from typing import get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from standfast.metrics.base import metrics
 from standfast.metrics.faithfulness.localisation import Regions
 from standfast.neighbourhoods import LinfBall, neighbourhoods
 from standfast.neighbourhoods.base import Distribution
-from standfast.records import ConfigurationType, TensorOption
+from standfast.records import ConfigurationType, Count, CountOrFraction, TensorOption
 from standfast.segments import LabelMap
 from standfast.similarity import TopKIntersection
 from standfast.study.identity import Description
@@ -44,7 +44,7 @@ def test_a_tensor_as_an_option_is_copied() -> None:
     labels = torch.tensor([0, 1, 2])
     option = LabelMap(labels)
     labels[0] = 7
-    assert option.labels.tolist() == [0, 1, 2]
+    assert option.tensor.tolist() == [0, 1, 2]
     assert option == LabelMap(torch.tensor([0, 1, 2]))
 
 
@@ -114,3 +114,57 @@ def test_an_error_of_the_constructor_itself_stays_what_it_is() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'size'"):
         Own()  # type: ignore[call-arg]
     assert list(signature(Own).parameters) == ["size"]
+
+
+def _double(value: object, option: str) -> object:
+    if value == 0:
+        raise ArgumentError(option, "anything but 0", value)
+    return (value, value) if isinstance(value, int) else None
+
+
+@dataclass(frozen=True)
+class Steps(metaclass=ConfigurationType):
+    steps: Count = 3
+    mode: Literal["fast", "exact"] = "fast"
+    k: CountOrFraction | tuple[CountOrFraction, ...] | None = None
+    twice: Annotated[object, _double] = "none"
+
+
+@dataclass(frozen=True)
+class MoreSteps(Steps):
+    steps: int = 5
+
+
+@pytest.mark.parametrize("kind", [Steps, MoreSteps])  # another default keeps its check
+@pytest.mark.parametrize(
+    ("option", "wrong", "words"),
+    [
+        ("steps", 0, "steps: expected a whole number of at least 1, got 0"),
+        ("steps", 1.0, "steps: .*, got 1.0"),
+        ("steps", True, "steps: .*, got True"),
+        ("mode", "exakt", "mode: expected 'fast', or 'exact', got 'exakt' .did you mean 'exact'?"),
+        (
+            "k",
+            1.5,
+            "k: expected a whole number of at least 1, or a finite number above 0 and below 1, or a list, each .*",
+        ),
+        ("k", [1, 0], r"k: .*, or None, got \[1, 0\]"),
+        ("k", (), "k: "),
+        ("twice", 0, "twice: expected anything but 0, got 0"),
+    ],
+)
+def test_a_type_says_what_an_option_may_be(kind: type[Steps], option: str, wrong: object, words: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{words}"):
+        kind(**{option: wrong})
+
+
+def test_options_are_held_as_their_checks_return_them() -> None:
+    assert Steps(2, "exact", [1, torch.tensor(2), 0.5], 4) == Steps(2, "exact", (1, 2, 0.5), twice=4)
+    assert Steps(twice=4).twice == (4, 4)
+    assert Steps(twice="text").twice == "text"
+    assert Steps(k=[3]).k == (3,)
+    assert MoreSteps().steps == 5
+    with pytest.raises(TypeError, match="multiple values"):
+        Steps(2, steps=3)  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional arguments"):
+        Steps(2, "fast", 1, 2, 3)  # type: ignore[call-arg]

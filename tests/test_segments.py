@@ -146,6 +146,6 @@ def test_a_label_map_is_an_option_like_any_other() -> None:
     assert json.loads(json.dumps(metric.options()))["segments"]["shape"] == [8, 8]
     assert isinstance(metric.segments, LabelMap)
     again = pickle.loads(pickle.dumps(metric))
-    assert torch.equal(again.segments.labels, labels)
+    assert torch.equal(again.segments.tensor, labels)
     labels[:] = 0  # a copy was taken
-    assert metric.segments.labels.max() == 3
+    assert metric.segments.tensor.max() == 3

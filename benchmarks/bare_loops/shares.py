@@ -1,7 +1,7 @@
 """Rates of all metrics that repeat passes, as shares of bare loops; of this version, and of an older one.
 
     OMP_NUM_THREADS=1 python benchmarks/bare_loops/shares.py [--repeats 3] [--rows 128]
-    OMP_NUM_THREADS=1 python benchmarks/bare_loops/shares.py --before OLD/src --only random block data_senc
+    OMP_NUM_THREADS=1 python benchmarks/bare_loops/shares.py --before OLD/src --only auto:500 block:500 --samples 1 8
 
 Each row of the table is one metric with input x gradient on the bundled LeNet-5, and one number of samples. Corruption
 curves have the series and the network of `benchmarks/corruption.py`. A rate is evaluations per second of processor
@@ -48,6 +48,13 @@ from standfast.metrics.probe import Probe
 BALL = standfast.LinfBall(0.3)
 SEARCHES = ("random", "genetic", "block", "sign", "gradient", "auto")
 AIMS = ((1, 0.75), (8, 0.9))  # numbers of samples, and the share that searches are to reach
+#: the same for small budgets, where a search of a few samples does not fill a batch
+SMALL = {
+    ("auto", 500): ((1, 0.3), (4, None), (8, 0.6), (24, None)),
+    ("auto", 2000): ((1, 0.3), (4, None), (8, 0.6), (24, None)),
+    ("block", 500): ((1, 0.6), (4, None), (8, None), (24, None)),
+    ("block", 2000): ((1, 0.75), (4, None), (8, None), (24, None)),
+}
 DIRECTED = ("sign", "gradient", "auto")  # searches that ask for directions
 COLUMNS = ("evaluations/s", "share", "same passes")
 # glibc keeps freed memory from the start: by itself it begins to do so at some time, and rates before and after differ.
@@ -86,6 +93,10 @@ def list_works() -> list[Work]:
         make = partial(get, "worst_case", neighbourhood=BALL, search=search, budget=5000)
         passes: tuple[Pass, ...] = ("both", "second") if search in DIRECTED else ("both",)
         works += [Work(search, n, aim, make, passes) for n, aim in AIMS]
+    for (search, budget), aims in SMALL.items():
+        make = partial(get, "worst_case", neighbourhood=BALL, search=search, budget=budget)
+        passes = ("both", "second") if search in DIRECTED else ("both",)
+        works += [Work(f"{search}:{budget}", n, aim, make, passes) for n, aim in aims]
     works += [Work("data_senc", n, 0.9, partial(get, "data_sensitivity_consistency", masks=5000)) for n in (1, 8)]
     for layer in ("features.conv2", "classifier.fc2"):
         make = partial(get, "parameter_sensitivity_consistency", layers=(layer,), masks=5000)
@@ -207,6 +218,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--samples", type=int, nargs="+", help="only rows with so many")
     parser.add_argument("--before", type=Path, metavar="SRC")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -219,7 +231,7 @@ def main() -> None:
     print(f"| work | samples | {' | '.join(columns)} | aim |")
     print(f"| --- | --- |{' ---: |' * (len(columns) + 1)}", flush=True)
     for work in works:
-        if work.name in options.only:
+        if work.name in options.only and work.samples in (options.samples or [work.samples]):
             rounds = [[version.measure(work) for version in versions] for _ in range(options.repeats)]
             cells = [cell for own in zip(*rounds, strict=True) for cell in describe(list(own))]
             aim = "-" if work.aim is None else f"{work.aim:.2f}"

@@ -264,7 +264,7 @@ def check_number(
         ...
     standfast.errors.ArgumentError: keep: expected a number above 0 and below 1, got 1.5
     """
-    fits = isinstance(value, int | float) and value >= least and above < value < below
+    fits = is_number(value) and value >= least and above < value < below
     start = f"of at least {least}" if above == -math.inf else f"above {above}"
     expected = f"a finite number {start}" if below == math.inf else f"a number {start} and below {below}"
     check(fits, argument, expected, repr(value))

@@ -10,6 +10,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -33,12 +34,13 @@ from standfast.function_calls import find_training_calls, run_eagerly
 from standfast.reference import FEWEST_ROWS, Reference, make_reference
 from standfast.tasks import Classification, Task, find_output
 from standfast.tasks import get as get_task
-from standfast.tasks.base import describe_rows, expand_targets
-from standfast.tasks.outputs import Where, check_where
+from standfast.tasks.base import expand_targets
+from standfast.tasks.outputs import Where, check_where, is_list_of_boxes
 from standfast.tensors import (
     Array,
     describe_bounds,
     describe_no_tensor,
+    describe_rows,
     is_on_host,
     keep_freed_memory,
     limited_threads,
@@ -242,10 +244,10 @@ class Model:
     """A module that returns logits, the range of its inputs, its device and a memory-safe batch size.
 
     Args:
-        module: maps inputs `(N, ...)` to logits `(N, classes)`, classes >= 2. It is moved to `device`. Every call
-            restores its train/eval mode and the `requires_grad` of its parameters. It may be compiled or exported; an
-            exported program stays in the mode in which it was exported, which must be evaluation mode. One in bfloat16
-            or float16 gets its inputs in that type; all other numbers are float32.
+        module: maps inputs `(N, ...)` to logits `(N, classes)` of at least two classes, or to what the `task` reads. It
+            is moved to `device`. Every call restores its train/eval mode and the `requires_grad` of its parameters. It
+            may be compiled or exported; an exported program stays in the mode in which it was exported, which must be
+            evaluation mode. One in bfloat16 or float16 gets its inputs in that type; all other numbers are float32.
         bounds: `(lower, upper)`, the valid values of an input: numbers, or tensors that broadcast against one
             sample, for example `(C, 1, 1)` for inputs normalised per channel.
         preprocess: applied to inputs before the module, for example a normalisation. Gradients include it.
@@ -300,7 +302,7 @@ class Model:
         extras: Sequence[str] = (),
     ) -> None:
         #: what the module answers
-        self.task = get_task(task)
+        self.task = get_task(task).load_files(Path())
         check_where(output)
         self.output = output
         self.extras = (extras,) if isinstance(extras, str) else tuple(extras)
@@ -344,7 +346,7 @@ class Model:
         self._depth = 0
         self._on_inputs: Callable[[int], None] | None = None
         self._asked: tuple[int, ...] | None = None
-        self._seen_outputs = False
+        self._seen_outputs = self._values_seen = False
         # inputs with outputs that may be probabilities of several labels, and these
         self._doubtful: tuple[Tensor, Tensor] | None = None
         #: the number of classes, once the module has been run
@@ -370,7 +372,6 @@ class Model:
         *,
         output: Output = "probability",
         dtype: torch.dtype = torch.float32,
-        device: str | torch.device = "cpu",
         batch_size: int | Literal["auto"] = "auto",
         reference: Tensor | None = None,
         task: str | Task = "classification",
@@ -388,7 +389,6 @@ class Model:
             output: what the function returns: `"probability"`, or `"logit"` for scores whose softmax gives the
                 probabilities. A score `(N,)` s is the log-odds of class 1; the logits are then -s/2 and s/2.
             dtype: of inputs, and of the arrays that the function gets: `torch.float32` or `torch.float64`.
-            device: of the tensors; the function gets arrays in any case.
             batch_size: rows of one call at most; `"auto"` is 8192, and half of that when memory runs out, and so on.
             reference: rows `(B, F)` of a table, as for a module.
             task: as for a module. All but classification take what the function returns as it is: `predict` of a
@@ -408,7 +408,7 @@ class Model:
         """
         task = get_task(task)
         module = BlackBox(function, output if task.classes else "value", dtype)
-        return cls(module, bounds, device=device, batch_size=batch_size, reference=reference, task=task)
+        return cls(module, bounds, batch_size=batch_size, reference=reference, task=task)
 
     def with_reference(self, inputs: Tensor) -> Model:
         """This model with the inputs as its reference, if they are at least 8 rows of a table and it has none.
@@ -468,6 +468,12 @@ class Model:
         if not self.extras:
             return self
         for name in self.extras:
+            check(
+                bool(extras),
+                "extras",
+                f"data with the extras {', '.join(self.extras)} of the model",
+                "data without any",
+            )
             if name not in extras:
                 raise UnknownNameError("extras", name, extras)
         own = {name: extras[name][row : row + 1] for name in self.extras}
@@ -486,7 +492,7 @@ class Model:
         """
 
         def run(module: nn.Module, x: Tensor) -> Tensor:
-            outputs = self.task.read(find_output(module(x), self.output), len(x))
+            outputs = self.task.read(find_output(module(x), self.output, len(x)), len(x))
             score = self.task.score(outputs, answer.expand(len(x), *answer.shape[1:]))
             return torch.stack([score, -score], 1)
 
@@ -681,16 +687,33 @@ class Model:
             raise ModelError(f"module: expected {names} beside its input, got none; evaluate takes them from the data")
         out, returned = None, self.module(x)
         try:
-            out = find_output(returned, self.output)
+            out = find_output(returned, self.output, len(x))
             found = widen_half(self.task.read(widen_half(out) if isinstance(out, Tensor) else out, len(x)))
         except ModelError as error:
             hint = "with Model(..., forward=) a function can make it"
-            if isinstance(out, Tensor) and out.numel() == len(x):
+            if is_list_of_boxes(out) and self.task.name != "detection":
+                hint = "boxes? Say Model(..., task='detection')"
+            elif isinstance(out, Tensor) and out.numel() == len(x) and self.task.classes:
                 hint = f"{_describe_problem(self.module) or 'one number'}. {_OTHER_TASKS}"
             raise ModelError(f"{error} for inputs of shape {describe_rows(x)}: {hint}") from error
+        if not self._values_seen:
+            self._check_values(found)
+        if self.task.may_be_empty and x.requires_grad and not found.requires_grad and not bool(found.any()):
+            found = found + 0 * x.sum()  # nothing was found, so nothing depends on the inputs
         self.returns_parts = out is not returned
         self.classes = found.shape[1] if self.task.classes else None
         return found
+
+    def _check_values(self, outputs: Tensor) -> None:
+        """Raise `ModelError` for values of the first batch that the task cannot mean."""
+        with torch.no_grad():
+            try:
+                fault = self.task.find_fault(outputs.detach())
+            except RuntimeError:  # within vmap no value is known; a later batch is looked at
+                return
+        if fault:
+            raise ModelError(f"module: expected outputs of the task {self.task.name}, got {fault}")
+        self._values_seen = True
 
     def _look_at_outputs(self, x: Tensor, out: Tensor) -> None:
         """Warn of outputs `(N, K)` that are no logits of which a softmax gives probabilities."""

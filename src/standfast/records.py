@@ -8,15 +8,15 @@ import inspect
 import math
 import types
 from abc import ABC, ABCMeta, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
-from standfast.errors import FINITE, StandfastError, UnknownOptionError, as_number, check, is_number
+from standfast.errors import FINITE, ArgumentError, UnknownOptionError, as_number, check, is_number, suggest_name
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -46,54 +46,93 @@ class Range:
         return " and ".join(f"{word} {end:g}" for word, end in words.items() if math.isfinite(end))
 
 
-#: types of options: a whole number from 1 or from 0 on, a number above 0, and shares with and without their ends
+#: types of options: whole numbers from 1 or from 0 on, numbers above 0 or from 0 on, and shares without and with 1
 Count = Annotated[int, Range(least=1)]
 CountFromZero = Annotated[int, Range(least=0)]
 Positive = Annotated[float, Range(above=0)]
+AtLeastZero = Annotated[float, Range(least=0)]
 Fraction = Annotated[float, Range(above=0, below=1)]
 Share = Annotated[float, Range(above=0, most=1)]
+#: how many of some places, as a number or as a share
+CountOrFraction = Count | Fraction
 
 
-def _read_hint(hint: Any) -> tuple[tuple[Any, ...], type[int | float] | None, Range] | None:
-    """The choices of an option, and its kind and range of numbers, by its type; None if this does not say it all."""
+class _Declared(NamedTuple):
+    """What the type of an option says: its choices, kinds and ranges of numbers, entries of a list, or its check."""
+
+    choices: tuple[Any, ...] = ()
+    numbers: tuple[tuple[type[int | float], Range], ...] = ()
+    entries: _Declared | None = None
+    check: Callable[[Any, str], Any] | None = None
+
+    def read(self, value: Any, option: str) -> Any:
+        """The value as it is held, a list as a tuple; `ArgumentError` if it does not fit."""
+        if self.check is not None:
+            held = self.check(value, option)
+            return value if held is None else held
+        if self.entries and isinstance(value, list | tuple) and value and all(map(self.entries.allows, value)):
+            return tuple(value)
+        if not self.allows(value):
+            near = suggest_name(value, [choice for choice in self.choices if isinstance(choice, str)])
+            raise ArgumentError(option, str(self), f"{value!r}{near}")
+        return value
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value that is no list is one of the choices, or within a range."""
+        chosen = any(type(value) is type(choice) and value == choice for choice in self.choices)
+        return chosen or any(
+            is_number(value) and isinstance(value, kind | int) and limits.holds(value) for kind, limits in self.numbers
+        )
+
+    def __str__(self) -> str:
+        words = [f"a {'whole' if kind is int else 'finite'} number {limits}" for kind, limits in self.numbers]
+        words += [f"a list, each {self.entries}"] if self.entries else []
+        return ", or ".join([*words, *map(repr, self.choices)])
+
+
+def _read_hint(hint: Any) -> _Declared | None:
+    """What a type says of an option; None if this does not say which values it may have."""
+    if get_origin(hint) is Annotated and isinstance(get_args(hint)[1], types.FunctionType):
+        return _Declared(check=get_args(hint)[1])
     choices: list[Any] = []
-    kind, limits = None, Range()
+    numbers: list[tuple[type[int | float], Range]] = []
+    entries = None
     for each in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
+        origin, inner = get_origin(each), get_args(each)
         if each is bool:
             choices += [True, False]
         elif each is type(None):
             choices.append(None)
-        elif get_origin(each) is Literal:
-            choices += get_args(each)
-        elif get_origin(each) is Annotated and isinstance(get_args(each)[1], Range):
-            kind, limits = get_args(each)[:2]
+        elif origin is Literal:
+            choices += inner
+        elif origin is Annotated and isinstance(inner[1], Range):
+            numbers.append(inner[:2])
+        elif origin is tuple and inner[1:] == (...,) and (entries := _read_hint(inner[0])) is not None:
+            continue
         else:
             return None
-    return tuple(choices), kind, limits
+    return _Declared(tuple(choices), tuple(numbers), entries)
 
 
 @cache
-def _read_hints(kind: type) -> dict[str, tuple[tuple[Any, ...], type[int | float] | None, Range]]:
-    """What the types of a dataclass say of its options, in the order of its arguments."""
+def _read_hints(kind: type) -> dict[str, _Declared]:
+    """What the types of a dataclass say of its options. One that gives an option another default keeps its check."""
+    read: dict[str, _Declared] = {}
+    for base in reversed(kind.__bases__):
+        read |= _read_hints(base) if dataclasses.is_dataclass(base) else {}
     try:
         hints = get_type_hints(kind, include_extras=True)
-    except NameError:  # a class in a function, with types that are known there only
-        return {}
-    read = {field.name: _read_hint(hints[field.name]) for field in dataclasses.fields(kind) if field.init}
-    return {name: known for name, known in read.items() if known is not None}
+    except (NameError, AttributeError, TypeError):  # types that are known only where the class is, or to type checkers
+        hints = {}
+    found = {name: _read_hint(hint) for name, hint in hints.items()}
+    return {**read, **{name: known for name, known in found.items() if known is not None}}
 
 
-def _check_options(kind: type, given: Mapping[str, Any]) -> None:
-    """Raise `ArgumentError` for an option that is none of its type's choices, and no number in its range."""
-    for name, (choices, number, limits) in _read_hints(kind).items():
-        if name not in given:
-            continue
-        value = given[name]
-        fits = any(type(value) is type(choice) and value == choice for choice in choices)
-        if number is not None:
-            fits = fits or (is_number(value) and isinstance(value, number | int) and limits.holds(value))
-        words = [] if number is None else [f"a {'whole' if number is int else 'finite'} number {limits}"]
-        check(fits, name, ", or ".join([*words, *map(repr, choices)]), repr(value))
+def _read_options(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given, as they are held; `ArgumentError` for one that its type excludes."""
+    known = _read_hints(kind)
+    options = (field.name for field in dataclasses.fields(kind) if field.init and field.name in given)
+    return {name: known[name].read(given[name], name) if name in known else given[name] for name in options}
 
 
 class ConfigurationType(ABCMeta):
@@ -101,7 +140,12 @@ class ConfigurationType(ABCMeta):
 
     So options are checked, stored and compared as `int` and `float`. An option that does not exist raises
     `UnknownOptionError`, which suggests one that does. Of a dataclass, options are checked whose types say what they
-    may be: `bool`, a `Literal`, a number with a `Range`, None, or one of these.
+    may be: `bool`, a `Literal`, a number with a `Range`, None, a `tuple[..., ...]` of these (a list is held as one), or
+    one of these; or `Annotated[..., check]`, a function of a value and the option's name. What it returns is held in
+    place of the value, unless it is None.
+
+    A class, such as that of a plug-in, that defines what a base names in `gone` is refused, since it would never be
+    used: `gone` has the names of such methods and attributes, and what takes their place.
 
     >>> @dataclass(frozen=True)
     ... class Steps(metaclass=ConfigurationType):
@@ -118,12 +162,21 @@ class ConfigurationType(ABCMeta):
     standfast.errors.UnknownOptionError: n_steps: expected an option of Steps: steps, got n_steps=3 (did you mean 's...
     """
 
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> None:
+        super().__init__(name, bases, namespace, **options)
+        for base in cls.__mro__:
+            for hook, instead in vars(base).get("gone", {}).items():
+                used = hasattr(cls, hook) or hook in namespace.get("__annotations__", {})
+                check(not used, f"{name}.{hook}", instead, "what is never used")
+
     def __call__(cls: type[T], *values: Any, **options: Any) -> T:
         plain = {option: as_number(value) for option, value in options.items()}
         numbers = [as_number(value) for value in values]
         if dataclasses.is_dataclass(cls):
             names = [field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only]
-            _check_options(cls, {**dict(zip(names, numbers, strict=False)), **plain})
+            held = _read_options(cls, {**dict(zip(names, numbers, strict=False)), **plain})
+            plain = {name: held.get(name, value) for name, value in plain.items()}
+            numbers[: len(names)] = [held[name] for name, _ in zip(names, numbers, strict=False)]
         try:
             made: T = ABCMeta.__call__(cls, *numbers, **plain)
             return made
@@ -158,23 +211,19 @@ def set_fields(record: object, **values: object) -> None:
         object.__setattr__(record, name, value)
 
 
-def refuse_hooks(kind: type, gone: Mapping[str, str]) -> None:
-    """Raise `StandfastError` if a class defines a hook that does not exist, which would have no effect.
+#: under which of these a stored configuration has its name; of a transformation and a norm ball it is that of the class
+TAGS = ("transformation", "norm", "name")
 
-    Args:
-        kind: the class, from its base's `__init_subclass__`.
-        gone: such hooks, and what takes their place.
 
-    >>> class Plugin:
-    ...     def admit(self): ...
-    >>> refuse_hooks(Plugin, {"admit": "satisfies_rules"})
-    Traceback (most recent call last):
-        ...
-    standfast.errors.StandfastError: Plugin defines admit, which does not exist; instead it has satisfies_rules
+def split_tag(stored: object) -> tuple[str, str, dict[str, Any]]:
+    """The tag of a stored configuration, its name and its options; empty texts for what is none.
+
+    >>> split_tag({"norm": "LinfBall", "radius": 0.1}), split_tag({"name": "block", "starts": 9}), split_tag("block")
+    (('norm', 'LinfBall', {'radius': 0.1}), ('name', 'block', {'starts': 9}), ('', '', {}))
     """
-    for name in gone:
-        if name in vars(kind) or name in vars(kind).get("__annotations__", {}):
-            raise StandfastError(f"{kind.__name__} defines {name}, which does not exist; instead it has {gone[name]}")
+    options = {str(key): value for key, value in stored.items()} if isinstance(stored, Mapping) else {}
+    tag = next((tag for tag in TAGS if isinstance(options.get(tag), str)), "")
+    return tag, str(options.pop(tag, "")), options
 
 
 class FrozenMapping(Mapping[K, V_co]):

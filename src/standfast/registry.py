@@ -11,13 +11,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from standfast.errors import (
-    ArgumentError,
-    StandfastError,
-    UnknownNameError,
-    UnknownOptionError,
-    check,
-)
+from standfast.errors import ArgumentError, StandfastError, UnknownNameError, UnknownOptionError, check
 
 T = TypeVar("T")
 _BETWEEN = re.compile(r",(?![^()\[\]]*[)\]])")  # a comma between options, not within the brackets of a value

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +66,7 @@ class LabelMap(SampleOption):
         ArgumentError: something else than such labels.
 
     >>> a, b = (LabelMap(torch.tensor([0, 0, 1, 2])) for _ in range(2))
-    >>> a == b, a.shape, a.labels.tolist()
+    >>> a == b, a.shape, a.tensor.tolist()
     (True, (4,), [0, 0, 1, 2])
     """
 
@@ -74,11 +74,6 @@ class LabelMap(SampleOption):
         fine = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
         check(fine and labels.numel() > 0 and int(labels.min()) >= 0, "segments", _EXPECTED, _describe(labels))
         super().__init__(labels.to(torch.int64))
-
-    @property
-    def labels(self) -> Tensor:
-        """The labels themselves, int64 on the CPU."""
-        return self.tensor
 
     def is_per_sample(self, inputs: Tensor) -> bool:
         """Whether the labels hold one map for each sample of `inputs` `(N, ...)`; False if one map is for all."""
@@ -88,7 +83,7 @@ class LabelMap(SampleOption):
         """The maps of the samples `rows`, if there is one map for each sample of `inputs`; else this map, for all.
 
         >>> maps = LabelMap(torch.tensor([[0, 1, 2], [2, 1, 0]]))
-        >>> maps.of_samples(torch.zeros(2, 3), slice(1, 2)).labels.tolist()
+        >>> maps.of_samples(torch.zeros(2, 3), slice(1, 2)).tensor.tolist()
         [[2, 1, 0]]
         """
         if not self.is_per_sample(inputs):
@@ -96,7 +91,7 @@ class LabelMap(SampleOption):
         spatial = spatial_shape(inputs)
         many = (len(inputs), *spatial)
         check(self.shape == many, "segments", f"labels of shape {spatial} or {many}, one for each sample", self.shape)
-        return LabelMap(self.labels[rows])
+        return LabelMap(self.tensor[rows])
 
 
 Labels = npt.NDArray[np.int64]
@@ -124,7 +119,7 @@ class Segments:
     counts: tuple[int, ...]
 
 
-def check_segments(how: SegmentChoice | Tensor) -> SegmentChoice:
+def check_segments(how: SegmentChoice | Tensor, name: str = "segments") -> SegmentChoice:
     """`how` in a form that a frozen configuration can hold; raises `ArgumentError` if it names no segmentation.
 
     >>> check_segments("grid"), check_segments(12)
@@ -133,8 +128,11 @@ def check_segments(how: SegmentChoice | Tensor) -> SegmentChoice:
     if isinstance(how, Tensor):
         return LabelMap(how)
     fine = isinstance(how, LabelMap) or (isinstance(how, str) and how in _FITS) or (type(how) is int and how >= FEWEST)
-    check(fine, "segments", _EXPECTED, repr(how))
+    check(fine, name, _EXPECTED, repr(how))
     return how
+
+
+SegmentsOption = Annotated[Method | int | Tensor, check_segments]
 
 
 def check_one_for_all(explainer: object, inputs: Tensor) -> None:
@@ -187,7 +185,7 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
     how, spatial = check_segments(how), spatial_shape(inputs)
     check(inputs.ndim >= 2 and len(inputs) > 0, "inputs", "a non-empty batch (N, ...)", tuple(inputs.shape))
     if isinstance(how, LabelMap):
-        return _apply_labels(inputs, how.labels, spatial)
+        return _apply_labels(inputs, how.tensor, spatial)
     kind = _KINDS.get(inputs.ndim, "volumes")
     fits = not isinstance(how, str) or _FITS[how] in ("any input", kind)
     check(fits, "segments", f"a method that cuts {kind}", repr(how))
@@ -200,7 +198,7 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
         find = partial(_slic, count=count)
         return _find_superpixels(inputs, count, find, max(FEWEST, count // 2), count + count // 2)
     labels = make_grid(spatial, count)
-    return _share_labels(inputs, send(torch.from_numpy(labels), inputs.device), int(labels.max()) + 1)
+    return share_labels(inputs, send(torch.from_numpy(labels), inputs.device), int(labels.max()) + 1)
 
 
 def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
@@ -229,7 +227,7 @@ def _default_count(inputs: Tensor, positions: int) -> int:
     return WINDOWS if inputs.ndim == 3 else max(positions // PIXELS, CELLS)
 
 
-def _share_labels(inputs: Tensor, labels: Tensor, width: int) -> Segments:
+def share_labels(inputs: Tensor, labels: Tensor, width: int) -> Segments:
     """Segments with the same label map for all inputs."""
     count = torch.full((len(inputs),), width, device=inputs.device)
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
@@ -247,7 +245,7 @@ def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> S
     check(min(counts) >= FEWEST, "segments", f"at least {FEWEST} different labels", min(counts))
     found = send(torch.from_numpy(np.stack(renumbered).astype(np.int64)), inputs.device)
     if len(found) != len(inputs) or tuple(labels.shape) == spatial:
-        return _share_labels(inputs, found[0].reshape(spatial), counts[0])
+        return share_labels(inputs, found[0].reshape(spatial), counts[0])
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     return Segments(found.reshape(many), send(counts, inputs.device), max(counts), fallback, tuple(counts))
 

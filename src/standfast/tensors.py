@@ -326,6 +326,12 @@ def read_bounds(
     return lower, upper
 
 
+def describe_rows(rows: Tensor) -> str:
+    """The shape of a batch without the number of rows: `"(N, 1, 28, 28)"`."""
+    inner = ", ".join(map(str, rows.shape[1:]))
+    return f"(N, {inner})" if inner else "(N,)"
+
+
 def describe_bounds(bounds: tuple[Bound, Bound]) -> str:
     """The range of the bounds, of all channels together.
 

@@ -48,6 +48,17 @@ def load_known():
 
 def load_series():
     return torch.randn(30, 2, 12)
+
+class Doubler:
+    def predict(self, rows):
+        return 2 * rows[:, 0]
+
+def fit():
+    return Doubler()
+
+def load_doses():
+    x = torch.rand(20, 5, generator=torch.Generator().manual_seed(0))
+    return x, 2 * x[:, 0] + 1.5
 """
 
 
@@ -133,6 +144,24 @@ def test_the_file_passes_a_dry_run(case: str, folder: Path) -> None:
     trial = CliRunner().invoke(app, ["run", "small.yaml", "--dry-run"])
     assert trial.exit_code == 0, trial.output
     assert "trials failed" not in trial.output
+
+
+def test_a_regressor_and_real_labels(folder: Path) -> None:
+    """The labels are 1.5 above what the estimator predicts; they are no classes."""
+    given = ("--model", "mymodule:fit", "--data", "mymodule:load_doses")
+    found = run_init(*given, "--task", "regression:tolerance=0.5")
+    assert found.exit_code == 0, found.output
+    assert "mean absolute error on the labels: 1.5 of 20 samples" in found.output
+    grid = load_study(Path("study.yaml")).grid(check=True)
+    (samples,), (source,) = grid.data.values(), grid.models.values()
+    assert torch.allclose(source.model(samples, "cpu").logits(samples.inputs)[:, 0], 2 * samples.inputs[:, 0])
+    assert samples.targets is None
+    refused = run_init(*given)
+    assert refused.exit_code != 0
+    assert "regression" in str(refused.exception)
+    labels = run_init("--model", "mymodule:build", "--data", "mymodule:load_doses")
+    assert labels.exit_code != 0
+    assert "whole numbers" in str(labels.exception)
 
 
 def test_weights_and_paths_are_found_from_the_folder_of_the_study(folder: Path) -> None:

@@ -124,7 +124,10 @@ def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[i
         ({"x": np.zeros((2, 3))}, "path: expected samples with labels; .* got a.npz without"),
         ({"y": np.zeros(2, int)}, "path: expected an array called inputs or x, got a.npz with y"),
         ({"x": np.zeros((2, 3)), "y": np.zeros(3, int)}, r"labels: expected shape \(2,\), got \(3,\)"),
-        ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, r"labels as whole numbers of shape \(N,\), got torch.float64"),
+        (
+            {"x": np.zeros((2, 3)), "y": np.zeros(2)},
+            r"labels as whole numbers of shape \(N,\), the classes, got torch.float32",
+        ),
         ({"x": np.zeros((2, 3), int), "y": np.zeros(2, int)}, "inputs as floats or uint8"),
         ({"x": np.full((2, 3), np.nan), "y": np.zeros(2, int)}, "expected finite values"),
         ({"x": np.full((2, 3), 7.0), "y": np.zeros(2, int)}, r"inputs: expected values in \[0, 1\]"),
@@ -280,8 +283,8 @@ def test_options_in_the_name(vision: Path) -> None:
     places = [(each == originals).flatten(1).all(1).nonzero().item() for each in drawn[0].inputs]
     assert len(set(places)) == 4
     assert drawn[0].labels.tolist() == [labels[int(place)] for place in places]
-    for wrong in ("colour=1", "size", "count=few"):
-        with pytest.raises(standfast.ArgumentError, match="name: expected"):
+    for wrong, argument in (("colour=1", "name"), ("size", "name"), ("count=few", "count"), ("seed=-1", "seed")):
+        with pytest.raises(standfast.ArgumentError, match=f"{argument}: expected"):
             data.load(f"torchvision:GTSRB:test:{wrong}")
     with pytest.raises(standfast.ArgumentError, match=r"count: expected 1 \.\. 6"):
         data.load("torchvision:GTSRB:test:count=7")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from light import light_metric
 from torch import Tensor
 
 import standfast
@@ -28,6 +27,7 @@ METRICS = {
     "max_sensitivity",
     "misinterpretation_probability",
     "relevance_localisation",
+    "seed_agreement",
     "worst_case",
 }
 REFUSED = {
@@ -38,8 +38,6 @@ REFUSED = {
     "near_affinity": "a module with gradients, which near_affinity needs",
     "parameter_sensitivity_consistency": "HistGradientBoostingClassifier with neither convolutions nor linear layers",
 }
-#: what takes seconds with its example
-SMALLER: dict[str, dict[str, Any]] = {"misinterpretation_probability": {"particles": 20, "floor": -4.0}}
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +64,7 @@ def test_it_works_or_refuses(table: tuple[standfast.Model, Tensor], name: str) -
     def run() -> Tensor | standfast.metrics.Result:
         if not metric:
             return standfast.explainers.get(name)(model, x)
-        made = dataclasses.replace(metrics[name].example(), **SMALLER.get(name, {}))
-        return made(model, "occlusion" if works else "input_copy", x)
+        return light_metric(name)(model, "occlusion" if works else "input_copy", x)
 
     if not works:
         needs = "" if metric else standfast.explainers.explainers[name].needs
@@ -93,5 +90,4 @@ def test_the_attack_that_asks_for_predictions_works(table: tuple[standfast.Model
 @pytest.mark.parametrize(("what", "names"), [("Explainers", EXPLAINERS), ("Metrics", METRICS)])
 def test_the_page_lists_what_works(what: str, names: set[str]) -> None:
     row = re.search(rf"^\| {what} \| ([^|]+) \|", PAGE.read_text(), re.M)
-    assert row is not None
     assert set(re.findall(r"`(\w+)`", row[1])) == names

@@ -48,7 +48,6 @@ def test_relevance_without_biases_adds_up(name: str) -> None:
     with torch.no_grad():
         for part in network.modules():
             if isinstance(part, nn.BatchNorm2d):
-                assert part.running_mean is not None
                 part.running_mean.zero_()
             if isinstance(part, nn.BatchNorm2d | nn.Conv2d | nn.Linear) and part.bias is not None:
                 part.bias.zero_()

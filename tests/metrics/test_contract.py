@@ -8,31 +8,36 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import polars as pl
 import pytest
 import torch
+from light import light_explainer, light_metric
 
 import standfast
-from standfast.metrics import Metric, metrics
-from standfast.testing import METRIC_CHECKS, SHAPES, check_explainer, check_similarity, small_net
+from standfast.metrics import Metric
+from standfast.testing import (
+    METRIC_CHECKS,
+    SHAPES,
+    check_batch_independence,
+    check_explainer,
+    check_similarity,
+    small_net,
+)
 
-#: explainers that take long by default, with less of what takes it
-QUICK: dict[str, dict[str, Any]] = {
-    "extremal_perturbations": {"steps": 2},
-    "rise": {"samples": 60},
-    "shapley_sampling": {"permutations": 3},
-    "lime": {"samples": 60},
-    "kernel_shap": {"samples": 60},
-}
+#: every check with every shape; `test_bits_by_batches.py` has more batches than the check of them, of all shapes
+CHECKS = [
+    pytest.param(check, shape, id=f"{check.__name__}-{shape}")
+    for check in METRIC_CHECKS
+    for shape in SHAPES
+    if check is not check_batch_independence or shape == "series"
+]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(("check", "shape"), CHECKS)
 @pytest.mark.parametrize("name", standfast.metrics.names())
 def test_metric(name: str, check: Callable[[Metric, tuple[int, ...]], None], shape: str) -> None:
-    metric = metrics[name].example()
+    metric = light_metric(name)
     assert metric.name == name
     check(metric, SHAPES[shape])
 
@@ -40,14 +45,14 @@ def test_metric(name: str, check: Callable[[Metric, tuple[int, ...]], None], sha
 def test_frames_of_all_metrics_can_be_put_below_each_other() -> None:
     x = standfast.data.bundled("digits")[:2].inputs
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
-    frames = [metrics[name].example()(model, "saliency", x).frame() for name in standfast.metrics.names()]
+    frames = [light_metric(name)(model, "saliency", x).frame() for name in standfast.metrics.names()]
     assert len(pl.concat(frames, how="diagonal")) == 2 * len(frames)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", standfast.explainers.names())
 def test_explainer(name: str, shape: str) -> None:
-    explainer = standfast.explainers.get(name, **QUICK.get(name, {}))
+    explainer = light_explainer(name)
     of_layer = any(field.name == "layer" for field in dataclasses.fields(explainer))  # type: ignore[arg-type]
     if name == "edges" and shape == "flat":
         model = standfast.Model(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu")

@@ -240,3 +240,22 @@ def test_labels_give_the_accuracy_and_a_function_reads_permuted_columns(linear: 
     copied = SanityChecks()(box, "input_copy", x, generator=seeded())
     assert occluded.scrambled.mean() < 0.7  # with its columns permuted, another column has each weight
     torch.testing.assert_close(copied.scrambled, torch.ones(24, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_maps_of_other_inputs_stand_under_one_name_each(linear: standfast.Model, several: bool) -> None:
+    x = torch.randn(40, 8, generator=seeded(11))
+    classes = linear.predict(x)
+    x, classes = (x[:9], classes[:9]) if several else (x[classes == classes[0]][:5], classes[classes == classes[0]][:5])
+    distance = standfast.metrics.get("max_sensitivity", neighbourhood=standfast.LinfBall(0.1), normalise=False)
+    found = SanityChecks(references={"far": distance})(linear, "input_x_gradient", x, generator=seeded())
+    maps = standfast.explainers.get("input_x_gradient")(linear, x).flatten(1)
+    apart, count = torch.cdist(maps, maps), len(x)
+    same = classes[:, None] == classes
+    pairs = {"unrelated far": ~same, "same class far": same & ~torch.eye(count, dtype=torch.bool)}
+    if not several:
+        pairs = {"unrelated far": ~torch.eye(count, dtype=torch.bool)}
+    assert {name for name in found.references if not name.startswith(("identical", "scrambled"))} == set(pairs)
+    for name, chosen in pairs.items():
+        expected = torch.stack([apart[row, chosen[row]].mean() for row in range(count)]).double()
+        torch.testing.assert_close(found.references[name], expected, atol=1e-5, rtol=1e-5, equal_nan=True)

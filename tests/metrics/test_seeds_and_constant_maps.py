@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from light import light_metric
 from torch import Tensor, nn
 
 import standfast
@@ -15,7 +16,7 @@ from standfast.metrics import metrics
 
 SHAPE = (1, 8, 8)
 #: metrics whose examples draw no random numbers that change a value
-SAME_FOR_ALL_SEEDS = ("c_eval", "c_eval_plot", "log_odds", "near_affinity", "relevance_localisation")
+SAME_FOR_ALL_SEEDS = ("c_eval", "c_eval_plot", "log_odds", "near_affinity", "relevance_localisation", "seed_agreement")
 #: metrics that have a value for a constant explanation
 WITH_CONSTANT_MAPS = ("corruption_curve", "relevance_localisation")
 OWN = [name for name in standfast.metrics.names() if metrics[name].__module__.startswith("standfast.")]
@@ -30,7 +31,7 @@ def model_and_inputs() -> tuple[standfast.Model, Tensor]:
 def test_value_depends_on_the_seed(name: str) -> None:
     model, x = model_and_inputs()
     found = [
-        metrics[name].example()(model, "saliency", x, generator=torch.Generator().manual_seed(seed)).value
+        light_metric(name)(model, "saliency", x, generator=torch.Generator().manual_seed(seed)).value
         for seed in (3, 7)  # a coarse value, such as a share of six pixels, can be the same for two seeds
     ]
     assert torch.equal(found[0].nan_to_num(), found[1].nan_to_num()) == (name in SAME_FOR_ALL_SEEDS)
@@ -52,4 +53,4 @@ def test_constant_explanation(name: str) -> None:
     _, x = model_and_inputs()
     model = standfast.Model(Constant(), (0.0, 1.0), device="cpu", batch_size=16)
     wanted = "ok" if name in WITH_CONSTANT_MAPS else "degenerate"
-    assert metrics[name].example()(model, "saliency", x).status == (wanted,) * 5
+    assert light_metric(name)(model, "saliency", x).status == (wanted,) * 5

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,32 +22,8 @@ from standfast.neighbourhoods.blur import make_disks
 from standfast.neighbourhoods.distortions import enlarge, find_sources
 
 LOW, HIGH = -1.0, 3.0
-LEVELS = {
-    "imagenet": {
-        "gaussian_noise": [0.08, 0.12, 0.18, 0.26, 0.38],
-        "shot_noise": [60, 25, 12, 5, 3],
-        "impulse_noise": [0.03, 0.06, 0.09, 0.17, 0.27],
-        "speckle_noise": [0.15, 0.2, 0.35, 0.45, 0.6],
-        "gaussian_blur": [1, 2, 3, 4, 6],
-        "brightness": [0.1, 0.2, 0.3, 0.4, 0.5],
-        "contrast": [0.4, 0.3, 0.2, 0.1, 0.05],
-        "saturate": [(0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)],
-        "jpeg_compression": [25, 18, 15, 10, 7],
-        "pixelate": [0.6, 0.5, 0.4, 0.3, 0.25],
-    },
-    "cifar10": {
-        "gaussian_noise": [0.04, 0.06, 0.08, 0.09, 0.10],
-        "shot_noise": [500, 250, 100, 75, 50],
-        "impulse_noise": [0.01, 0.02, 0.03, 0.05, 0.07],
-        "speckle_noise": [0.06, 0.1, 0.12, 0.16, 0.2],
-        "gaussian_blur": [0.4, 0.6, 0.7, 0.8, 1],
-        "brightness": [0.05, 0.1, 0.15, 0.2, 0.3],
-        "contrast": [0.75, 0.5, 0.4, 0.3, 0.15],
-        "saturate": [(0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)],
-        "jpeg_compression": [80, 65, 58, 50, 40],
-        "pixelate": [0.95, 0.9, 0.85, 0.75, 0.65],
-    },
-}
+#: of the original, as its code writes them: constants of severities 1 to 5
+LEVELS, DISTORTIONS = json.loads((Path(__file__).parent / "corruption_constants.json").read_text()).values()
 
 
 def corrupt(name: str, constant: object, x: np.ndarray, uniform: np.ndarray) -> np.ndarray:
@@ -104,49 +82,6 @@ def test_whole_severities_are_the_originals(name: str, images: str) -> None:
         assert np.abs(perturb(alone, shares, severity, uniform.flatten(1)) - expected).max() < 1e-6
         # the same within a wider range; only a Gaussian ends later there
         assert np.abs(perturb(kind, shares, severity, uniform.flatten(1)) - expected).max() < 1e-3
-
-
-#: of the original, as its code writes them
-DISTORTIONS = {
-    "imagenet": {
-        "zoom_blur": [(1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)],
-        "glass_blur": [(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)],
-        "fog": [(1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)],
-        "snow": [
-            (0.1, 0.3, 3, 0.5, 10, 4, 0.8),
-            (0.2, 0.3, 2, 0.5, 12, 4, 0.7),
-            (0.55, 0.3, 4, 0.9, 12, 8, 0.7),
-            (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65),
-            (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
-        ],
-        "elastic_transform": [
-            (2, 0.7, 0.1),
-            (2, 0.08, 0.2),
-            (0.05, 0.01, 0.02),
-            (0.07, 0.01, 0.02),
-            (0.12, 0.01, 0.02),
-        ],
-    },
-    "cifar10": {
-        "zoom_blur": [(1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)],
-        "glass_blur": [(0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)],
-        "fog": [(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)],
-        "snow": [
-            (0.1, 0.2, 1, 0.6, 8, 3, 0.95),
-            (0.1, 0.2, 1, 0.5, 10, 4, 0.9),
-            (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9),
-            (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
-            (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
-        ],
-        "elastic_transform": [
-            (0, 0, 0.08),
-            (0.05, 0.2, 0.07),
-            (0.08, 0.06, 0.06),
-            (0.1, 0.04, 0.05),
-            (0.1, 0.03, 0.03),
-        ],
-    },
-}
 
 
 def zoom(x: np.ndarray, factor: float) -> np.ndarray:

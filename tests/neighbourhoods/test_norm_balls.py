@@ -143,7 +143,6 @@ def test_select_keeps_each_problem() -> None:
     chosen = region.select([2, 0])
     assert torch.equal(chosen.centre, x[[2, 0]])
     assert chosen.sigma is not None
-    assert region.sigma is not None
     assert torch.equal(chosen.sigma, region.sigma[[2, 0]])
 
 

@@ -42,13 +42,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, str]:
 def cell_text(page: str, explainer: str, label: str, data: str = "digits", model: str = "lenet") -> str:
     where = f'data-data="{data}" data-model="{model}" data-explainer="{explainer}" data-label="{label}"'
     found = re.search(rf"<td[^>]*{re.escape(where)}>(.*?)</td>", page, flags=re.DOTALL)
-    assert found is not None
     return re.sub(r"<[^>]+>", " ", found[1])
 
 
 def rows_of(page: str) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="rows">(.*?)</script>', page, flags=re.DOTALL)
-    assert found is not None
     return dict(json.loads(found[1]))
 
 
@@ -257,13 +255,13 @@ def test_jobs_in_any_order_are_sorted_by_sample(builder: Builder) -> None:
     builder.worst("a", [0.1, 0.2], steps=2)
     view = builder.results().list_metric_results(WORST)[0]
     assert view.rows_for("a")["similarity"].to_list() == [0.1, 0.2, 0.3, 0.4]
-    lines = [arrays["trace_similarity"] for _, arrays in view.lines("a", ("trace_similarity",), 3)]
+    lines = [each.arrays["trace_similarity"] for each in view.lines("a", ("trace_similarity",), 3)]
     assert [len(line) for line in lines] == [2, 2, 4]
-    third = view.arrays("a", 2, ("origins",))
+    third = view.load_sample("a", 2, ("origins",))
     assert third is not None
-    assert third["origins"].shape == (1, 6, 6)
-    assert view.arrays("a", 2, ("nothing",)) is None
-    assert view.arrays("a", 9, ("origins",)) is None
+    assert third.arrays["origins"].shape == (1, 6, 6)
+    assert view.load_sample("a", 2, ("nothing",)) is None
+    assert view.load_sample("a", 9, ("origins",)) is None
 
 
 def test_only_what_is_shown_is_read(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +319,6 @@ def pixels(array: np.ndarray, **more: Any) -> np.ndarray:
     from PIL import Image
 
     uri = draw_picture(Picture("", array, "", **more), (0.0, 1.0))
-    assert uri is not None
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1]))).convert("RGB"))
 
 
@@ -362,7 +359,6 @@ def test_large_maps_show_more_than_their_largest_pixel_and_large_inputs_take_few
     rows, columns = np.mgrid[:150, :150] / 150
     photo = np.stack([rows, columns, (rows + columns) / 2]) + np.random.default_rng(1).normal(size=(3, 150, 150)) / 30
     small = draw_picture(Picture("", photo, ""), (0.0, 1.0))
-    assert small is not None
     assert small.startswith("data:image/webp")
     shown = np.moveaxis(np.clip(photo, 0, 1), 0, -1)
     assert len(small) < len(encode_image(shown)) / 5

@@ -18,7 +18,7 @@ from skimage.metrics import structural_similarity
 from torch import Tensor
 
 from standfast import similarity as sim
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError
+from standfast.errors import ArgumentError, SecondDerivativeError, StandfastError, UnknownNameError
 from standfast.similarity import diverse, rank, rows
 from standfast.similarity.rank import RankedReference
 
@@ -160,7 +160,7 @@ def test_topk_breaks_ties_by_lowest_index():
 
 
 @pytest.mark.parametrize("window", [3, 7, 11])
-@pytest.mark.parametrize("shape", [(3, 1, 28, 28), (3, 3, 12, 17), (3, 2, 40), (3, 40)])
+@pytest.mark.parametrize("shape", [(3, 1, 28, 28), (3, 3, 12, 17), (3, 2, 40), (3, 40), (2, 2, 11, 12, 13)])
 @pytest.mark.parametrize("data_range", [None, 2.5])
 def test_ssim_reference(shape, window, data_range):
     a, b = pair(*shape)
@@ -521,6 +521,35 @@ def test_gradients(name, shape):
     assert torch.autograd.gradcheck(sim.get(name), (a * 8 + 24, b))
 
 
+def compare_by_definition(name, a, b):
+    """The formulas, for the graph of autograd."""
+    a, b = a.flatten(1), b.flatten(1)
+    if name == "mse":
+        return (a - b).square().mean(1)
+    if name == "pearson":
+        a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
+    return (a * b).sum(1) / (a.square().sum(1) * b.square().sum(1)).sqrt()
+
+
+@pytest.mark.parametrize("name", ["pearson", "cosine", "mse"])
+@pytest.mark.parametrize(("size", "offset"), [(1, 0), (1e-3, 2), (1e6, 0)])
+def test_closed_gradients_are_those_of_autograd(name, size, offset):
+    a, b = ((size * each + offset).requires_grad_() for each in pair(6, 1, 5, 7))
+    weight = torch.linspace(-2, 3, 6, dtype=torch.float64)
+    ours = torch.autograd.grad((weight * sim.get(name)(a, b)).sum(), (a, b))
+    theirs = torch.autograd.grad((weight * compare_by_definition(name, a, b)).sum(), (a, b))
+    for own, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-7, atol=1e-9 * float(other.abs().max()))
+        assert bool(other.any())
+
+
+def test_closed_gradients_refuse_a_second_derivative():
+    a, b = (m.requires_grad_() for m in pair(2, 4))
+    (first,) = torch.autograd.grad(sim.Pearson()(a, b).sum(), b, create_graph=True)
+    with pytest.raises(SecondDerivativeError):
+        torch.autograd.grad(first.sum(), b)
+
+
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients_are_finite(name):
     a, b = pair(8, 1, 8, 8, dtype=torch.float32)
@@ -599,7 +628,7 @@ def test_a_class_of_ones_own():
 
 @pytest.mark.parametrize("hook", ["function", "compare_seen"])
 def test_a_hook_that_does_not_exist_is_refused(hook):
-    with pytest.raises(StandfastError, match=f"Plugin defines {hook}, which does not exist"):
+    with pytest.raises(ArgumentError, match=f"Plugin.{hook}: expected .*, got what is never used"):
         type("Plugin", (sim.Similarity,), {hook: None})
 
 

@@ -19,7 +19,6 @@ def test_the_test_is_stouffer_s() -> None:
     p = np.array([0.013, 0.4, 0.22, 0.0785])  # middles of steps of a thousandth
     found = pool_inputs(np.array([0.5, 0.1, 0.3, 0.2]), p + 0.5 / 1000, draws=999)
     assert found.p_value == pytest.approx(scipy.stats.combine_pvalues(p, "stouffer").pvalue, rel=1e-6)
-    assert found.median is not None
     assert (found.median.value, found.median.low, found.median.high) == (0.25, 0.1, 0.5)
     assert found.count == 4
 

@@ -57,7 +57,6 @@ def test_median_interval_is_that_of_the_quantile_test() -> None:
         values = rng(n).normal(size=n)
         ours = bootstrap_interval(values)
         theirs = stats.quantile_test(values, q=np.median(values), p=0.5).confidence_interval(0.95)
-        assert ours is not None
         assert ours.value == np.median(values)
         # scipy's may be the next wider one on a side; both attain the level, and ours cannot be narrower
         place = int(np.searchsorted(np.sort(values), ours.low))
@@ -73,7 +72,6 @@ def test_median_interval_is_that_of_the_quantile_test() -> None:
 def test_median_interval_of_few_values_says_what_it_attains() -> None:
     for n, attained in ((2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375)):
         found = bootstrap_interval(np.arange(n, dtype=float))
-        assert found is not None
         assert (found.low, found.high, found.coverage) == (0, n - 1, attained)
 
 
@@ -81,10 +79,8 @@ def test_median_interval_of_few_values_says_what_it_attains() -> None:
 def test_degenerate_intervals(statistic: Any) -> None:
     assert bootstrap_interval(np.empty(0), statistic) is None
     one = bootstrap_interval(np.array([2.0]), statistic)
-    assert one is not None
     assert (one.value, one.low, one.high, one.count, one.coverage) == (2, None, None, 1, 0)
     same = bootstrap_interval(np.full(7, 0.1), statistic)
-    assert same is not None
     assert (same.value, same.low, same.high, same.exact) == (0.1, 0.1, 0.1, True)
 
 
@@ -99,7 +95,6 @@ def test_intervals_refuse() -> None:
     with pytest.raises(ArgumentError, match="infinity"):
         bootstrap_interval(np.array([1.0, INF]), "mean")
     infinite = bootstrap_interval(np.array([1.0, INF, -INF]))
-    assert infinite is not None
     assert (infinite.value, infinite.low, infinite.high) == (1, -INF, INF)
 
 
@@ -116,7 +111,6 @@ def test_censored_intervals_hold_whatever_the_true_values_are() -> None:
             for size in (0.0, 0.5, 1e9):
                 true = values + sign * flags * random.exponential(size=n) * size
                 exact = bootstrap_interval(true)
-                assert exact is not None
                 assert found.low <= exact.low
                 assert exact.high <= found.high
                 assert found.between[0] <= exact.value <= found.between[1]
@@ -130,15 +124,12 @@ def test_censored_intervals_hold_whatever_the_true_values_are() -> None:
 def test_open_intervals_say_where_they_end() -> None:
     values, flags = np.array([-3.0, -4, -5, -6, -20, -20, -20]), np.arange(7) >= 4
     found = bootstrap_interval(values, censored=flags)
-    assert found is not None
     assert (found.exact, found.low, found.low_bound, found.high) == (True, -INF, -20, -3)
     found = bootstrap_interval(-values, censored=flags, censored_side="lower")
-    assert found is not None
     assert (found.low, found.high, found.high_bound, found.low_bound) == (3, INF, 20, None)
     nothing = median_interval(np.full(7, -INF), np.full(7, INF), 0.95)  # such as differences of two bounds
     assert (nothing.low, nothing.high, nothing.low_bound, nothing.high_bound) == (-INF, INF, None, None)
     half = bootstrap_interval(np.array([1.0, 2.0]), censored=np.array([True, False]))
-    assert half is not None
     assert (half.value, half.bound) == (1.5, "upper")
 
 
@@ -160,10 +151,8 @@ def coverage(population: str, n: int, runs: int) -> tuple[float, float, float]:
     for run in range(runs):
         values = draw(rng(run, n), n)
         found = bootstrap_interval(values, "mean", resamples=600, seed=run)
-        assert found is not None
         means += found.low <= mean <= found.high
         found = bootstrap_interval(values)
-        assert found is not None
         medians += found.low <= median <= found.high
         attained = found.coverage
     return means / runs, medians / runs, attained
@@ -394,7 +383,6 @@ def test_p_values_of_pairs_are_those_that_scikit_posthocs_gave(n: int) -> None:
         ranks = stats.rankdata(np.abs(gains))  # Kerby: the share of the rank sum in favour less the share against
         assert found.effects[i, j] == pytest.approx((ranks * np.sign(gains)).sum() / ranks.sum())
         middle = found.differences[i][j]
-        assert middle is not None
         assert middle.value == pytest.approx(np.median(gains))
 
 
@@ -448,12 +436,10 @@ def test_differences_hold_whatever_the_true_values_are() -> None:
         for size in (0.0, 1.0, 1e9):
             true = values - flags * random.exponential(size=(9, 2)) * size
             exact = bootstrap_interval(true[:, 0] - true[:, 1])
-            assert exact is not None
             assert middle.low <= exact.low + 1e-12
             assert exact.high <= middle.high + 1e-12
             assert middle.between[0] - 1e-12 <= exact.value <= middle.between[1] + 1e-12
     both = compare(np.full((3, 2), -20.0), "ab", "lower", np.ones((3, 2), dtype=bool)).differences[0][1]
-    assert both is not None
     assert both.bound == "unknown"
     assert math.isnan(both.value)
 
@@ -698,7 +684,6 @@ def test_agreement_of_ties_alone_is_none_without_a_warning() -> None:
     one_untied = np.full((2, 2, 2), 1.5)
     one_untied[:, 0] = [1.0, 2.0]
     found = measure_agreement_interval(one_untied)
-    assert found is not None
     assert found.low == found.high == found.value == 1.0
 
 
@@ -711,7 +696,6 @@ def test_agreement_interval_by_a_loop() -> None:
     for count in counts:
         rows = np.repeat(np.arange(15), count)
         slow.append(slow_w(stats.rankdata(np.nanmean(ranks[:, rows], axis=1).round(12), axis=1)))
-    assert found is not None
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])))
     means = np.nanmean(ranks, axis=1)
     assert found.value == pytest.approx(measure_agreement(means, "abc").kendalls_w)
@@ -783,7 +767,6 @@ def test_rankings() -> None:
     np.testing.assert_allclose(both[0].correlations, [[1, -1, 1], [-1, 1, -1], [1, -1, 1]])
     assert both[0].kendalls_w == pytest.approx(1 / 9)
     interval = both[0].interval
-    assert interval is not None
     assert interval.value == pytest.approx(1 / 9)
     assert measure_agreements(found[:1]) == []
 
@@ -852,7 +835,6 @@ def test_rankings_of_repeats_and_bounds() -> None:
     assert found.comparison.censored == 12
     np.testing.assert_array_equal(found.comparison.mean_ranks, [3, 2, 1])
     middle = found.comparison.differences[2][0]
-    assert middle is not None
     assert (middle.value, middle.bound, middle.high) == (-9, "upper", -9)
     # without the flags the same values would be numbers
     (found,) = rank_explainers(study(grid({"x": columns}, repeats=3)).samples, {"x": Read("lnp", "lower")})

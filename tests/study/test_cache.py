@@ -35,7 +35,6 @@ def evaluate(count: int = 6, seed: int = 0) -> Results:
 
 
 def jobs(found: Results) -> tuple[int, int]:
-    assert found.run is not None
     return found.run.earlier, found.run.done
 
 

@@ -274,10 +274,10 @@ class Other(ModelSource):
         return standfast.Model(net, (0.0, 1.0), device="cpu")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_worker_with_another_model_than_the_planned_one_says_so(workers: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_worker_with_another_model_than_the_planned_one_says_so(apart: bool, tmp_path: Path) -> None:
     grid = dataclasses.replace(make_grid(), models={"m": Other()})
-    executor = None if workers == 1 else Processes(2)
+    executor = Processes(1) if apart else None
     summary = run_grid(grid, Store(tmp_path), executor=executor)
     assert len(summary.failed) == summary.planned
     records, _ = Store(tmp_path).read_all([job.identity for job in summary.failed])

@@ -112,7 +112,6 @@ def test_a_killed_run_of_this_computer_leaves_its_folder_free_at_once(
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as other:
-        assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         with pytest.raises(RunningError), hold_lease(folder):
             pass

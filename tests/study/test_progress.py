@@ -59,7 +59,6 @@ def test_a_notebook_has_a_bar_and_clean_streams(
     assert capfd.readouterr() == ("", "")
     monkeypatch.setattr("standfast.study.progress._SECONDS_BETWEEN_DRAWINGS", 0.0)
     with watch() as update:
-        assert update is not None
         update(Progress(2, 100, 0.02, "aopc", left=75.0))
         assert "about 1:15 left" in shown[-1]
 
@@ -118,12 +117,10 @@ def test_a_finished_run_has_nothing_to_do(
     nothing = Progress(0, 0, 0.0, "starting", 0, earlier=8)
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
     with watch() as update:
-        assert update is not None
         update(nothing)
     assert capfd.readouterr().err == "nothing to do: 8 jobs were done before\n"
     pages = request.getfixturevalue("shown")
     with watch() as update:
-        assert update is not None
         update(nothing)
     assert "100% nothing to do: 8 jobs were done before" in pages[-1]
     assert "starting" not in pages[-1]

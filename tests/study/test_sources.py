@@ -469,7 +469,6 @@ def test_a_study_of_an_estimator_goes_on_where_it_was(estimators: Path) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="(?s).*saliency.*no gradients", category=UserWarning)
             found = standfast.run_study(study_from(content, estimators), estimators / "results", progress=False)
-        assert found.run is not None
         return found, found.run.done
 
     first, done = run(0.5)

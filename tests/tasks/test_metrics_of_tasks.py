@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from light import light_metric
 from scipy.stats import norm
 from torch import Tensor, nn
 
@@ -290,7 +292,7 @@ def test_every_cell_of_the_table(column: str, name: str) -> None:
     torch.manual_seed(0)
     model = standfast.Model(make(), bounds=(0.0, 1.0), device="cpu", task=task)
     images = torch.rand(3, 1, 8, 8)
-    metric = standfast.metrics.base.metrics[name].example()
+    metric = light_metric(name)
     if name == "log_odds" and not task.classes:
         with pytest.raises(ArgumentError, match="log-odds compare two classes"):
             metric(model, "input_x_gradient", images)
@@ -361,3 +363,54 @@ def test_trees_of_a_regressor_are_those_of_shap() -> None:
     maps = standfast.explainers.get("shap:TreeExplainer")(model, rows[300:310])
     expected = torch.tensor(shap.TreeExplainer(fitted).shap_values(rows[300:310].numpy()), dtype=torch.float32)
     torch.testing.assert_close(maps, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_changed_inputs_have_an_answer_of_their_own(inputs: Tensor) -> None:
+    """The least change of a number moves it by the tolerance, that of a region ends at the least overlap."""
+    regression = make_model(linear(1), Regression(0.5))
+    found = standfast.metrics.CEval(attack="fmn:steps=30")(regression, "saliency", inputs).frame()
+    assert found["answer"].to_list() == pytest.approx(regression.logits(inputs)[:, 0].tolist())
+    assert (found["predicted"] - found["answer"]).abs().to_list() == pytest.approx([0.5] * 5, abs=1e-3)
+    vectors = make_model(linear(3), Embedding(0.9))
+    found = standfast.metrics.CEval(attack="fmn:steps=30")(vectors, "saliency", inputs).frame()
+    assert found["answer"].to_list() == pytest.approx([1.0] * 5)
+    assert found["predicted"].to_list() == pytest.approx([0.9] * 5, abs=1e-2)
+    classes = standfast.metrics.CEval(attack="fmn:steps=5")(make_model(linear(3), "classification"), "saliency", inputs)
+    assert classes.answer is None
+    assert not classes.predicted.is_floating_point()
+
+
+def test_drops_that_are_no_shares_have_no_f1(inputs: Tensor) -> None:
+    curve = standfast.metrics.CorruptionCurve(samples=1)
+    for task, shares in ((Regression(0.1), False), (Binary(), True)):
+        found = curve(make_model(linear(1), task), "input_x_gradient", inputs).summary(resamples=0)
+        assert math.isfinite(found.auc_top)
+        assert math.isfinite(found.f1) == shares
+
+
+def test_the_report_speaks_of_the_task(inputs: Tensor, tmp_path: Path) -> None:
+    metrics = ["aopc:steps=3,samples=1", "corruption_curve:samples=1", "c_eval:preset=quick"]
+    for task, score in ((Regression(0.5), "predicted value"), (Binary(), "probability")):
+        found = standfast.evaluate(
+            make_model(linear(1), task), "saliency", inputs, metrics, progress=False, out=tmp_path / task.name
+        )
+        assert found.task_words == task.words
+        assert found.metrics["aopc"].spec.axis == f"AOPC ({score})"
+        page = found.to_html(tmp_path / f"{task.name}.html").read_text()
+        assert ("probability of the answer" in page or "answer&#39;s probability" in page) == (score == "probability")
+        assert '<th scope="col">Same class' not in page
+        assert "share of right classes" not in page
+
+
+def test_no_ratio_is_1_because_the_search_with_all_features_free_was_the_worse_one() -> None:
+    """A cosine with the clean vector itself has no gradient there, so that few steps find little."""
+    inputs = torch.rand(6, 3, generator=torch.Generator().manual_seed(2)) + 0.5
+    module = nn.Linear(3, 3, bias=False)
+    module.weight.data = torch.eye(3)
+    model = make_model(module, Embedding(0.8))
+    for attack in ("fmn:steps=2,second=2,polish=0", "fmn:steps=8,second=12,polish=2"):
+        found = standfast.metrics.CEval(attack=attack, fraction=0.34)(model, "random", inputs)
+        assert bool(((found.value > 1) | found.censored).all())
+        assert found.value[found.censored].tolist() == [1.0] * int(found.censored.sum())
+    least = inputs.norm(dim=1).double() * math.sin(math.acos(0.8))  # to the boundary, at a right angle
+    assert found.c_empty.tolist() == pytest.approx(least.tolist(), rel=1e-3)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+import standfast
 from standfast.errors import ArgumentError, ModelError
 from standfast.tasks import (
     Binary,
@@ -171,6 +174,7 @@ def test_scores_and_margins_are_those_of_their_definitions(case: Any, scale: Any
 def test_every_task_keeps_the_contract(case: Any) -> None:
     task, clean, changed, _ = case
     check_task(task, clean[:5], changed[:5])
+    check_task(task, clean[:2], changed[:2])
     assert torch.equal(task.read(clean[:2], 2), task.read(clean, COUNT)[:2])
 
 
@@ -316,3 +320,83 @@ def test_tasks_by_name_and_bad_options() -> None:
     for bad in (torch.ones(2, 4), torch.tensor([1, 2]), "cat"):
         with pytest.raises(ArgumentError, match="targets"):
             expand_targets(bad, 3)
+
+
+BOX = {"boxes": torch.tensor([[1.0, 1.0, 3.0, 4.0]]), "labels": torch.tensor([2]), "scores": torch.tensor([0.9])}
+
+
+class Returns(nn.Module):
+    """Returns for a batch what a function makes of it."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("task", "function", "named"),
+    [
+        ("binary:output=probability", lambda x: 4 * x[:, 0], "above 1"),
+        ("multi_label:output=probability", lambda x: x - 0.5, "below 0"),
+        ("detection", lambda x: [{**BOX, "scores": torch.tensor([1.8])} for _ in x], "above 1"),
+        ("detection", lambda x: [{**BOX, "boxes": torch.tensor([[3.0, 1, 1, 4]])} for _ in x], "end before they begin"),
+        ("detection", lambda x: [{**BOX, "labels": torch.tensor([1, 2])} for _ in x], "2 labels"),
+        ("detection", lambda x: [{"boxes": BOX["boxes"], "labels": BOX["labels"]} for _ in x], "scores, one .*scores"),
+        ("classification", lambda x: [BOX for _ in x], "task='detection'"),
+        ("classification", lambda x: {"a": x, "b": x}, r"a: a tensor of shape \(N, 3\)"),
+        ("classification", lambda x: type("Out", (), {"score": x})(), r"score: a tensor of shape \(N, 3\)"),
+        ("regression:tolerance=1", lambda x: x.argmax(1), r"float\(\)"),
+    ],
+)
+def test_outputs_that_a_task_cannot_mean_are_refused(task: str, function: Callable[[Tensor], Any], named: str) -> None:
+    model = standfast.Model(Returns(function), bounds=(0.0, 1.0), device="cpu", task=task)
+    with pytest.raises(ModelError, match=named) as found:
+        model.predict(torch.linspace(0.1, 0.9, 12).reshape(4, 3))
+    assert ",," not in str(found.value)
+    assert "16" not in str(found.value)
+
+
+def test_probabilities_and_boxes_in_their_ranges_pass() -> None:
+    x = torch.tensor([[0.0, 1.0], [1.0, 0.5]])
+    for task, function in (
+        ("multi_label:output=probability", lambda x: x),
+        ("detection", lambda x: [BOX for _ in x]),
+    ):
+        assert len(standfast.Model(Returns(function), (0.0, 1.0), device="cpu", task=task).predict(x)) == 2
+
+
+def test_an_input_without_boxes_has_no_answer() -> None:
+    def detect(x: Tensor) -> list[dict[str, Tensor]]:
+        none = {"boxes": torch.zeros(0, 4), "labels": torch.zeros(0).long(), "scores": torch.zeros(0)}
+        return [
+            {**BOX, "scores": (each @ torch.tensor([0.2, 0.3, 0.5])).reshape(1)} if each.mean() > 0.5 else none
+            for each in x
+        ]
+
+    model = standfast.Model(Returns(detect), bounds=(0.0, 1.0), device="cpu", task="detection")
+    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.05), samples=3)
+    for rows, status in ((torch.full((2, 3), 0.2), "no_answer"), (torch.full((2, 3), 0.8), "ok")):
+        assert metric(model, "saliency", rows).status == (status, status)
+
+
+def test_a_missing_tolerance_is_shown_by_example() -> None:
+    with pytest.raises(ArgumentError, match="tolerance=2.5"):
+        get("regression")
+    with pytest.raises(ArgumentError, match="the class Binary"):
+        get(Binary)  # type: ignore[arg-type]
+
+
+def test_vectors_of_texts_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("texts.npy", 2 * np.eye(3, dtype=np.float32)[:2])
+    np.save("objects.npy", np.array([{}]), allow_pickle=True)
+    model = standfast.Model(Returns(lambda x: x), (0.0, 1.0), device="cpu", task="zero_shot:vectors=texts.npy")
+    x = torch.tensor([[0.6, 0.8, 0.0]])
+    assert model.logits(x)[0].tolist() == pytest.approx([60, 80])
+    assert model.task == ZeroShot(torch.eye(3)[:2])
+    for name in ("objects.npy", "none.npy", "texts.txt"):
+        with pytest.raises(ArgumentError, match=r"vectors: expected .*\.npy file"):
+            standfast.Model(Returns(lambda x: x), (0.0, 1.0), device="cpu", task=f"zero_shot:vectors={name}")

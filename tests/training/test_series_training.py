@@ -20,7 +20,7 @@ from standfast.cli.train import Plan
 from standfast.data import Dataset, synthetic_waves
 from standfast.errors import ArgumentError, ModelError
 from standfast.registry import build
-from standfast.training.calibration import Calibrated, find_best_probability
+from standfast.training.calibration import Calibrated
 from standfast.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
 from standfast.training.objective import Batch
 from standfast.training.schemes import Natural, schemes, spell_scheme
@@ -229,8 +229,10 @@ def test_the_minimum_of_the_loss(place: float, weight: float) -> None:
     (part,) = Calibrated(weight).parts(Batch(Same(), logits, labels, generator(), 1.0, extras=extras))
     (slopes,) = torch.autograd.grad(part.loss, logits)
     least = slopes[:, 1].cumsum(0).argmin()
-    assert find_best_probability(place, weight) == pytest.approx(float(logit[least].sigmoid()), abs=1e-3)
-    assert weight > 1 or find_best_probability(place, weight) == float(place >= 0.5)
+    own = max(place, 1 - place)  # the target of the sample's own class
+    best = 1.0 if weight == 0 else min(1.0, (own + math.sqrt(own**2 + 2 / weight)) / 2)
+    assert float(logit[least].sigmoid()) == pytest.approx(best if place >= 0.5 else 1 - best, abs=1e-3)
+    assert weight > 1 or best == 1
 
 
 def test_the_scheme_by_name() -> None:

@@ -268,7 +268,7 @@ class _Case:
         several = self.entry.metric is None or (self.entry.metric != self.label and len(same) > 1)
         asked = self.entry.kind in ("at_most_ln", "at_most_one_in")
         limit = format_probability(self.entry.limit) if asked else None
-        words = self.entry.describe(self.label if several else None, limit)
+        words = say("requirement", self.entry, self.label if several else self.entry.metric, limit)
         requested["probability"] = self._is_probability
         return Decision(words, *names, outcome, what, estimate, **requested)
 
@@ -304,13 +304,13 @@ class _Case:
             return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
         advice = ""
         if outcome == "undecided":
-            advice = _advise(needed, unknown, self.entry.mean, baseline)
+            advice = say("advice", needed, unknown, self.entry.mean, baseline)
             if not self.entry.mean and unknown:
                 # would it be undecided if all of the unknown values were known, whatever they are?
                 extremes = (met + unknown, unmet), (met, unmet + unknown)
                 known = (estimate_share(*counts, 0, self.level, values.mistaken) for counts in extremes)
                 if all(each.decide(share, "higher") == "undecided" for each in known):
-                    advice = _advise(needed, 0, False, baseline)
+                    advice = say("advice", needed, 0, False, baseline)
         return self._make(
             outcome,
             what,
@@ -348,7 +348,7 @@ class _Case:
             unknown=unknown,
             skipped=gain.skipped,
             needed=needed,
-            advice=_advise(needed, unknown, False) if outcome == "undecided" else "",
+            advice=say("advice", needed, unknown, False, None) if outcome == "undecided" else "",
         )
 
 
@@ -356,14 +356,3 @@ def _find_middle(values: SampleValues) -> float | None:
     """The median of the values; None where it is not known exactly."""
     low, high = float(np.median(values.low)), float(np.median(values.high))
     return low if low == high and math.isfinite(low) else None
-
-
-def _advise(needed: int | None, unknown: int, mean: bool, baseline: int | None = None) -> str:
-    """What would decide a requirement, of a comparison with a baseline of so many samples if it is one."""
-    if unknown:
-        what = "have no mean, since a bound is not a number" if mean else "are known only as bounds"
-        return f"{unknown} values {what}: more model evaluations for each sample"
-    if needed is None:
-        return "too close to the limit to foresee how many samples decide it"
-    more = ", and a baseline with as many" if baseline is not None and needed > baseline else ""
-    return f"about {needed:,} samples{more}"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from dataclasses import dataclass
 from typing import Literal
 
-from standfast.results.formatting import format_count, format_probability
+from standfast.report.sentences import say
+from standfast.results.formatting import to_ascii
 from standfast.statistics.decisions import Estimate, Outcome
 
 Better = Literal["higher", "lower"]
-
-#: what an outcome is called in output
-WORDS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED"}
 
 
 @dataclass(frozen=True)
@@ -104,63 +101,17 @@ class Decisions:
 
 def describe_estimate(decision: Decision) -> str:
     """The estimate with its interval, and what it is compared with."""
-    found = decision.estimate
-    if found is None:
-        return decision.advice
-    share = decision.what == "share of samples"
-    write = format_probability if decision.probability else _number
-    number = _percent if share else write
-    words = (
-        f"{decision.what} that meet the limit {number(found.value)}"
-        if share
-        else f"{decision.what} {number(found.value)}"
-    )
-    if share and decision.middle is not None:
-        words = f"median{f' {decision.middle_of}' if decision.middle_of else ''} {write(decision.middle)}; {words}"
-    if not (math.isnan(found.low) or math.isnan(found.high)):
-        words += f" [{number(found.low)}, {number(found.high)}]"
-    if decision.p is not None:
-        words += f", p = {decision.p:.2g}"
-    words += f", n = {found.count}"
-    wanted = "at least" if decision.better == "higher" else "at most"
-    return words + ("" if decision.p is not None else f"; {wanted} {number(decision.limit)} wanted")
-
-
-def _number(value: float) -> str:
-    return "-inf" if value == -math.inf else "inf" if value == math.inf else f"{value:z.4g}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:z.3g}%"
+    return decision.advice if decision.estimate is None else to_ascii(say("estimate", decision))
 
 
 def describe_notes(decision: Decision) -> str:
     """What would decide it, and what does not count."""
-    notes = []
-    if decision.sanity:
-        word = "failed" if decision.outcome == "fail" else "undecided"
-        notes.append(f"the numbers pass, but a sanity check is {word}: {decision.sanity}")
-    if decision.outcome == "undecided" and decision.estimate is not None and decision.advice:
-        notes.append(f"to decide: {decision.advice}")
-    if decision.skipped and decision.estimate is not None:
-        notes.append(f"{format_count(decision.skipped, 'sample')} not counted")
-    if decision.baseline_samples is not None:
-        notes.append(f"the baseline has {format_count(decision.baseline_samples, 'sample')}")
-    return "; ".join(notes)
+    return say("notes", decision)
 
 
 def describe_outcome(found: Decisions) -> str:
     """The outcome of all requirements, in one line."""
-    counts = {key: sum(each.outcome == key for each in found.decisions) for key in ("pass", "fail", "undecided")}
-    passed, failed, undecided = counts.values()
-    looks = f" (look {found.look})" if found.look > 1 else ""
-    words = f"{WORDS[found.outcome]}: {passed} passed, {failed} failed, {undecided} undecided{looks}"
-    if found.failed:
-        words = f"ERROR: {format_count(found.failed, 'job')} failed, so samples are missing. Without these: {words}"
-    wrong = max((1 - each.requested for each in found.decisions), default=0.0)
-    words += f". A wrong decision among them, over all looks, has a probability of at most {100 * wrong:.3g}%."
-    means = any("mean of" in each.what for each in found.decisions)
-    return words + (" For means this is an approximation." if means else "")
+    return say("outcome", found)
 
 
 def format_text(found: Decisions) -> str:
@@ -177,7 +128,7 @@ def format_text(found: Decisions) -> str:
     lines = []
     for each in found.decisions:
         where = f" ({each.model} on {each.data})" if several else ""
-        lines.append(f"{WORDS[each.outcome]:<10} {each.explainer}: {each.requirement}{where}")
+        lines.append(f"{each.outcome.upper():<10} {each.explainer}: {each.requirement}{where}")
         for text in (describe_estimate(each), describe_notes(each)):
             lines += textwrap.wrap(text, 100, initial_indent=" " * 11, subsequent_indent=" " * 13) if text else []
     return "\n".join([*lines, "", *textwrap.wrap(describe_outcome(found), 110)])

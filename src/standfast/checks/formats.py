@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from standfast.checks.decision import Decisions, describe_estimate, describe_notes, describe_outcome, format_text
+from standfast.report.words import make_environment
 
 #: the version of the JSON form
 SCHEMA = 1
@@ -16,25 +17,19 @@ SCHEMA = 1
 
 def format_markdown(found: Decisions) -> str:
     """A table for a pull request."""
-    lines = [
-        f"**{describe_outcome(found)}**",
-        "",
-        "| | requirement | explainer | data, model | found |",
-        "|---|---|---|---|---|",
-    ]
-    marks = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided"}
-    for each in found.decisions:
-        notes = describe_notes(each)
-        cells = (
-            marks[each.outcome],
-            each.requirement,
-            each.explainer,
-            f"{each.data}, {each.model}",
-            describe_estimate(each) + (f" ({notes})" if notes else ""),
-        )
-        lines.append("| " + " | ".join(escape_markdown(cell) for cell in cells) + " |")
-    lines += ["", *(f"- {escape_markdown(error)}" for error in found.errors)] if found.errors else []
-    return "\n".join(lines) + "\n"
+    rows = [(each, describe_estimate(each), describe_notes(each)) for each in found.decisions]
+    return fill_page("check.md", "standfast.checks", outcome=describe_outcome(found), rows=rows, errors=found.errors)
+
+
+def fill_page(name: str, package: str = "standfast.evidence", **values: Any) -> str:
+    """The text of a template of Markdown in a package, such as `"README.md"`, with its values.
+
+    >>> fill_page("README.md", version="1", date="2026-11-27", title="a|b", decided=False)[17:84]
+    'Made by standfast 1 on 2026-11-27 from the results of a study: a\\\\|b'
+    """
+    pages = make_environment(autoescape=False, package=package)
+    pages.filters["cell"] = escape_markdown  # escapes what comes from elsewhere, as Markdown needs it
+    return pages.get_template(name).render(values)
 
 
 def escape_markdown(text: str) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -45,7 +43,7 @@ from standfast.study.file.problems import Problem, StudyFieldError, errors_at
 from standfast.study.file.spec import Study, load_study, study_from
 from standfast.study.grid import Grid
 from standfast.study.plan import describe_grid
-from standfast.study.store import LOOKS, DamagedFileError, Store
+from standfast.study.store import LOOKS, DamagedFileError, Store, digest
 
 
 def check(
@@ -190,7 +188,7 @@ def read_decisions(results: Results) -> Decisions | None:
     looks, asked = _read_looks(store), (results.manifest.get("study") or {}).get("requirements") or []
     if not looks or not asked:
         return None
-    states = _describe_states(results, _digest(asked))
+    states = _describe_states(results, digest(asked))
     found = next((look for look in looks if look["states"] == states), None)
     if found is None:
         words = "the results have changed since their requirements were decided; run `standfast check` again"
@@ -234,7 +232,7 @@ def confirm_decisions(results: Results, folder: str | Path = ".") -> Confirmatio
     # a level that was derived from p is stored beside it
     texts = [{key: each[key] for key in each if key != "level" or "p" not in each} for each in asked]
     entries, looks = [RequirementEntry.model_validate(text) for text in texts], _read_looks(results.store)
-    states = _describe_states(results, _digest(asked))
+    states = _describe_states(results, digest(asked))
     place = next(place for place, look in enumerate(looks) if look["states"] == states)
     left = list(looks[place]["decisions"])
     names = [_restore(each).name for each in left]
@@ -282,13 +280,13 @@ def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Bas
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
     store = Store(target)
     looks = _read_looks(store)
-    digest = _digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
-    states = _describe_states(found, digest)
+    requirements = digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
+    states = _describe_states(found, requirements)
     numbers = {(state["data"], state["model"]): _count_look(looks, state) for state in states}
     now = decide_with_baselines(found, study.requirements, numbers, baselines)
     earlier = [look for look in looks if look["states"] != states]
-    made = [_find_earlier(earlier, found, each, digest) or each for each in now.decisions]
-    entries = [_to_json({"requirements": digest, **dataclasses.asdict(each)}) for each in made]
+    made = [_find_earlier(earlier, found, each, requirements) or each for each in now.decisions]
+    entries = [_to_json({"requirements": requirements, **dataclasses.asdict(each)}) for each in made]
     checks = set(found.jobs.filter(pl.col("label") == SanityChecks.name)["job"])
     done = set(found.jobs.filter(pl.col("status") == "done")["job"]) - checks
     jobs = [job for job in found.manifest["jobs"] if job in done]
@@ -303,10 +301,6 @@ def _count_each(found: Results) -> dict[str, int]:
     return {name: int(about["samples"]) for name, about in found.manifest["data"].items()}
 
 
-def _digest(content: object) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def _describe_states(found: Results, requirements: str) -> list[dict[str, str]]:
     """For each data set and model: its values, and a digest of all that its decisions are made on.
 
@@ -319,7 +313,7 @@ def _describe_states(found: Results, requirements: str) -> list[dict[str, str]]:
         own = found.jobs.filter(metrics & (pl.col("data") == data) & (pl.col("model") == model))
         content = {"values": str((found.manifest["models"][model] or {}).get("digest"))}
         states.append(
-            {"data": data, "model": model, **content, "state": _digest([requirements, sorted(own["job"].to_list())])}
+            {"data": data, "model": model, **content, "state": digest([requirements, sorted(own["job"].to_list())])}
         )
     return states
 

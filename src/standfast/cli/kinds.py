@@ -155,6 +155,13 @@ KINDS: Mapping[str, Kind] = {
         "standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), attack={name!r})",
         "metrics: [{{attribution_attack: {{attack: {name!r}}}}}]",
     ),
+    "tasks": Kind(
+        "task",
+        "what a model answers, if no classes",
+        "standfast.tasks:tasks",
+        "standfast.Model(module, bounds, task={name!r})",
+        "models: {{mine: {{function: 'mymodule:build', task: {name}}}}}",
+    ),
     "datasets": Kind(
         "data set",
         "digits, sentences and waves come with standfast; others are files, or downloads",

@@ -22,11 +22,13 @@ from torch import nn
 from standfast.cli.kinds import KINDS, first_sentence
 from standfast.errors import ArgumentError, StandfastError, check, suggest_name
 from standfast.model import Model
+from standfast.report.words import make_environment
 from standfast.study.file.document import StudyError
 from standfast.study.file.imports import REFERENCE
 from standfast.study.file.names import DATA, MODELS, Names
 from standfast.study.file.spec import study_from
 from standfast.study.grid import Grid, Samples
+from standfast.tasks import Regression
 
 #: enough for paired tests to decide something
 SAMPLES = 24
@@ -165,7 +167,7 @@ class Setting:
         lacks_weights = "function" in options and "weights" not in options
         why = "no weights were given (--weights), so " if lacks_weights else ""
         if not self.tried.task.classes:
-            return []
+            return self._describe_error()
         if labels is None:
             return [f"warning: {why}it may be untrained, and there are no labels that would show it"] if why else []
         rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
@@ -176,6 +178,19 @@ class Setting:
             doubt = f"is it trained? Always naming the most frequent class is right for {chance:.1%}"
             lines.append(f"warning: {why}{doubt}")
         return lines
+
+    def _describe_error(self) -> list[str]:
+        """How far a regressor is from labels that are numbers, on at most 1000 samples spread over the data."""
+        labels = self.samples.extras.get("labels")
+        if not isinstance(self.tried.task, Regression) or labels is None:
+            return []
+        rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
+        known = labels[rows].double()
+        error = (self.tried.logits(self.samples.inputs[rows])[:, 0].double() - known).abs().mean()
+        naive = (known - known.median()).abs().mean()
+        lines = [f"mean absolute error on the labels: {error:.4g} of {len(rows)} samples"]
+        doubt = f"warning: is it trained? Always naming the median is wrong by {naive:.4g}"
+        return [*lines, doubt] if error >= naive else lines
 
     def _describe_columns(self) -> list[str]:
         """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""
@@ -313,7 +328,7 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
     Raises:
         StudyError: names and options that do not fit.
     """
-    text = "\n".join(_lines(setting, setting.explainers, study)) + "\n"
+    text = _fill(setting, setting.explainers, study)
     grid = study_from(YAML(typ="safe").load(text), study.parent).grid()
     left_out, fit = {}, []
     for given, (label, explainer) in zip(setting.explainers, grid.explainers.items(), strict=True):
@@ -322,57 +337,37 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
             fit.append(given)
         except Exception as error:  # a model of the user's may raise anything
             left_out[label] = f"{error}" if isinstance(error, StandfastError) else f"{type(error).__name__}: {error}"
-    return "\n".join(_lines(setting, fit, study)) + "\n", left_out
+    return _fill(setting, fit, study), left_out
 
 
-def _lines(setting: Setting, explainers: Sequence[str], study: Path) -> Sequence[str]:
-    model, data, samples = setting.model, setting.data, setting.samples
-    lower, upper = (torch.as_tensor(bound) for bound in samples.bounds)
-    within = f" in [{float(lower):g}, {float(upper):g}]" if lower.numel() == upper.numel() == 1 else ""
-    if setting.observed or setting.bounds_assumed:
-        within += ", which is assumed; if other values are valid, change bounds: [lowest, highest]"
-    shape = f"({', '.join(map(str, setting.shape))}{',' if len(setting.shape) == 1 else ''})"
-    share = f", {setting.radius / setting.range:.0%} of the range" if setting.range else ""
-    return [
-        "# A study of standfast, written by `standfast init`. Change it as you like.",
-        "#",
-        f"#     standfast run {study} --dry-run     what it will do, and about how long it takes",
-        f"#     standfast run {study}               run it; the same command continues after an interruption",
-        "",
-        f"title: {_flow(f'Which explanations of {model.label} hold?')}",
-        "seed: 0  # of all random numbers",
-        f"samples: {min(SAMPLES, len(samples))}  # of the data, from the start; fewer than about 20 decide little",
-        "preset: quick  # quick, standard or paper: how much work goes into each answer",
-        "",
-        "data:",
-        f"  {_flow(data.label)}: {_flow(data.entry)}  # inputs of shape {shape}{within}",
-        "",
-        "models:",
-        f"  {_flow(model.label)}: {_flow(model.entry)}  # returns {setting.returned}",
-        "",
-        "explainers:  # more: `standfast list explainers`; their options: `standfast explain NAME`",
-        *_items(explainers, "explainers"),
-        "",
-        "# perturbed inputs differ by at most this in every feature; l2 in the place of linf: in Euclidean distance",
-        f"neighbourhood: {{linf: {setting.radius:g}}}  # a start{share}: choose the largest change that is unimportant",
-        "",
-        "metrics:  # more: `standfast list metrics`",
-        *_items(setting.metrics, "metrics"),
-        "",
-        "executor: {workers: auto}  # a process for each core, or for each GPU",
-    ]
+def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
+    samples, shape = setting.samples, setting.shape
+    bounds = [float(bound) for bound in map(torch.as_tensor, samples.bounds) if bound.numel() == 1]
+    environment = make_environment(autoescape=False, package="standfast.cli")
+    environment.filters["flow"] = _flow
+    return environment.get_template("study.yaml").render(
+        study=study,
+        model=setting.model,
+        data=setting.data,
+        samples=min(SAMPLES, len(samples)),
+        shape=f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})",
+        bounds=bounds if len(bounds) == 2 else None,
+        assumed=setting.observed or setting.bounds_assumed,
+        returned=setting.returned,
+        explainers=[(name, _describe(name, "explainers")) for name in explainers],
+        radius=setting.radius,
+        share=100 * setting.radius / setting.range if setting.range else None,
+        metrics=[(name, _describe(name, "metrics")) for name in setting.metrics],
+    )
 
 
-def _items(names: Sequence[str], kind: str) -> list[str]:
-    """Entries of a list, each under a comment that says what it is."""
-    lines, registry = [], KINDS[kind].load()
-    for text in names:
-        entry = registry[text.partition(":")[0]]
-        words = first_sentence(KINDS[kind].describe(text, entry))
-        if getattr(entry, "control", False):
-            words = f"Control, which says nothing about what the model has learned: {words[0].lower()}{words[1:]}"
-        lines += [f"  # {words}", f"  - {_flow(text)}"]
-    return lines
+def _describe(text: str, kind: str) -> str:
+    """What an entry is, for a comment above it."""
+    entry = KINDS[kind].load()[text.partition(":")[0]]
+    words = first_sentence(KINDS[kind].describe(text, entry))
+    if not getattr(entry, "control", False):
+        return words
+    return f"Control, which says nothing about what the model has learned: {words[0].lower()}{words[1:]}"
 
 
 def _flow(value: object) -> str:

@@ -33,7 +33,6 @@ __all__ = [
     "load",
     "mnist",
     "names",
-    "prefixes",
     "synthetic_waves",
     "ucr",
     "word_vectors",
@@ -66,11 +65,6 @@ def _mnist32(split: str, download: bool) -> Dataset:
     return replace(mnist(split, download).pad(2), name=f"mnist32:{split}")
 
 
-def _waves(name: str, split: str, download: bool) -> Dataset:
-    """Made-up series, classified by two known blocks: inputs (N, 4, 500), N = 6,000 ("train") or 1,500 ("test")."""
-    return named_waves(name, split)
-
-
 datasets.add("digits", _digits)
 datasets.add("sentences", _sentences)
 datasets.add("digits32", _digits32)
@@ -80,7 +74,7 @@ _SPLIT: dict[str, Callable[[str, bool], Dataset]] = {
     "fashion_mnist": fashion_mnist,
     "cifar10": cifar10,
     "gtsrb": gtsrb,
-    **{name: partial(_waves, name) for name in NOISES},
+    **{name: partial(named_waves, name) for name in NOISES},
 }
 for _name, _load in _SPLIT.items():
     for _split in ("train", "test"):
@@ -96,17 +90,8 @@ def names() -> list[str]:
     return datasets.names()
 
 
-def prefixes() -> list[str]:
-    """The prefixes of the names of archives and hubs; a colon follows them.
-
-    >>> prefixes()
-    ['ucr', 'huggingface', 'torchvision']
-    """
-    return list(_ARCHIVES)
-
-
-#: archives and hubs; their names cannot be listed
-_ARCHIVES: dict[str, Callable[[str, bool], Dataset]] = {
+#: archives and hubs by the beginning of their names, which cannot be listed
+ARCHIVES: dict[str, Callable[[str, bool], Dataset]] = {
     "ucr": load_from_archive,
     "huggingface": load_from_hub,
     "torchvision": load_from_torchvision,
@@ -133,6 +118,6 @@ def load(name: str, *, download: bool = False) -> Dataset:
     torch.Size([300, 1, 28, 28])
     """
     prefix, colon, _ = name.partition(":")
-    if colon and prefix in _ARCHIVES:
-        return _ARCHIVES[prefix](name, download)
+    if colon and prefix in ARCHIVES:
+        return ARCHIVES[prefix](name, download)
     return datasets[name](download)

@@ -16,7 +16,7 @@ import inspect
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,13 @@ import torch
 
 from standfast.data.dataset import Dataset
 from standfast.data.root import VARIABLE, MissingDataError, data_root
-from standfast.data.samples import Size, from_samples
-from standfast.errors import ArgumentError, MissingExtraError, UnknownNameError, check
+from standfast.data.samples import from_samples
+from standfast.errors import ArgumentError, MissingExtraError, UnknownNameError, check, check_integer
+from standfast.registry import parse_options
 
-
-def _parse_size(text: str) -> Size:
-    height, x, width = text.partition("x")
-    return (int(height), int(width)) if x else int(height)
-
-
-#: the options of a name, with what converts their texts
-_OPTIONS: Mapping[str, Callable[[str], Any]] = {"size": _parse_size, "count": int, "seed": int}
-_COLUMNS: Mapping[str, Callable[[str], Any]] = {"image": str, "label": str, "config": str}
+#: the options of a name
+_OPTIONS = ("size", "count", "seed")
+_COLUMNS = ("image", "label", "config")
 
 
 def load_from_torchvision(name: str, download: bool = False) -> Dataset:
@@ -100,7 +95,7 @@ def load_from_hub(name: str, download: bool = False) -> Dataset:
         MissingDataError: the data set is not on this computer, and `download` is False or the download failed.
     """
     form = "huggingface:<name>:<split>, such as huggingface:ylecun/mnist:test:count=100"
-    repository, split, options = _parse_name(name, form, {**_OPTIONS, **_COLUMNS})
+    repository, split, options = _parse_name(name, form, (*_OPTIONS, *_COLUMNS))
     config = options.pop("config", None)
     for part in (repository, split, *([config] if config else ())):
         fine = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", part) is not None and ".." not in part
@@ -142,22 +137,22 @@ def _download(package: Any, repository: str, config: str | None, split: str, fol
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _parse_name(name: str, form: str, known: Mapping[str, Callable[[str], Any]]) -> tuple[str, str, dict[str, Any]]:
+def _parse_name(name: str, form: str, known: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     """The second and the third part of a name such as `"torchvision:GTSRB:test:size=32,count=10"`, and its options.
 
-    `form` describes a valid name in messages; `known` has what converts the text of each option.
+    `form` describes a valid name in messages.
     """
     pieces = name.split(":", 3)
     check(len(pieces) >= 3 and all(pieces[:3]), "name", form, repr(name))
-    options: dict[str, Any] = {}
-    for part in filter(None, pieces[3].split(",") if len(pieces) > 3 else ()):
-        key, equal, value = (piece.strip() for piece in part.partition("="))
-        expected = f"options {', '.join(known)}, such as size=32,count=100"
-        check(bool(equal) and key in known, "name", expected, repr(part))
-        try:
-            options[key] = known[key](value)
-        except ValueError as error:
-            raise ArgumentError("name", f"a value for {key}", repr(part)) from error
+    options = parse_options(pieces[3] if len(pieces) > 3 else "", "name")
+    for option, value in options.items():
+        check(option in known, "name", f"options {', '.join(known)}, such as size=32,count=100", repr(option))
+        if option in ("count", "seed"):
+            check_integer(value, option, 0)
+        elif option == "size" and (sides := re.fullmatch(r"(\d+)x(\d+)", str(value))):
+            options[option] = int(sides[1]), int(sides[2])
+        elif option in _COLUMNS:
+            options[option] = str(value)
     return pieces[1], pieces[2], options
 
 

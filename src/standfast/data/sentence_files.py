@@ -84,29 +84,22 @@ class WordVectors:
         """The vectors of the words of texts: `(N, dim, T)`, zeros where a text has ended; see `find_numbers`."""
         return self.vectors[self.find_numbers(texts, length)].transpose(1, 2).contiguous()
 
-    def mark_unknown(self, text: str, length: int | None = None) -> tuple[str, ...]:
+    def mark_unknown(self, text: str) -> tuple[str, ...]:
         """The words of a text; those that have no vector of their own are in angle brackets."""
         numbers = _number(self.words)
-        return tuple(word if word in numbers else f"<{word}>" for word in split_words(text)[:length])
+        return tuple(word if word in numbers else f"<{word}>" for word in split_words(text))
 
-    def make_dataset(self, name: str, texts: Sequence[str], labels: Tensor, length: int | None = None) -> Dataset:
+    def make_dataset(self, name: str, texts: Sequence[str], labels: Tensor) -> Dataset:
         """Texts as a data set of two classes, with their words as `tokens`.
 
         Args:
             name: of the data set.
             texts: N texts.
             labels: int64 `(N,)`: 0, negative, or 1, positive.
-            length: see `find_numbers`.
         """
         bound = max(1.0, float(self.vectors.abs().max()))
-        return Dataset(
-            name,
-            self.embed(texts, length),
-            labels,
-            CLASSES,
-            (-bound, bound),
-            tokens=tuple(self.mark_unknown(text, length) for text in texts),
-        )
+        tokens = tuple(map(self.mark_unknown, texts))
+        return Dataset(name, self.embed(texts), labels, CLASSES, (-bound, bound), tokens=tokens)
 
 
 @cache

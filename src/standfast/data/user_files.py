@@ -103,6 +103,8 @@ def from_file(
         raise ArgumentError(
             "path", "samples with labels; for a table, `label` names their column", f"{path.name} without"
         )
+    got = f"{labels.dtype} of shape {tuple(labels.shape)}"
+    check(not labels.is_floating_point(), "path", "labels as whole numbers of shape (N,), the classes", got)
     numbers = range(max(labels.tolist(), default=-1) + 1)
     known = classes if classes is not None else [str(each) for each in found.about.get("classes", numbers)]
     least, most = (float(value) for value in found.inputs.aminmax())
@@ -209,16 +211,18 @@ def read_table(path: Path, label: str | None = None) -> Content:
         numbers = name in named or table[name].dtype.is_numeric()
         expected = "columns of numbers" + ("" if named else ", and the name of the column of classes as `label`")
         check(numbers, "path", expected, f"{path.name}: the column {name} has {table[name].dtype} values")
-    about = _describe(path, content)
+    about, inputs = _describe(path, content), as_inputs(table.select(features).cast(pl.Float32).to_numpy())
     labels = None
     if named:
         column = table[named[0]]
+        if column.dtype.is_float() and bool((column != column.round()).any()):
+            return Content(inputs, as_labels(column.to_numpy()), about, tuple(features))
         if not column.dtype.is_integer():
             classes = sorted(str(value) for value in column.unique())
             about["classes"] = classes
             column = pl.Series([classes.index(str(value)) for value in column], dtype=pl.Int64)
         labels = as_labels(torch.tensor(column.to_list(), dtype=torch.int64))
-    return Content(as_inputs(table.select(features).cast(pl.Float32).to_numpy()), labels, about, tuple(features))
+    return Content(inputs, labels, about, tuple(features))
 
 
 def read_labelled_series(path: Path) -> Content:
@@ -281,18 +285,21 @@ def warn_of_pictures(inputs: Tensor) -> None:
 
 
 def as_labels(values: Any, argument: str = "path") -> Tensor:
-    """Convert an array or a tensor to labels, int64 `(N,)`.
+    """Convert an array or a tensor to labels `(N,)`: classes as int64, or numbers that a regressor learns as float32.
 
     Raises:
-        ArgumentError: the values are not whole numbers of at least 0 in one dimension.
+        ArgumentError: the values are no whole numbers of at least 0, and no finite ones, in one dimension.
 
     >>> as_labels(np.array([1, 0], dtype=np.uint8))
     tensor([1, 0])
     """
     labels = torch.as_tensor(np.asarray(values) if not isinstance(values, Tensor) else values.detach().cpu())
-    whole = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
+    fits = not labels.is_complex() and labels.dtype != torch.bool
     got = f"{labels.dtype} of shape {tuple(labels.shape)}"
-    check(whole and labels.ndim == 1, argument, "labels as whole numbers of shape (N,)", got)
+    check(fits and labels.ndim == 1, argument, "labels as numbers of shape (N,)", got)
+    if labels.is_floating_point():
+        check(bool(labels.isfinite().all()), argument, "finite labels", "NaN or infinity among them")
+        return labels.float()
     labels = labels.to(torch.int64)
     least = min(labels.tolist(), default=0)
     check(least >= 0, argument, "labels of at least 0", least)

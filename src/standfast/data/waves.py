@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from standfast.data.dataset import Dataset
-from standfast.errors import as_number, check, check_integer
+from standfast.errors import as_number, check, check_choice, check_integer
 from standfast.tensors import Streams, hashed_uniform, mix64
 
 BASE, SUPPORT = (2.0, 5.0), (10.0, 50.0)
@@ -121,14 +121,16 @@ def expected_deviation(steps: int = 500, channels: int = 4, block: int = 100, sn
     return math.sqrt((BASE_AMPLITUDE**2 / 2 + covered) * (1 + noise))
 
 
-def named_waves(name: str, split: str) -> Dataset:
-    """Make one of the sets by name: 6000 samples for "train"; 1500 for "test", as many as in the paper.
+def named_waves(name: str, split: str, download: bool = False) -> Dataset:
+    """Made-up series, classified by two known blocks: inputs (N, 4, 500), N = 6,000 ("train") or 1,500 ("test").
+
+    The test set has as many samples as in the paper. Nothing is downloaded.
 
     >>> named_waves("waves20db", "test").name
     'waves20db:test'
     """
-    check(name in NOISES, "name", f"one of {', '.join(NOISES)}", repr(name))
-    check(split in SPLITS, "split", " or ".join(SPLITS), repr(split))
+    check_choice(name, "name", list(NOISES))
+    check_choice(split, "split", list(SPLITS))
     count, seed = SPLITS[split]
     made = synthetic_waves(count, snr_db=NOISES[name], seed=seed)
     return Dataset(f"{name}:{split}", made.inputs, made.labels, made.classes, made.bounds, made.extras)

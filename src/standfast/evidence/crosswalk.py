@@ -16,7 +16,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from standfast.checks.decision import Decisions
-from standfast.evidence.pages import fill_page
+from standfast.checks.formats import fill_page
 from standfast.report.page.options import flatten_options
 from standfast.results import Results
 from standfast.results.formatting import format_estimate

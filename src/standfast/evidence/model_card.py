@@ -13,11 +13,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from standfast.checks.decision import Decisions
-from standfast.checks.formats import format_markdown
-from standfast.evidence.pages import fill_page
+from standfast.checks.formats import fill_page, format_markdown
 from standfast.report.sentences import say
 from standfast.results import Results, SummaryRow
-from standfast.results.formatting import format_count, format_coverage, format_estimate, format_interval
+from standfast.results.formatting import format_confidence, format_count, format_estimate
 
 
 def write_model_card(results: Results, decisions: Decisions | None = None) -> str:
@@ -49,9 +48,7 @@ def _list_cells(row: SummaryRow) -> tuple[str, ...]:
 def _describe_value(row: SummaryRow) -> str:
     estimate, decimals = row.estimate, row.spec.decimals
     assert estimate is not None
-    text = format_estimate(estimate, decimals)
-    interval = format_interval(estimate, decimals)
-    text += f" {interval}{format_coverage(estimate)}" if interval else ""
+    text = f"{format_estimate(estimate, decimals)} {format_confidence(estimate, decimals)}".rstrip()
     return f"{text}, n = {estimate.count}"
 
 

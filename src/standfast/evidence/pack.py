@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from standfast.checks.decision import Decisions
-from standfast.checks.formats import FORMATS
+from standfast.checks.formats import FORMATS, fill_page
 from standfast.checks.sequence import confirm_decisions, read_decisions
 from standfast.errors import StandfastError, check
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
-from standfast.evidence.pages import fill_page
 from standfast.evidence.software import describe_software
 from standfast.files import read_file, write_atomically
 from standfast.report import build_html, exports, load_results

@@ -15,7 +15,7 @@ from standfast.explainers.adapters.packages import ADAPTERS
 from standfast.explainers.adapters.shap import from_shap
 from standfast.explainers.attention.attention_relevance import AttentionRelevance
 from standfast.explainers.attention.attention_rollout import AttentionRollout
-from standfast.explainers.base import Explainer
+from standfast.explainers.base import Explainer, explainers
 from standfast.explainers.baselines import CentreExplainer, Edges, InputCopy, RandomExplainer
 from standfast.explainers.cam.full_grad import FullGrad
 from standfast.explainers.cam.gradcam import GradCAM
@@ -43,7 +43,7 @@ from standfast.explainers.propagation.lrp_composites import (
 )
 from standfast.explainers.randomised import RandomisedExplainer
 from standfast.records import Background
-from standfast.registry import Registry, build
+from standfast.registry import build
 
 __all__ = [
     "LIME",
@@ -93,20 +93,9 @@ __all__ = [
     "smooth_relu",
 ]
 
-explainers: Registry[type[Explainer]] = Registry(
-    "explainer",
-    "standfast.explainers",
-    lambda kind: isinstance(kind, type) and issubclass(kind, Explainer),
-    named=True,
-    packages={
-        **dict.fromkeys(ADAPTERS, "standfast.explainers.adapters.packages:find_adapter"),
-        RandomisedExplainer.name: "standfast.explainers:find_randomised",
-    },
-)
-for _exported in __all__:
-    _kind = globals().get(_exported)
-    if isinstance(_kind, type) and issubclass(_kind, Explainer) and _kind is not Explainer:
-        explainers.add(_kind.name, _kind)
+# not in `base`, which these import
+explainers.packages.update(dict.fromkeys(ADAPTERS, "standfast.explainers.adapters.packages:find_adapter"))
+explainers.packages[RandomisedExplainer.name] = "standfast.explainers:find_randomised"
 
 
 def find_randomised(name: str) -> Callable[..., Explainer]:

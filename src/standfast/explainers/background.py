@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -35,10 +36,12 @@ def check_background(background: References | None, name: str = "background") ->
     if isinstance(background, Background | None):
         return background
     try:
-        check_baseline(background)
+        return check_baseline(background)
     except ArgumentError as error:
         raise ArgumentError(name, _EXPECTED, error.got) from None
-    return background if isinstance(background, int | float) else tuple(background)
+
+
+BackgroundOption = Annotated[References | None, check_background]
 
 
 def count_references(background: References | None) -> int:

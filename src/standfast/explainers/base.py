@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from traceback import walk_tb
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,7 +17,8 @@ from standfast.errors import ArgumentError, ModelError, StandfastError, as_numbe
 from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
-from standfast.records import ConfigurationType, set_fields
+from standfast.records import ConfigurationType
+from standfast.registry import Registry
 from standfast.tasks import find_output
 from standfast.tensors import describe_bounds, send, widen_half
 
@@ -55,18 +56,6 @@ class Explainer(metaclass=ConfigurationType):
     gateable: ClassVar[bool] = False
     #: whether its maps say nothing about what the model has learned: a reference for the other explainers
     control: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Check the options that are declared, and hold them in the form that their checks return.
-
-        A subclass that gives an option another default keeps its check.
-        """
-        kinds = [vars(kind).get("__dataclass_fields__", {}) for kind in reversed(type(self).__mro__)]
-        options = [option for kind in kinds for option in kind.values() if "check" in option.metadata]
-        for name, check_value in {option.name: option.metadata["check"] for option in options}.items():
-            held = check_value(getattr(self, name), name)
-            if held is not None:
-                set_fields(self, **{name: held})
 
     @property
     def rows_per_input(self) -> int:
@@ -212,6 +201,14 @@ class Explainer(metaclass=ConfigurationType):
     def _check_graph(self, create_graph: bool) -> None:
         if create_graph and not self.differentiable:
             raise ArgumentError("create_graph", f"False for {self.label}, which has no derivative", create_graph)
+
+
+explainers: Registry[type[Explainer]] = Registry(
+    "explainer",
+    "standfast.explainers",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Explainer),
+    named=True,
+)
 
 
 class GradientExplainer(Explainer):
@@ -378,19 +375,20 @@ def compute_path_gradients(
     return gradient[count:].reshape(points.shape), logits if create_graph else logits.detach()
 
 
-def check_seed(seed: int, name: str = "seed") -> None:
+def check_seed(seed: int, name: str) -> None:
     """Raise `ArgumentError` unless it is a whole number that a `torch.Generator` accepts as a seed."""
     fine = type(as_number(seed)) is int and -(1 << 63) <= seed < 1 << 63
     check(fine, name, "a whole number of at most 63 bits", repr(seed))
 
 
+Seed = Annotated[int, check_seed]
 Baseline = float | Sequence[float]
 
 
-def check_baseline(baseline: Baseline | None, name: str = "baseline") -> None:
-    """Raise `ArgumentError` unless it is a finite number, a list or tuple of them, or None."""
+def check_baseline(baseline: Baseline | None, name: str = "baseline") -> Baseline | None:
+    """A number, a tuple of numbers or None; `ArgumentError` unless it is a finite number, a list of them, or None."""
     if baseline is None:
-        return
+        return None
     values = [baseline] if isinstance(baseline, int | float) else baseline
     fine = isinstance(values, list | tuple) and len(values) > 0
     fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
@@ -398,6 +396,10 @@ def check_baseline(baseline: Baseline | None, name: str = "baseline") -> None:
     hint = ": use its .tolist()" if shape is not None and len(shape) == 1 else ""
     got = repr(baseline) if shape is None else f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
     check(fine, name, "a finite number, or one for each channel", got)
+    return baseline if isinstance(baseline, int | float) else tuple(values)
+
+
+BaselineOption = Annotated[Baseline | None, check_baseline]
 
 
 def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:

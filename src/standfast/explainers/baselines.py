@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import Explainer, Explanation, check_seed, make_leaf
-from standfast.explainers.options import declare
+from standfast.explainers.base import Explainer, Explanation, Seed, explainers, make_leaf
 from standfast.model import Model
 from standfast.tensors import content_keys, hashed_uniform, mix64
 
@@ -40,6 +39,7 @@ class ModelFreeExplainer(Explainer):
             return self.make_maps(x.detach()), model.forward(x.detach().clone())
 
 
+@explainers.register("random")
 @dataclass(frozen=True)
 class RandomExplainer(ModelFreeExplainer):
     """Standard normal attributions, independent between inputs; targets are ignored.
@@ -57,7 +57,7 @@ class RandomExplainer(ModelFreeExplainer):
     True
     """
 
-    seed: int = declare(0, check_seed)
+    seed: Seed = 0
     name: ClassVar[str] = "random"
 
     def make_maps(self, x: Tensor) -> Tensor:
@@ -81,6 +81,7 @@ class RandomExplainer(ModelFreeExplainer):
         return maps
 
 
+@explainers.register("centre")
 @dataclass(frozen=True)
 class CentreExplainer(ModelFreeExplainer):
     """Attributions that decrease from the centre outwards, the same for all inputs; targets are ignored.
@@ -112,6 +113,7 @@ class CentreExplainer(ModelFreeExplainer):
         return (-distance).expand(x.shape).clone()
 
 
+@explainers.register("input_copy")
 @dataclass(frozen=True)
 class InputCopy(ModelFreeExplainer):
     """The input as its own map; the model and the targets are ignored.
@@ -139,6 +141,7 @@ class InputCopy(ModelFreeExplainer):
         return leaf.clone(), model.forward(leaf.clone())
 
 
+@explainers.register("edges")
 @dataclass(frozen=True)
 class Edges(ModelFreeExplainer):
     """The edges of the input, by Sobel's operator; the model and the targets are ignored.

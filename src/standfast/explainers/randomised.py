@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import check, check_integer
-from standfast.explainers.base import Explainer, Explanation, check_seed
+from standfast.errors import check
+from standfast.explainers.base import Explainer, Explanation, Seed, explainers
 from standfast.explainers.gradients.input_gradients import Saliency
-from standfast.explainers.options import declare
 from standfast.model import Model, module_name
+from standfast.records import Count
 from standfast.tensors import mix64, send
 
 
@@ -25,6 +24,7 @@ def _check_explainer(explainer: object, name: str) -> None:
     check(isinstance(explainer, Explainer), name, expected, repr(explainer))
 
 
+@explainers.register("randomised")
 @dataclass(frozen=True)
 class RandomisedExplainer(Explainer):
     """The maps of another explainer for the model with shuffled weights; the logits are those of the model itself.
@@ -63,9 +63,9 @@ class RandomisedExplainer(Explainer):
     False
     """
 
-    explainer: Explainer = declare(Saliency(), _check_explainer)
-    layers: int | None = declare(None, partial(check_integer, also=(None,)))
-    seed: int = declare(0, check_seed)
+    explainer: Annotated[Explainer, _check_explainer] = field(default=Saliency())
+    layers: Count | None = None
+    seed: Seed = 0
     name: ClassVar[str] = "randomised"
     needs: ClassVar[str] = "a module with parameters"
     control: ClassVar[bool] = True

@@ -21,7 +21,7 @@ from standfast.metrics.publications import read_publications
 from standfast.metrics.result import Result
 from standfast.model import Model, module_name
 from standfast.neighbourhoods import Neighbourhood, NormBall
-from standfast.records import ConfigurationType, SampleOption, set_fields
+from standfast.records import ConfigurationType, SampleOption, set_fields, split_tag
 from standfast.registry import Registry
 from standfast.segments import check_one_for_all
 from standfast.similarity import Similarity
@@ -64,16 +64,9 @@ class Cost:
 
     @property
     def evaluations(self) -> int:
-        """Both together."""
+        """Predictions and explanations together."""
         return self.predictions + self.explanations
 
-
-#: methods that no metric has, and what takes their place
-_REPLACED: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"),
-    **dict.fromkeys(("for_samples", "for_data", "for_module"), "the method `bind`"),
-    "for_study": "no such method, since a metric does not see the others",
-}
 
 #: a threshold is useless if fewer pairs of different inputs count as changed than this share
 USEFUL: Final = 0.5
@@ -189,6 +182,12 @@ class Metric(metaclass=_PresetsApplied):
     roles: ClassVar[Mapping[str, Role]] = {}
     mask_option: ClassVar[str] = ""
     presets: ClassVar[Presets] = {}
+    #: see `ConfigurationType`
+    gone: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"),
+        **dict.fromkeys(("for_samples", "for_data", "for_module"), "the method `bind`"),
+        "for_study": "no such method, since a metric does not see the others",
+    }
 
     # equal options make equal metrics, whichever preset they come from
     preset: Preset = field(default="standard", kw_only=True, repr=False, compare=False)
@@ -200,8 +199,6 @@ class Metric(metaclass=_PresetsApplied):
         own = cls.__qualname__
         check(isinstance(cls.name, str) and bool(cls.name), f"{own}.name", "a text", repr(cls.name))
         cls.bibtex = cls.bibtex or read_publications().get(cls.citation, "")
-        for method, other in _REPLACED.items():
-            check(not hasattr(cls, method), f"{own}.{method}", other, "a method that is never called")
         arguments = list(inspect.signature(cls.evaluate).parameters)
         check(len(arguments) == 2, f"{own}.evaluate", "the arguments (self, call)", ", ".join(arguments))
         if cls.direction is not Metric.direction:
@@ -382,7 +379,7 @@ class Metric(metaclass=_PresetsApplied):
         if not isinstance(role, PartOf):
             return role != NO_EFFECT
         owner = options.get(role.option)
-        name = str(owner.get("name") if isinstance(owner, Mapping) else owner).partition(":")[0]
+        name = split_tag(owner)[1] or str(owner).partition(":")[0]
         return name in role.only if role.only else name not in role.unless
 
 
@@ -420,20 +417,27 @@ metrics: Registry[type[Metric]] = Registry(
 )
 
 
-def plain(value: object) -> Any:
-    """A value of the configuration as something that JSON can hold. A function becomes `"module:name"`."""
+def _store(value: Any) -> dict[str, Any]:
+    """A configured object as it is stored: its name under its tag (`records.TAGS`), beside its options."""
+    tag, name = "name", getattr(value, "name", type(value).__name__)
+    if isinstance(value, Neighbourhood):
+        tag, name = "norm" if isinstance(value, NormBall) else "transformation", type(value).__name__
+    return {tag: name, **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+
+
+def plain(value: object, write: Callable[[Any], Any] = _store) -> Any:
+    """A value of the configuration as something that JSON can hold. A function becomes `"module:name"`.
+
+    `write` is for configured objects, other than similarities, which are their names.
+    """
     if isinstance(value, Similarity):
         return value.name
-    if isinstance(value, Neighbourhood):
-        key = "norm" if isinstance(value, NormBall) else "transformation"
-        return {key: type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"name": getattr(value, "name", type(value).__name__), **fields}
+        return write(value)
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return [plain(each, write) for each in value]
     if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
+        return {str(key): plain(entry, write) for key, entry in value.items()}
     if callable(value):
         kind = value if hasattr(value, "__qualname__") else type(value)
         return f"{kind.__module__}:{kind.__qualname__}"

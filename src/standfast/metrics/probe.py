@@ -19,8 +19,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from standfast.errors import check
 from standfast.explainers import Explainer, InputCopy
-from standfast.explainers.attention.attention_calls import PlainAttention
-from standfast.explainers.gradients.surrogates import smooth_relu
+from standfast.explainers.gradients.second_order import SecondOrderMode
 from standfast.function_calls import check_has_gradients
 from standfast.metrics.result import Status
 from standfast.model import Model
@@ -75,7 +74,8 @@ class Measurement:
             Eq. 1). `(M,)`
         similarity: of the explanation to that of the origin, `(M,)`; None where it was not asked for.
         distance: `||g(x') - g(x)||_2`, `(M,)`; None where it was not asked for.
-        maps, predicted: signed explanations `(M, ...)` and classes `(M,)`; None where they were not asked for.
+        maps, predicted: signed explanations `(M, ...)`, and classes `(M,)`, or what else `Task.read_answer` makes of
+            the outputs; None where they were not asked for.
     """
 
     margin: Tensor
@@ -155,7 +155,7 @@ class Probe:
         #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
         self._compared = self._of_maps(self.reference)
         self.margin = self.measure_margin(logits, self.targets)
-        self._example = inputs[:1]
+        self._example, self._has_ascended = inputs[:1], False
         self._evaluations = torch.ones(len(inputs), dtype=torch.int64, device=inputs.device)
         self._degenerate = torch.zeros_like(self._evaluations)
         self._nonfinite = torch.zeros_like(self._evaluations)
@@ -202,15 +202,14 @@ class Probe:
         constant = is_degenerate(values.nan_to_num())
         self.skip(constant if among is None else constant & among)
 
-    def scatter_to_all(self, values: Tensor, fill: float | None = None) -> Tensor:
-        """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`; `fill` for the others.
+    def scatter_to_all(self, values: Tensor) -> Tensor:
+        """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`.
 
-        Floating-point numbers become float64, and their `fill` is NaN by default. Bool and whole numbers keep their
-        type, with False or 0.
+        Floating-point numbers become float64, with NaN for the other origins. Bool and whole numbers keep their type,
+        with False or 0.
         """
         dtype = torch.float64 if values.is_floating_point() else values.dtype
-        if fill is None:
-            fill = torch.nan if values.is_floating_point() else 0
+        fill = torch.nan if values.is_floating_point() else 0
         whole = torch.full((len(self._status), *values.shape[1:]), fill, dtype=dtype, device=values.device)
         whole[self.usable()] = values.to(dtype)
         return whole
@@ -233,11 +232,13 @@ class Probe:
 
         These are scattered to all origins, as by `scatter_to_all`.
         """
+        task = self.model.task
         return {
             "metric": metric.name,
             "options": metric.options(),
             "status": self.status,
-            "targets": self.model.task.describe(self.targets),
+            "targets": task.describe(self.targets),
+            "answer": None if task.switches else task.read_answer(self.logits, self.targets),
             "model_evaluations": self._evaluations,
             "degenerate": self._degenerate,
             "nonfinite": self._nonfinite,
@@ -320,7 +321,7 @@ class Probe:
             alike,
             distance,
             signed if keep_maps else None,
-            self._find_predicted(logits, targets) if keep_maps else None,
+            self.model.task.read_answer(logits, targets) if keep_maps else None,
         )
 
     @property
@@ -353,11 +354,6 @@ class Probe:
     def choose_explained(self, targets: Tensor) -> Tensor | None:
         """What is explained at copies of origins with these answers `(M, ...)`; None for what is predicted there."""
         return targets if self.explain == "origin" or not self.model.task.switches else None
-
-    def _find_predicted(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The classes that are predicted, or what is explained where nothing else can be."""
-        task = self.model.task
-        return task.describe(task.answer(outputs) if task.switches else targets)
 
     def measure_score(self, outputs: Tensor, origin: Tensor, scale: Scale) -> Tensor:
         """The score, float64 `(M,)`, of the answers of the origins numbered `origin` `(M,)` at outputs `(M, ...)`."""
@@ -402,16 +398,19 @@ class Probe:
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
             with torch.enable_grad():
-                with smooth_relu(beta) as mode, PlainAttention():  # which run compiled modules eagerly
+                with SecondOrderMode(beta) as mode:  # which runs compiled modules eagerly
                     leaf = x.detach().requires_grad_(True)
                     copies = self.perturb(leaf, origin)
                     maps, logits = explainer.attribute(
                         self.model, copies, self.choose_explained(targets), create_graph=True
                     )
-                mode.check_smooth(logits, get_gradient_edge(copies).node)
-                # the user's model does not run in what follows: many small operations, of which the two would look at
-                # each. (A checkpointed layer runs once more in the backward pass, where torch turns the two off. So it
-                # has its own ReLU there, and these directions are less exact.)
+                if not self._has_ascended:  # looking at a graph takes as long as a layer of a small network
+                    mode.check_smooth(logits, get_gradient_edge(copies).node)
+                    check_has_gradients(logits, leaf)
+                    self._has_ascended = True
+                # the user's model does not run in what follows: many small operations, and the mode would look at each.
+                # (A checkpointed layer runs once more in the backward pass, where torch turns the mode off. So it has
+                # its own ReLU there, and these directions are less exact.)
                 maps = widen_half(maps)
                 region = self._aligned_region
                 if region is not None:  # where it is not seen, the map gets the origin's values, without a gradient
@@ -419,7 +418,6 @@ class Probe:
                     maps = torch.where(seen, maps, self.maps[origin])
                 margin = measure_margin(self.model.task, logits, targets, self.margin_kind, guide=True)
                 goal = objective(self._prepare(maps), margin, origin, *columns)
-                check_has_gradients(logits, leaf)
                 if not goal.requires_grad:
                     return (torch.zeros_like(x),)
                 (found,) = torch.autograd.grad(goal.sum(), leaf, materialize_grads=True)

@@ -43,6 +43,8 @@ class Result:
             where the metric has none for the sample, such as a ratio of two searches that found nothing.
         low, high: the ends of a 95% interval of `value`, `(N,)`, NaN where the status is not `"ok"`; None for a metric
             without one.
+        answer: what the answer of each sample is, `(N,)`, where it is a number: a predicted value, a cosine, an overlap
+            (`Task.read_answer`); None for classes.
         choices: what the explainer has chosen by itself, by the name of its option: the layer of Grad-CAM, with the
             grid of its positions.
 
@@ -67,6 +69,7 @@ class Result:
     value: Tensor
     low: Tensor | None = field(default=None, kw_only=True)
     high: Tensor | None = field(default=None, kw_only=True)
+    answer: Tensor | None = field(default=None, kw_only=True)
     choices: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     def __init_subclass__(cls, **options: Any) -> None:

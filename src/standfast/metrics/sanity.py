@@ -87,9 +87,10 @@ class SanityResult(Result):
             claim to. `(N,)`
         correct: 1 where the predicted class is the label, 0 elsewhere; NaN without labels. Also of samples whose status
             is not `"ok"`. `(N,)`
-        references: for each metric of `SanityChecks.references` its value for the maps of inputs of other classes
-            (`"unrelated LABEL"`), of other inputs of the same class (`"same class LABEL"`), of the same input for a
-            scrambled model (`"scrambled LABEL"`), and for the same map (`"identical LABEL"`), `(N,)` each.
+        references: for each metric of `SanityChecks.references` its value for the maps of inputs of other classes, or
+            of all other inputs where there is one class (`"unrelated LABEL"`); of other inputs of the same class, where
+            there are several (`"same class LABEL"`); of the same input for a scrambled model (`"scrambled LABEL"`); and
+            for the same map (`"identical LABEL"`), `(N,)` each.
     """
 
     nearby: Tensor
@@ -145,7 +146,7 @@ class SanityChecks(Metric):
         return {"samples": self.samples}
 
     def cost(self, classes: int | None = None) -> Cost:
-        """Of images and series; removal from tables costs more predictions."""
+        """What images and series cost; removal from tables costs more predictions."""
         removed = (1 + ORDERS + SCRAMBLED) * len(REMOVED) * DONORS
         return Cost(predictions=2 + removed, explanations=3 + SCRAMBLED)
 
@@ -154,7 +155,7 @@ class SanityChecks(Metric):
     ) -> SanityChecks:
         """With the labels of the data, where it has some, or with those of the rows."""
         labels = self.labels if extras is None else extras.get("labels", self.labels)
-        if labels is None or labels.ndim != 1:
+        if labels is None or labels.ndim != 1 or labels.is_floating_point():
             return self
         return replace(self, labels=labels.long() if rows is None else labels[rows].long())
 
@@ -245,7 +246,9 @@ class SanityChecks(Metric):
         found: dict[str, Tensor] = {}
         classes = probe.model.task.describe(probe.targets[rows])
         numbers = torch.arange(len(rows), device=rows.device)
-        kinds = {"unrelated": _pair(classes), "same class": _pair(classes, same=True)}
+        kinds = {"unrelated": _pair(classes)}
+        if bool((classes != classes[:1]).any()):  # else the same pairs would stand under two names
+            kinds["same class"] = _pair(classes, same=True)
         kinds |= {"identical": (numbers, numbers)} | ({"scrambled": (numbers, numbers)} if scrambled else {})
         for label, metric in self.references.items():
             for kind, (first, second) in kinds.items():

@@ -13,14 +13,14 @@ import math
 import reprlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError, check
-from standfast.records import ConfigurationType, set_fields
+from standfast.errors import ArgumentError, StandfastError, check
+from standfast.records import ConfigurationType
 from standfast.registry import Registry
 from standfast.tensors import Streams, broadcast_rows, send, widen_half
 
@@ -133,13 +133,21 @@ class Region:
     def _from_uniform(self, u: Tensor) -> Tensor:
         """Perturbed inputs from uniform numbers in (0, 1), by the quantile function of each feature."""
         lower, upper = self.lower[:, None], self.upper[:, None]
+        even = torch.lerp(lower.expand_as(u), upper.expand_as(u), u)
         if self.sigma is None:
-            return torch.lerp(lower.expand_as(u), upper.expand_as(u), u)
-        sigma = broadcast_rows(self.sigma, self.centre)
+            return even
+        sigma, uniform = self._find_scale()
         below = torch.special.ndtr((self.lower - self.centre) / sigma)[:, None]
         above = torch.special.ndtr((self.upper - self.centre) / sigma)[:, None]
         x = self.centre[:, None] + sigma[:, None] * torch.special.ndtri(torch.lerp(below, above, u))
-        return torch.minimum(torch.maximum(x, lower), upper)
+        return torch.where(uniform[:, None], even, torch.minimum(torch.maximum(x, lower), upper))
+
+    def _find_scale(self) -> tuple[Tensor, Tensor]:
+        """The scale of each feature, and which are uniform instead, with an infinite `sigma`: 1 stands for it."""
+        assert self.sigma is not None
+        sigma = broadcast_rows(self.sigma, self.centre)
+        uniform = torch.isinf(sigma)
+        return sigma.masked_fill(uniform, 1.0), uniform
 
     def to_gaussian(self, x: Tensor) -> Tensor:
         """Standard normal numbers whose image is `x` `(P, n, *shape)`; values at a face of the box come close to it."""
@@ -147,12 +155,13 @@ class Region:
         lower, upper, centre, values = (
             each.to(exact) for each in (self.lower[:, None], self.upper[:, None], self.centre[:, None], x)
         )
-        if self.sigma is None:
-            u = (values - lower) / (upper - lower).clamp(min=1e-30)
-        else:
-            sigma = broadcast_rows(self.sigma, self.centre)[:, None].to(exact)
+        u = (values - lower) / (upper - lower).clamp(min=1e-30)
+        if self.sigma is not None:
+            sigma, uniform = (each[:, None] for each in self._find_scale())
+            sigma = sigma.to(exact)
             below, above = (torch.special.ndtr((face - centre) / sigma) for face in (lower, upper))
-            u = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
+            share = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
+            u = torch.where(uniform, u, share)
         z: Tensor = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
         return z.to(x.dtype)
 
@@ -277,44 +286,9 @@ class Region:
         return distance
 
 
-class Declared(Protocol):
-    """What an option declares of itself (`declare`)."""
-
-    def read(self, value: object, option: str) -> object:
-        """The value of the option as it is stored; an `ArgumentError` if it does not fit."""
-
-
-def declare(default: Any, declared: Declared) -> Any:
-    """An option of a neighbourhood that is read and checked as it declares: a field of a dataclass."""
-    return field(default=default, metadata={"declared": declared})
-
-
-def choice(words: Any, default: str) -> Any:
-    """An option that is one of the words of a `Literal`."""
-    return declare(default, Choice(get_args(words)))
-
-
-class Choice(NamedTuple):
-    """An option that is one of a few words."""
-
-    known: tuple[str, ...]
-
-    def read(self, value: object, option: str) -> object:
-        """The word itself; an `UnknownNameError` if it is none of them."""
-        if value not in self.known:
-            raise UnknownNameError(option, value, self.known)
-        return value
-
-
 @dataclass(frozen=True)
 class Neighbourhood(metaclass=ConfigurationType):
     """Where the perturbed inputs around an input may lie, and how they are distributed there."""
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            if "declared" in each.metadata:
-                value = each.metadata["declared"].read(getattr(self, each.name), each.name)
-                set_fields(self, **{each.name: value})
 
     @abstractmethod
     def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:

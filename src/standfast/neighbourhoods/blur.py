@@ -128,7 +128,6 @@ class DefocusBlur(Transformation):
     radius: Range = parameter("radius of the blur [pixels]", default=2.0, low=0, high=100)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Convolve with the disk."""
         return convolve(inputs, make_disks(parameters[:, 0], math.ceil(as_range(self.radius)[1] + 0.5)))
 
 

@@ -99,7 +99,6 @@ class JPEG(Loss):
         return torch.where((parameters - within).abs() <= 0.5, within, parameters).round()
 
     def convert(self, image: Image.Image, parameter: float) -> Image.Image:
-        """Save and open."""
         file = io.BytesIO()
         image.save(file, "JPEG", quality=int(parameter))
         return Image.open(file)

@@ -45,7 +45,7 @@ class Origin(NamedTuple):
     values: Tensor
 
     def select(self, rows: Tensor) -> Origin:
-        """Those of the rows with these numbers."""
+        """Select the rows with these numbers."""
         return Origin(*(part[rows] for part in self))
 
 

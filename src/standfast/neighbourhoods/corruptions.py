@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from standfast.errors import UnknownNameError, check
-from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.errors import UnknownNameError
+from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.blur import DefocusBlur, GaussianBlur, MotionBlur
 from standfast.neighbourhoods.compression import JPEG, Pixelate
 from standfast.neighbourhoods.distortions import Elastic, Fog, GlassBlur, Snow, ZoomBlur, constant
@@ -196,7 +196,7 @@ class Corruption(Transformation):
 
     name: str
     severity: Range = parameter("severity", default=(1.0, 3.0), low=0, high=5)
-    images: Images = choice(Images, "imagenet")
+    images: Images = "imagenet"
     _: KW_ONLY
     align: bool = True
 
@@ -204,11 +204,10 @@ class Corruption(Transformation):
         super().__post_init__()
         if self.name not in _ENTRIES:
             raise UnknownNameError("name", self.name, _ENTRIES)
-        check(isinstance(self.align, bool), "align", "True or False", repr(self.align))
 
     @cached_property
     def _constants(self) -> list[tuple[float, ...]]:
-        """At severities 0 to 5."""
+        """The constants of severities 0 to 5."""
         kind, levels = _ENTRIES[self.name].kind, getattr(_ENTRIES[self.name], self.images)
         constants = [level if isinstance(level, tuple) else (level,) for level in levels]
         clean = [declared.identity for declared in list_declared(kind).values()]
@@ -237,7 +236,6 @@ class Corruption(Transformation):
         return super().describe().replace("_", " ")
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-        """As for the transformation that the name stands for."""
         self._inner.check_fit(inputs, bounds)
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
@@ -245,7 +243,6 @@ class Corruption(Transformation):
         return [*super().list_axes(shape), *self._inner.list_axes(shape)[len(self._constants[0]) :]]
 
     def count_ranks(self, shape: Sequence[int]) -> int:
-        """Those of the transformation that the name stands for."""
         return self._inner.count_ranks(shape)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from standfast.neighbourhoods.blur import GaussianBlur, MotionBlur
-from standfast.neighbourhoods.geometry import Scale, interpolate
+from standfast.neighbourhoods.geometry import Scale, interpolate, list_positions
 from standfast.neighbourhoods.noise import map_to_normal
 from standfast.neighbourhoods.transformations import Axis, Range, Transformation, as_range, expand, parameter, to_shares
 from standfast.tensors import send
@@ -344,9 +344,8 @@ class Elastic(Transformation):
 
 def _list_places(height: int, width: int, like: Tensor) -> Tensor:
     """x and y of the centres of pixels, from the middle of the image, `(1, 2, height, width)`."""
-    x = torch.arange(width, dtype=like.dtype, device=like.device) - (width - 1) / 2
-    y = torch.arange(height, dtype=like.dtype, device=like.device) - (height - 1) / 2
-    return torch.stack([x.expand(height, -1), y[:, None].expand(-1, width)])[None]
+    x, y = list_positions(height, width, like)
+    return torch.stack([x.expand(height, -1), y.expand(-1, width)])[None]
 
 
 def _apply(matrices: Tensor, places: Tensor) -> Tensor:

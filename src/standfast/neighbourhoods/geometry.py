@@ -23,14 +23,15 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check, is_number
-from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.errors import check
+from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.transformations import Range, Warp, as_range, check_range, parameter
+from standfast.records import Range as NumberRange
 
 Fill = Literal["border", "reflection", "lower"]
 
@@ -47,14 +48,14 @@ class ImageWarp(Warp):
     """
 
     _: KW_ONLY
-    fill: Fill = choice(Fill, "border")
+    fill: Fill = "border"
 
     @abstractmethod
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The 3 x 3 matrix of F minus the identity, for positions (x, y, 1): three rows of three tensors `(M,)`."""
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-        """Also the bounds, if the lower one lies outside of the image."""
+        """Check the bounds, too, if the lower one is what lies outside of the image."""
         super().check_fit(inputs, bounds)
         if self.fill == "lower":
             check_range(bounds, f"{type(self).__name__} with fill='lower'")
@@ -70,13 +71,13 @@ class ImageWarp(Warp):
         """The maps at F(p) for each position p of the clean image, and which p lie within the perturbed one."""
         height, width = maps.shape[-2:]
         shift = _displace(_stack_rows(self.list_deviations(parameters, height, width)), height, width)
-        x, y = _list_positions(height, width, shift)
+        x, y = list_positions(height, width, shift)
         # a thousandth of a pixel more, so that rounding does not decide
         seen = ((x + shift[:, 0]).abs() <= width / 2 + 1e-3) & ((y + shift[:, 1]).abs() <= height / 2 + 1e-3)
         return interpolate(maps, shift, "border"), seen[:, None]
 
 
-def _list_positions(height: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+def list_positions(height: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """x `(1, width)` and y `(height, 1)` of the centres of pixels, from the middle of the image."""
     x = torch.arange(width, dtype=like.dtype, device=like.device) - (width - 1) / 2
     y = torch.arange(height, dtype=like.dtype, device=like.device) - (height - 1) / 2
@@ -108,7 +109,7 @@ def _invert(deviation: Tensor) -> Tensor:
 
 def _displace(deviation: Tensor, height: int, width: int) -> Tensor:
     """Displacements `(M, 2, height, width)` in x and y of all positions, for matrices identity + `deviation`."""
-    x, y = _list_positions(height, width, deviation)
+    x, y = list_positions(height, width, deviation)
     rows = [
         row[:, 0, None, None] * x + row[:, 1, None, None] * y + row[:, 2, None, None] for row in deviation.unbind(1)
     ]
@@ -204,7 +205,7 @@ class Translation(ImageWarp):
     pixels: Range = parameter("shift to the right [pixels]", "shift down [pixels]", default=2.0)
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-        """Also that the shift is smaller than the image."""
+        """Check, too, that the shift is smaller than the image."""
         super().check_fit(inputs, bounds)
         size, most = min(inputs.shape[-2:]), max(map(abs, as_range(self.pixels)))
         check(most < size, "pixels", f"a shift of less than the {size} pixels of the inputs", f"{most:g}")
@@ -306,12 +307,7 @@ class Perspective(ImageWarp):
         low=-30,
         high=30,
     )
-    distance: float = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        fits = is_number(self.distance) and 1 <= self.distance < math.inf
-        check(fits, "distance", "a number of at least 1", repr(self.distance))
+    distance: Annotated[float, NumberRange(least=1)] = 2.0
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The rotation in space, and the division by the distance of each point."""

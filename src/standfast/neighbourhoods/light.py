@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.transformations import (
-    Range,
-    Transformation,
-    expand,
-    from_shares,
-    parameter,
-    to_shares,
-)
+from standfast.neighbourhoods.transformations import Range, Transformation, expand, from_shares, parameter, to_shares
 from standfast.tensors import send
 
 
@@ -41,7 +34,6 @@ class Brightness(Transformation):
     shift: Range = parameter("brightness [share of the range]", default=0.2, low=-1, high=1)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Add the constant."""
         return inputs + (bounds[1] - bounds[0]) * expand(parameters[:, 0], inputs)
 
 

@@ -11,12 +11,10 @@ from torch import Tensor
 from standfast.errors import ArgumentError, StandfastError
 from standfast.neighbourhoods.base import Neighbourhood, neighbourhoods
 from standfast.neighbourhoods.tables import Feature
-from standfast.records import Background, set_fields
+from standfast.records import Background, set_fields, split_tag
 
 #: letters of a label
 _LONGEST = 60
-#: under which of these a metric stores the class of a neighbourhood
-KEYS = ("norm", "transformation")
 
 
 def find_name(kind: type[Neighbourhood]) -> str:
@@ -64,7 +62,7 @@ def label_neighbourhood(value: Neighbourhood) -> str:
 
 
 def _make_plain(value: Neighbourhood, first: str | None) -> Neighbourhood | None:
-    """The same with all but the first option as they are by default; None where others must be given, too."""
+    """A neighbourhood with only the first option given; None where others must be given, too."""
     try:
         return type(value)(**({first: getattr(value, first)} if first else {}))
     except (ArgumentError, TypeError):
@@ -139,20 +137,17 @@ def read_stored(options: object) -> Neighbourhood | None:
     >>> read_stored({"transformation": "Wobble", "strength": 3}) is None
     True
     """
-    if not isinstance(options, Mapping):
-        return None
-    key = next((key for key in KEYS if isinstance(options.get(key), str)), "")
-    kind = _find_class(options.get(key))
+    tag, title, own = split_tag(options)
+    kind = _find_class(title) if tag in ("norm", "transformation") else None
     if kind is None:
         return None
-    own = {option: _read(value) for option, value in options.items() if option != key}
     try:
-        return kind(**own)
+        return kind(**{option: _read(value) for option, value in own.items()})
     except (ArgumentError, TypeError):  # of another version of the library
         return None
 
 
-def _find_class(title: object) -> type[Neighbourhood] | None:
+def _find_class(title: str) -> type[Neighbourhood] | None:
     """The class of this name: one that is registered, or that of a plug-in; None for a plug-in that does not load."""
     known = next((kind for kind in neighbourhoods.loaded() if kind.__name__ == title), None)
     plugin = next((name for name, point in neighbourhoods.plugins.items() if point.attr == title), None)
@@ -169,12 +164,13 @@ def _read(value: Any) -> Any:
         return tuple(map(_read, value))
     if not isinstance(value, Mapping):
         return value
-    if any(isinstance(value.get(key), str) for key in KEYS):
+    tag, title, options = split_tag(value)
+    if tag in ("norm", "transformation"):
         return read_stored(value)
-    if value.keys() == {"name", "shape", "digest"}:
-        return _Unread(value["shape"])
-    own = {key: _read(each) for key, each in value.items()}
-    return Feature(**{key: each for key, each in own.items() if key != "name"}) if own.get("name") == "Feature" else own
+    if tag and options.keys() == {"shape", "digest"}:
+        return _Unread(options["shape"])
+    own = {option: _read(each) for option, each in options.items()}
+    return Feature(**own) if title == "Feature" else {**({tag: title} if tag else {}), **own}
 
 
 class _Unread(Background):
@@ -185,5 +181,5 @@ class _Unread(Background):
 
     @property
     def inputs(self) -> Tensor:
-        """Not there."""
+        """Raises `ArgumentError`."""
         raise ArgumentError("background", "reference inputs", "their shape only, as results store it")

@@ -18,14 +18,7 @@ import torch
 from torch import Tensor
 
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.transformations import (
-    Range,
-    Transformation,
-    expand,
-    from_shares,
-    parameter,
-    to_shares,
-)
+from standfast.neighbourhoods.transformations import Range, Transformation, expand, from_shares, parameter, to_shares
 
 #: above this mean the Poisson distribution is taken as continuous: its steps are below a hundredth of its deviation
 _MANY = 1e4
@@ -43,7 +36,6 @@ class Noise(Transformation):
         return math.prod(shape)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Add the noise of each entry."""
         strength = expand(parameters[:, 0], inputs)
         return self.add_noise(inputs, strength, parameters[:, 1:].reshape(inputs.shape), bounds)
 
@@ -86,7 +78,6 @@ class GaussianNoise(Noise):
     scale: Range = parameter("scale of the noise [share of the range]", default=0.1, low=0, high=10)
 
     def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """x + scale z."""
         return inputs + (bounds[1] - bounds[0]) * strength * map_to_normal(uniform)
 
 
@@ -112,7 +103,6 @@ class SpeckleNoise(Noise):
     scale: Range = parameter("scale of the noise [share of the value]", default=0.2, low=0, high=10)
 
     def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """x + x scale z, with x from the lower bound."""
         return inputs + (inputs - bounds[0]) * strength * map_to_normal(uniform)
 
 

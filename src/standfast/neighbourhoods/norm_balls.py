@@ -11,16 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check, is_number
-from standfast.neighbourhoods.base import (
-    Bounds,
-    Distribution,
-    Neighbourhood,
-    Region,
-    check_inputs,
-    choice,
-    neighbourhoods,
-)
+from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
+from standfast.records import AtLeastZero, Positive
 from standfast.tensors import broadcast_rows
 
 
@@ -37,16 +29,9 @@ class NormBall(Neighbourhood):
 
     norm: ClassVar[str]
 
-    radius: float
-    distribution: Distribution = choice(Distribution, "uniform")
-    sigma: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        fits = is_number(self.radius) and 0 <= self.radius < float("inf")
-        check(fits, "radius", "a finite number of at least 0", repr(self.radius))
-        fits = self.sigma is None or (is_number(self.sigma) and self.sigma > 0)
-        check(fits, "sigma", "a number above 0 or None", repr(self.sigma))
+    radius: AtLeastZero
+    distribution: Distribution = "uniform"
+    sigma: Positive | None = None
 
     def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:
         """The region around each of `inputs` `(P, ...)`, cut by `bounds`."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.transformations import Axis, Range, Transformation, check_range, parameter
 
 Fill = Literal["mean", "lower", "upper"]
@@ -38,10 +38,10 @@ class Occlusion(Transformation):
     phrase: ClassVar = "covered by a patch of {size} pixels at any place"
 
     size: Range = parameter("side of the patch [pixels]", default=5.0, low=0, high=10_000)
-    fill: Fill = choice(Fill, "mean")
+    fill: Fill = "mean"
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-        """Also the bounds, if the patch has the colour of one."""
+        """Check the bounds, too, if the patch has the colour of one."""
         super().check_fit(inputs, bounds)
         if self.fill != "mean":
             check_range(bounds, f"Occlusion with fill={self.fill!r}")

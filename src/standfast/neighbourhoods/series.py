@@ -22,15 +22,16 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer, is_number
-from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.errors import check
+from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.transformations import Axis, Range, Transformation, Warp, as_range, parameter
-from standfast.records import set_fields
+from standfast.records import Count, set_fields
+from standfast.records import Range as NumberRange
 
 Fill = Literal["border", "zeros", "reflection"]
 Hold = Literal["hold", "zeros"]
@@ -80,7 +81,7 @@ class FilledTimeChange(TimeChange):
     """
 
     _: KW_ONLY
-    fill: Fill = choice(Fill, "border")
+    fill: Fill = "border"
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Read the series at other places, and fill what lies outside."""
@@ -107,7 +108,7 @@ class TimeShift(FilledTimeChange):
     samples: Range = parameter("shift [samples]", default=3.0)
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-        """Also that the shift is shorter than the series."""
+        """Check, too, that the shift is shorter than the series."""
         super().check_fit(inputs, bounds)
         length, (low, high) = inputs.shape[2], as_range(self.samples)
         check(max(-low, high) < length, "samples", f"shifts below {length}, the length of the series", self.samples)
@@ -178,14 +179,11 @@ class TimeWarp(TimeChange):
 
     phrase: ClassVar = "warped in time, faster or slower by at most {percent:g}% at any place"
 
-    percent: float = 5.0
-    waves: int = 3
+    percent: Annotated[float, NumberRange(least=0, most=95)] = 5.0
+    waves: Count = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fits = is_number(self.percent) and 0 <= self.percent <= 95
-        check(fits, "percent", "a number from 0 to 95", repr(self.percent))
-        check_integer(self.waves, "waves")
         set_fields(self, percent=float(self.percent))
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
@@ -285,7 +283,6 @@ class Amplitude(Transformation):
     percent: Range = parameter("amplitude [%]", default=10.0, low=-100)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Multiply by the factor."""
         return inputs * (1 + parameters[:, :, None] / 100)
 
 
@@ -313,7 +310,6 @@ class Drift(Transformation):
     size: Range = parameter("drift at the start [std]", "drift at the end [std]", default=0.2)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Add the line."""
         length = inputs.shape[2]
         share = _count_samples(parameters, length) / (length - 1)
         line = parameters[:, :1] * (1 - share) + parameters[:, 1:] * share
@@ -350,7 +346,6 @@ class Jitter(Transformation):
         return math.prod(shape)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Add the noise."""
         edge = torch.finfo(parameters.dtype).eps / 2  # the quantiles of 0 and 1 are infinite
         z: Tensor = torch.special.ndtri(parameters[:, 1:].clamp(edge, 1 - edge)).reshape(inputs.shape)
         return inputs + _measure_deviation(inputs) * parameters[:, :1, None] * z
@@ -381,14 +376,13 @@ class DroppedSamples(Transformation):
     differentiable: ClassVar = False
 
     percent: Range = parameter("dropped [%]", default=10.0, low=0, high=100)
-    fill: Hold = choice(Hold, "hold")
+    fill: Hold = "hold"
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """One for each time."""
         return shape[-1]
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Replace what is missing."""
         kept = parameters[:, 1:] * 100 >= parameters[:, :1]
         if self.fill == "zeros":
             return inputs * kept[:, None]

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, is_number
-from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.copula import Copula, fit_copula
 from standfast.neighbourhoods.plausibility import check_table, measure_plausibility
 from standfast.neighbourhoods.rules import Rule, describe_unknown_column, read_rules
@@ -188,7 +188,7 @@ class TableChanges(Transformation):
     rules: tuple[str, ...] = ()
     data: Background | Tensor | None = None
     units: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-    prior: TablePrior = choice(TablePrior, "independent")
+    prior: TablePrior = "independent"
     size: float = 0.25
     missing: tuple[float | None, ...] | None = None
     may_become_missing: float = 0.0

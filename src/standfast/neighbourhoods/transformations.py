@@ -11,25 +11,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check, is_number
-from standfast.neighbourhoods.base import (
-    Bounds,
-    Distribution,
-    Neighbourhood,
-    Region,
-    check_inputs,
-    choice,
-    declare,
-    neighbourhoods,
-)
-from standfast.records import refuse_hooks, set_fields
+from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
+from standfast.records import set_fields
 from standfast.tensors import Streams, send
 
 #: from the smallest to the largest value of a parameter; a single number stands for a range around the identity
@@ -101,7 +92,7 @@ def parameter(
 
     >>> degrees: Range = parameter("angle [degrees]", default=10.0, low=-360, high=360)
     """
-    return declare(default, Parameter(names, identity, low, high))
+    return field(default=default, metadata={"parameter": Parameter(names, identity, low, high)})
 
 
 class Axis(NamedTuple):
@@ -152,13 +143,23 @@ class Transformation(Neighbourhood):
     differentiable: ClassVar[bool] = True
     #: whether there are rules that some parameters within the ranges break
     restricted: ClassVar[bool] = False
+    #: see `ConfigurationType`
+    gone: ClassVar[Mapping[str, str]] = {
+        "admit": "satisfies_rules",
+        "settle": "effective_points",
+        "list_ranges": "options that are made by parameter(...)",
+        "identity": "parameter(..., identity=...)",
+        "parameters": "options that are made by parameter(...)",
+        "needs_images": "takes",
+        "scale_parameters": "limit_parameters",
+    }
 
     _: KW_ONLY
-    distribution: Distribution = choice(Distribution, "uniform")
+    distribution: Distribution = "uniform"
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_hooks(cls, _GONE)
+    def __post_init__(self) -> None:
+        for option, declared in list_declared(type(self)).items():
+            set_fields(self, **{option: declared.read(getattr(self, option), option)})
 
     def describe(self) -> str:
         """The phrase, with the values of the options."""
@@ -287,18 +288,6 @@ class Transformation(Neighbourhood):
         )
 
 
-#: what plug-ins may still define, and what takes its place
-_GONE = {
-    "admit": "satisfies_rules",
-    "settle": "effective_points",
-    "list_ranges": "options that are made by parameter(...)",
-    "identity": "parameter(..., identity=...)",
-    "parameters": "options that are made by parameter(...)",
-    "needs_images": "takes",
-    "scale_parameters": "limit_parameters",
-}
-
-
 @dataclass(frozen=True)
 class Warp(Transformation):
     """The base of transformations that move positions, such as a rotation.
@@ -312,10 +301,6 @@ class Warp(Transformation):
 
     _: KW_ONLY
     align: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(isinstance(self.align, bool), "align", "True or False", repr(self.align))
 
     @property
     def aligns(self) -> bool:
@@ -383,21 +368,6 @@ class TransformedRegion(Region):
             seen = seen[:, :, None].expand(-1, -1, self.input_shape[1], -1, -1)
         return aligned.reshape(maps.shape), seen
 
-    def _from_uniform(self, u: Tensor) -> Tensor:
-        if self.sigma is None:
-            return super()._from_uniform(u)
-        uniform = torch.isinf(self.sigma)
-        normal = Region._from_uniform(replace(self, sigma=self.sigma.masked_fill(uniform, 1.0)), u)
-        return torch.where(uniform[:, None], replace(self, sigma=None)._from_uniform(u), normal)
-
-    def to_gaussian(self, x: Tensor) -> Tensor:
-        """Standard normal numbers whose image is `x` `(P, n, D)`; values at an end of a range come close to it."""
-        if self.sigma is None:
-            return super().to_gaussian(x)
-        uniform = torch.isinf(self.sigma)
-        normal = Region.to_gaussian(replace(self, sigma=self.sigma.masked_fill(uniform, 1.0)), x)
-        return torch.where(uniform[:, None], replace(self, sigma=None).to_gaussian(x), normal)
-
     def log_weight(self, x: Tensor) -> Tensor | None:
         """0 for parameters `(P, n, D)` that keep the rules, minus infinity for others, `(P, n)`; None without rules."""
         if self.is_plain:
@@ -450,28 +420,23 @@ class Compose(Transformation):
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
-        """Whether all parts are."""
         return all(part.differentiable for part in self.parts)
 
     @property
     def aligns(self) -> bool:
-        """Whether a part does."""
         return any(part.aligns for part in self.parts)
 
     @property
     def restricted(self) -> bool:  # type: ignore[override]
-        """Whether a part has rules."""
         return any(part.restricted for part in self.parts)
 
     def describe(self) -> str:
-        """The parts, in their order."""
         return ", then ".join(part.describe() for part in self.parts)
 
     def acts_on_slices(self, inputs: Tensor) -> bool:
         return any(part.acts_on_slices(inputs) for part in self.parts)
 
     def count_parameters(self, shape: Sequence[int]) -> int:
-        """The sum over the parts."""
         return sum(part.count_parameters(shape) for part in self.parts)
 
     def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
@@ -484,7 +449,6 @@ class Compose(Transformation):
         return names
 
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """Those of all parts, side by side."""
         parts: Sequence[Transformation] = self.parts
         if self.distribution != "uniform":
             parts = [replace(part, distribution=self.distribution) for part in parts]
@@ -498,7 +462,7 @@ class Compose(Transformation):
         return inputs
 
     def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Those of all parts, each for the input that the parts before it made."""
+        """The points of all parts, each for the input that the parts before it made."""
         settled = []
         for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
             settled.append(part.effective_points(inputs, own, bounds))
@@ -532,7 +496,7 @@ class Compose(Transformation):
         return torch.stack(known).amin(0) if known else None
 
     def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str] | None:
-        """Those of the first part that swaps words, whose tokens the others have, too."""
+        """The swaps of the first part that swaps words."""
         named = (part.name_swaps(inputs, perturbed) for part in self.parts)
         return next((each for each in named if each is not None), None)
 
@@ -547,8 +511,7 @@ def _see_everything(maps: Tensor) -> Tensor:
 
 def list_declared(kind: type[Transformation]) -> dict[str, Parameter]:
     """The parameters that the options of a class declare, by option."""
-    found = {each.name: each.metadata.get("declared") for each in fields(kind)}
-    return {option: declared for option, declared in found.items() if isinstance(declared, Parameter)}
+    return {each.name: each.metadata["parameter"] for each in fields(kind) if "parameter" in each.metadata}
 
 
 def as_range(value: Range) -> tuple[float, float]:

@@ -17,13 +17,7 @@ from standfast.report.sentences import (
     say,
 )
 from standfast.report.words import collect_facts, make_environment, words_of
-from standfast.results.formatting import (
-    format_count,
-    format_coverage,
-    format_estimate,
-    format_interval,
-    to_ascii,
-)
+from standfast.results.formatting import format_confidence, format_count, format_estimate, to_ascii
 from standfast.results.quality import Quality
 from standfast.results.results import Results
 from standfast.results.sanity import MARGINS
@@ -125,7 +119,7 @@ def _write_cell(row: SummaryRow | None, samples: int | None = None) -> str:
         return "-" if row is None or row.error is None else "failed"
     text = format_estimate(row.estimate, row.spec.decimals)
     if samples is not None:
-        text = f"{text} {format_interval(row.estimate, row.spec.decimals)}".rstrip() + format_coverage(row.estimate)
+        text = f"{text} {format_confidence(row.estimate, row.spec.decimals)}".rstrip()
         text += f" n={row.estimate.count}" if row.estimate.count < samples else ""
     return text
 

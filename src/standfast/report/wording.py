@@ -7,6 +7,7 @@ from typing import Any
 
 from standfast.neighbourhoods import Transformation
 from standfast.neighbourhoods.naming import read_stored
+from standfast.records import split_tag
 
 
 def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
@@ -17,18 +18,14 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     >>> describe_reach({"neighbourhood": {"norm": "L2Ball", "radius": 2.0}})
     'by a Euclidean distance of at most 2'
     """
-    place = options.get("neighbourhood")
-    if isinstance(place, Mapping) and "transformation" in place:
-        return ""
-    if not isinstance(place, Mapping):
-        place = {"norm": "LinfBall", "radius": options.get("radius")}
+    tag, title, place = split_tag(options.get("neighbourhood", {"norm": "LinfBall", **options}))
     radius = place.get("radius")
-    if not isinstance(radius, int | float):
+    if tag == "transformation" or not isinstance(radius, int | float):
         return ""
     size = f"{radius:.4g}"
-    if place.get("norm") == "L2Ball":
+    if title == "L2Ball":
         return f"by a Euclidean distance of at most {size}"
-    return f"by at most {size} in each {part}" if place.get("norm") == "LinfBall" else f"by at most {size}"
+    return f"by at most {size} in each {part}" if title == "LinfBall" else f"by at most {size}"
 
 
 def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shape: Sequence[int]) -> str:
@@ -74,10 +71,11 @@ def describe_transformation(options: Mapping[str, Any]) -> str:
     'changed by Wobble (strength 3)'
     """
     place = options.get("neighbourhood")
-    if not isinstance(place, Mapping) or "transformation" not in place:
+    tag, title, rest = split_tag(place)
+    if tag != "transformation":
         return ""
     known = read_stored(place)
     if known is not None:
         return known.describe()
-    own = ", ".join(f"{key} {value}" for key, value in place.items() if key != "transformation")
-    return f"changed by {place['transformation']}{f' ({own})' if own else ''}"
+    own = ", ".join(f"{key} {value}" for key, value in rest.items())
+    return f"changed by {title}{f' ({own})' if own else ''}"

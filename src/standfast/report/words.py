@@ -46,6 +46,7 @@ class MetricWords:
 
     def __init__(self, presentation: Presentation) -> None:
         environment, own, metric = _environment(), presentation.words, f"metrics/{presentation.metric}.html"
+        known = {"task": presentation.task}
         default = environment.get_template("metrics/default.html")
         if isinstance(own, Path):
             template = environment.from_string(own.read_text(encoding="utf-8"))
@@ -53,7 +54,7 @@ class MetricWords:
             template = environment.from_string(own)
         else:
             template = environment.get_template(metric) if metric in environment.list_templates() else default
-        self._modules = (template.module, default.module)
+        self._modules = (template.make_module(known), default.make_module(known))
         self.presentation = presentation
 
     def _find(self, name: str) -> Any:
@@ -133,12 +134,12 @@ def name_classes(numbers: Sequence[int], names: Sequence[str]) -> list[str]:
     return [names[number] if number < len(names) else f"class {number}" for number in numbers]
 
 
-def make_environment(autoescape: bool = True) -> jinja2.Environment:
-    """Jinja with the templates of the report and the filters that put numbers and names into sentences."""
+def make_environment(autoescape: bool = True, package: str = "standfast.report") -> jinja2.Environment:
+    """Jinja with the folder `templates` of a package and the filters that put numbers and names into sentences."""
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("standfast.report", "templates"),
+        loader=jinja2.PackageLoader(package, "templates"),
         autoescape=autoescape,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -124,9 +124,14 @@ def _exp(value: float) -> float:
     return math.exp(min(value, 700.0))
 
 
-def format_coverage(estimate: Interval) -> str:
-    """The confidence of an interval in brackets, where few samples give less than 95%."""
-    return f" ({100 * estimate.coverage:.0f}%)" if estimate.coverage < 0.945 else ""
+def format_confidence(estimate: Interval, decimals: Decimals = 2) -> str:
+    """The interval of an estimate, and its confidence where few samples give less than 95%; empty without an interval.
+
+    >>> format_confidence(Interval(0.5, 0.25, 1.0, 5, 0.875, None, (0.5, 0.5)))
+    '[0.25, 1.00] (88%)'
+    """
+    interval = format_interval(estimate, decimals)
+    return f"{interval} ({100 * estimate.coverage:.0f}%)" if interval and estimate.coverage < 0.945 else interval
 
 
 def to_ascii(text: str) -> str:
@@ -140,7 +145,7 @@ def to_ascii(text: str) -> str:
     return text
 
 
-def shorten_error(error: object, width: int = 300) -> str:
+def shorten_error(error: object) -> str:
     """The first line of a stored error, without the names of standfast's own exceptions.
 
     >>> shorten_error("ModelError: module: expected logits\\nmore")
@@ -149,4 +154,4 @@ def shorten_error(error: object, width: int = 300) -> str:
     text = str(error).strip().partition("\n")[0]
     for own in ("ArgumentError", "UnknownNameError", "ModelError", "SecondDerivativeError", "StandfastError"):
         text = text.removeprefix(f"{own}: ")
-    return textwrap.shorten(text, width, placeholder=" ...")
+    return textwrap.shorten(text, 300, placeholder=" ...")

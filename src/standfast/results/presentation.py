@@ -18,6 +18,7 @@ from standfast.registry import Registry
 from standfast.results.controls import find_controls
 from standfast.results.formatting import Decimals, format_number
 from standfast.study.store import DamagedFileError
+from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import Array
 
 #: how many files of arrays are read at once: on remote storage each takes a round trip
@@ -182,6 +183,27 @@ class Contradiction:
 
 
 @dataclass(frozen=True)
+class StoredSample:
+    """A sample of an explainer as it is stored, in the first repeat.
+
+    Attributes:
+        explainer, sample: which.
+        row: of the frame, with the names of classes.
+        arrays: those that were asked for.
+    """
+
+    explainer: str
+    sample: int
+    row: dict[str, Any]
+    arrays: dict[str, Array]
+
+    @property
+    def who(self) -> str:
+        """Explainer and sample, for the texts of pictures."""
+        return f"{self.explainer}, sample {self.sample}"
+
+
+@dataclass(frozen=True)
 class MetricResults:
     """The results of one configured metric for one data set and model: rows of all explainers, and arrays on demand.
 
@@ -202,6 +224,7 @@ class MetricResults:
         classes: the names of the classes; empty where they are not known.
         errors: of the parts of the work that failed, as stored, by explainer.
         columns: of a data frame, what `Column.plain` says of each; else empty.
+        task: what the report calls scores and answers.
     """
 
     label: str
@@ -222,6 +245,7 @@ class MetricResults:
     classes: Sequence[str] = ()
     errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     columns: Sequence[Mapping[str, Any]] = ()
+    task: TaskWords = CLASS_WORDS
 
     @property
     def present(self) -> list[str]:
@@ -253,15 +277,21 @@ class MetricResults:
         return int(self.frame["repeat"].min())  # type: ignore[arg-type]
 
     def name_classes(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row whose classes, `targets` and `predicted`, have their names; numbers where these are not known."""
+        """A row whose classes, `targets` and `predicted`, have their names; numbers where these are not known.
+
+        Where an answer is a number, they are that of the clean and that of the changed input.
+        """
+        if row.get("answer") is not None:
+            texts = {"targets": format_number(row["answer"]), "predicted": format_number(row.get("predicted"))}
+            return {**row, **texts}
         known = range(len(self.classes))
         named = {key: row[key] for key in ("targets", "predicted") if row.get(key) in known}
         return {**row, **{key: self.classes[number] for key, number in named.items()}}
 
     def _read(
         self, explainer: str, names: Sequence[str], also: Sequence[str] = (), sample: int | None = None
-    ) -> Iterator[tuple[dict[str, Any], dict[str, Array]]]:
-        """Rows and named arrays of the evaluated samples, or of one, of the first repeat, one job in memory.
+    ) -> Iterator[StoredSample]:
+        """The evaluated samples, or one, with named arrays, one job in memory.
 
         Samples whose job does not store all of `names` are left out; those of `also` are there where they are stored.
         """
@@ -276,39 +306,23 @@ class MetricResults:
             if set(names) <= set(arrays):
                 found = [*names, *(name for name in also if name in arrays)]
                 for number in here:
-                    yield known[number], {name: np.array(arrays[name][number - start]) for name in found}
+                    own = {name: np.array(arrays[name][number - start]) for name in found}
+                    yield StoredSample(explainer, number, self.name_classes(known[number]), own)
 
     def load_sample(
         self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
-    ) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        """The row and the named arrays of a sample in the first repeat; None if it was not evaluated or not stored.
+    ) -> StoredSample | None:
+        """A sample with named arrays, and those of `also` that are stored; None if it was not evaluated or stored."""
+        return next(self._read(explainer, names, also, sample), None)
 
-        The row has the names of classes. Arrays of `also` are there where they are stored.
-        """
-        found = next(self._read(explainer, names, also, sample), None)
-        return None if found is None else (self.name_classes(found[0]), found[1])
-
-    def gallery(
-        self, count: int, names: Sequence[str], also: Sequence[str] = ()
-    ) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Array]]]:
-        """Explainer, sample, row and named arrays of the first `count` samples, in the order of samples."""
+    def gallery(self, count: int, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[StoredSample]:
+        """The first `count` samples of all explainers, in the order of samples."""
         for sample in self.samples(count):
             for explainer in self.present:
-                loaded = self.load_sample(explainer, sample, names, also)
-                if loaded is not None:
-                    yield explainer, sample, *loaded
+                yield from self._read(explainer, names, also, sample)
 
-    def arrays(
-        self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
-    ) -> dict[str, Array] | None:
-        """The arrays of `load_sample` alone."""
-        found = self.load_sample(explainer, sample, names, also)
-        return None if found is None else found[1]
-
-    def lines(
-        self, explainer: str, names: Sequence[str], limit: int
-    ) -> Iterator[tuple[dict[str, Any], dict[str, Array]]]:
-        """Rows and named arrays of the first `limit` evaluated samples of the first repeat, one job in memory."""
+    def lines(self, explainer: str, names: Sequence[str], limit: int) -> Iterator[StoredSample]:
+        """The first `limit` evaluated samples with named arrays, one job in memory."""
         return islice(self._read(explainer, names), limit)
 
     def parts(self, names: Sequence[str]) -> Iterator[tuple[str, int, int, dict[str, Array]]]:
@@ -345,10 +359,12 @@ class Presentation:
     Attributes:
         metric: the registered name of the metric.
         stored: the direction that is stored with the results. It counts only if the metric is not installed here.
+        task: what the report calls scores and answers.
     """
 
     metric: str
     stored: Direction = None
+    task: TaskWords = CLASS_WORDS
 
     #: the Jinja template with the sentences of the metric: its text, or the path of its file; empty for that of
     #: standfast with the metric's name. `standfast.report.words` describes what it may contain
@@ -369,7 +385,10 @@ class Presentation:
         return self.stored if kind is None else kind.direction_of(options)
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
-        """Numbers and names of one data set and model that the metric's template needs; none by default."""
+        """Numbers and names of one data set and model that the metric's template needs; none by default.
+
+        Values under `"rules"` have dotted lines in the distribution over samples.
+        """
         return {}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
@@ -435,12 +454,13 @@ def metric_class(metric: str) -> type[Metric] | None:
         return None
 
 
-def presentation_of(metric: str, stored: str | None = None) -> Presentation:
+def presentation_of(metric: str, stored: str | None = None, task: TaskWords = CLASS_WORDS) -> Presentation:
     """The presentation that is registered for a metric, for its package, or else the plain `Presentation`.
 
     Args:
         metric: the registered name of the metric, such as `"worst_case"` or `"quantus:Sparseness"`.
         stored: the direction that is stored with the results. It counts only if the metric is not installed here.
+        task: what the report calls scores and answers.
 
     >>> import standfast.report
     >>> presentation_of("worst_case").value_spec({"event": "changed_class", "similarity": "pearson"}).direction
@@ -452,7 +472,7 @@ def presentation_of(metric: str, stored: str | None = None) -> Presentation:
         raise StandfastError("no presentation is registered, not even our own: import standfast.report first")
     direction: Direction = "higher" if stored == "higher" else "lower" if stored == "lower" else None
     name = next((name for name in (metric, metric.partition(":")[0]) if name in presentations), None)
-    return (Presentation if name is None else presentations[name])(metric, direction)
+    return (Presentation if name is None else presentations[name])(metric, direction, task)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ class References:
         identical: for the same map twice: a map that is the same for every input.
         unrelated: for the maps of inputs of other classes, the median over samples: the natural zero. For a
             probability the share of such pairs that count as changed, as all of these.
-        same_class: for the maps of other inputs of the same class; None where no class has two samples.
+        same_class: for the maps of other inputs of the same class; None where no class has two samples, or all are of
+            one class, whose maps are then `unrelated`.
         scrambled: for the map of the same input with scrambled weights; None where they cannot be scrambled.
     """
 

@@ -25,6 +25,7 @@ from standfast.results.tables import Best, count_explainers, list_best, make_tab
 from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
 from standfast.study.store import COORDINATES, ArraysInMemory, Store
+from standfast.tasks import CLASS_WORDS, Task, TaskWords
 from standfast.tensors import Array
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class Results:
         stored = dict((self.manifest.get("metrics") or {}).get(label) or {})
         metric = str(stored.get("metric") or self._find_metric_of(label) or label)
         options = dict(stored.get("options") or {})
-        own = presentation_of(metric, stored.get("direction"))
+        own = presentation_of(metric, stored.get("direction"), self.task_words)
         return ConfiguredMetric(label, metric, options, metric_class(metric), own, own.value_spec(options), stored)
 
     def _find_metric_of(self, label: str) -> str | None:
@@ -296,7 +297,15 @@ class Results:
             self._list_classes(data),
             self._errors.get((data, model, metric.name), {}),
             self._list_texts(data, "columns"),
+            self.task_words,
         )
+
+    @cached_property
+    def task_words(self) -> TaskWords:
+        """What the report calls scores and answers: the words of the task, or those of any if models have several."""
+        models = (self.manifest.get("models") or {}).values()
+        found = {TaskWords(**(about.get("words") or {})) for about in models} or {CLASS_WORDS}
+        return found.pop() if len(found) == 1 else Task.words
 
     def _list_classes(self, data: str) -> list[str]:
         """The names of the classes of a data set; empty where they are not known, or models answer something else."""

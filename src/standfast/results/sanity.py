@@ -174,7 +174,9 @@ def decide_columns(columns: Mapping[str, Array]) -> Sanity:
         column, margin, larger = MARGINS[question]
         checks.append(_decide_mean(question, _drop_missing(columns, column, fine), margin, larger))
     within = _decide_mean("input", _drop_missing(columns, "within", fine), MARGINS["input"][1], True)
-    checks.append(min((each for each in (*checks, within) if each.question == "input"), key=_rank_state))
+    states = ("failed", "untested", "undecided", "passed")
+    of_input = [each for each in (*checks, within) if each.question == "input"]
+    checks.append(min(of_input, key=lambda each: states.index(each.state)))
     gaps, shares = (_drop_missing(columns, name) for name in ("gap", "outside"))
     gap = float(gaps.max()) if len(gaps) else None
     outside = float(shares.max()) if len(shares) else None
@@ -220,10 +222,6 @@ def _drop_missing(columns: Mapping[str, Array], name: str, fine: Array | None = 
     values = np.asarray(columns[name], dtype=np.float64) if name in columns else np.zeros(0)
     values = values if fine is None or not len(values) else values[fine]
     return np.asarray(values[~np.isnan(values)])
-
-
-def _rank_state(check: Check) -> int:
-    return ("failed", "untested", "undecided", "passed").index(check.state)
 
 
 def _exempt(check: Check) -> Check:

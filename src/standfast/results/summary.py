@@ -347,7 +347,7 @@ def summarise_metric(
             )
         )
     rows = judge_rows(rows, decided)
-    samples = {_list_samples(found.spec.select_valid(own)) for own in parts.values()}
+    samples = {frozenset(found.spec.select_valid(own)["repeat", "sample"].rows()) for own in parts.values()}
     decision = Decision("unable", "unchanged") if unchanged else decide(found, comparison)
     return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
 
@@ -373,10 +373,6 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
             quality = None
         judged.append(replace(row, quality=quality, needed=needed))
     return judged
-
-
-def _list_samples(rows: pl.DataFrame) -> tuple[tuple[int, int], ...]:
-    return tuple(rows.select("repeat", "sample").sort("repeat", "sample").rows())
 
 
 def _rank(name: str, comparison: Comparison | None) -> tuple[float | None, Verdict | None]:

@@ -20,19 +20,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from standfast.errors import check
 from standfast.similarity.rows import order_rows
 from standfast.tensors import send
 
 #: the paper's definitions, or the steps of the authors' script
 Protocol = Literal["paper", "authors"]
 #: candidates for diverse positions by the window, as multiples of k; "heuristic values" of the scripts
-_CANDIDATES = {1: 6, 2: 15, 3: 25}
-
-
-def check_candidates(w: int) -> None:
-    """Raise `ArgumentError` unless the authors give a number of candidates for diverse positions of this window."""
-    check(w in _CANDIDATES, "w", "1, 2 or 3, for which the authors give a number of candidates", w)
+CANDIDATES = {1: 6, 2: 15, 3: 25}
 
 
 def choose_as_authors(a: Tensor, k: int, w: int, diverse: bool) -> Tensor:
@@ -53,7 +47,7 @@ def choose_as_authors(a: Tensor, k: int, w: int, diverse: bool) -> Tensor:
     """
     x = a.detach().flatten(1)
     positions = x.shape[1]
-    count = min(_CANDIDATES[w] * k if diverse else k, positions)
+    count = min(CANDIDATES[w] * k if diverse else k, positions)
     # ascending order of the values, turned round: of equal ones the last index comes first
     order = order_rows(x + 0.0).flip(1)[:, :count]
     rows = torch.arange(len(x), device=x.device)

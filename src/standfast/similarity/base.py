@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, StandfastError, check
-from standfast.records import ConfigurationType, refuse_hooks, set_fields
+from standfast.records import ConfigurationType, set_fields
 from standfast.registry import Registry, build
 from standfast.similarity.chance import ChanceLevel
 from standfast.similarity.rows import check_pair
 from standfast.tensors import is_on_host
-
-#: what plug-ins may still define, and what takes its place
-_GONE = {"function": "compare", "compare_seen": "compare_part"}
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,8 @@ class Similarity(metaclass=ConfigurationType):
     differentiable: ClassVar[bool] = False
     ordinal: ClassVar[bool] = False
     range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        refuse_hooks(cls, _GONE)
+    #: see `ConfigurationType`
+    gone: ClassVar[Mapping[str, str]] = {"function": "compare", "compare_seen": "compare_part"}
 
     def __post_init__(self) -> None:
         given = {option.name: getattr(self, option.name) for option in fields(self)}

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import as_number, check
+from standfast.errors import as_number, check, check_choice, check_integer
 from standfast.similarity.rows import order_rows
-from standfast.similarity.windows import check_positions, check_window, dilate, window_minimum
+from standfast.similarity.windows import check_positions, dilate, window_minimum
 from standfast.tensors import compile_loops, count_at_once, is_on_host, widen_half
 
 CHUNK_ELEMENTS = 1 << 17  # positions processed at a time; each needs about 40 bytes of working memory
@@ -56,7 +56,7 @@ def top_k(a: Tensor, k: int | float | None = None, ties: Ties = "position") -> T
             [ True,  True, False, False]])
     """
     check_positions(a)
-    check_ties(ties)
+    check_choice(ties, "ties", get_args(Ties))
     x = a.detach().flatten(1)
     count = resolve_k(k, x.shape[1])
     if ties == "random":
@@ -93,8 +93,8 @@ def top_k_diverse(a: Tensor, k: int | float | None = None, w: int = 1, ties: Tie
     tensor([[ True, False,  True, False, False]])
     """
     check_positions(a)
-    check_window(w)
-    check_ties(ties)
+    check_integer(w, "w", 0)
+    check_choice(ties, "ties", get_args(Ties))
     count = resolve_k(k, a.shape[1:].numel())
     if w == 0:
         return top_k(a, k, ties)
@@ -114,19 +114,6 @@ def top_k_diverse(a: Tensor, k: int | float | None = None, w: int = 1, ties: Tie
 def shuffle_positions(positions: int, device: torch.device) -> Tensor:
     """All positions in a random order, int64 `(P,)`; the same in every call."""
     return torch.randperm(positions, generator=torch.Generator().manual_seed(positions)).to(device)
-
-
-def check_ties(ties: Any) -> None:
-    """Raise `ArgumentError` unless `ties` is a name of a rule for equal values."""
-    known = get_args(Ties)
-    check(ties in known, "ties", f"one of {', '.join(known)}", repr(ties))
-
-
-def check_k(k: Any) -> None:
-    """Raise `ArgumentError` unless `k` is a number of positions, or a share, that suits some map."""
-    whole = type(k) is int and k >= 1
-    share = isinstance(k, float) and 0 < k < 1
-    check(k is None or whole or share, "k", "a whole number, at least 1, or a share in (0, 1)", k)
 
 
 def resolve_k(k: int | float | None, positions: int) -> int:

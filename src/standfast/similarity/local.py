@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.records import CountFromZero
-from standfast.similarity.authors_protocol import Protocol, check_candidates, choose_as_authors, dilate_as_authors
+from standfast.records import CountFromZero, CountOrFraction
+from standfast.similarity.authors_protocol import CANDIDATES, Protocol, choose_as_authors, dilate_as_authors
 from standfast.similarity.base import Correlation, Discrepancy, Similarity, similarities
 from standfast.similarity.chance import ChanceLevel, expect_share, measure_chance
-from standfast.similarity.diverse import Ties, check_k, resolve_k, split_maps, top_k, top_k_diverse
+from standfast.similarity.diverse import Ties, resolve_k, split_maps, top_k, top_k_diverse
 from standfast.similarity.rank import Kendall, Spearman, where_finite
 from standfast.similarity.rows import (
     binade,
@@ -38,13 +38,7 @@ from standfast.similarity.rows import (
     row_sum,
     working_dtype,
 )
-from standfast.similarity.windows import (
-    Channels,
-    check_positions,
-    dilate,
-    per_position,
-    smooth,
-)
+from standfast.similarity.windows import Channels, check_positions, dilate, per_position, smooth
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,6 @@ class Positional(Similarity):
     channels: Channels | None = None
 
     def of_maps(self, maps: Tensor) -> Tensor:
-        """One value per position."""
         return per_position(maps, self.channels or "sum")
 
     def reduce_pair(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,7 +93,7 @@ class SetSimilarity(Positional):
     high: ClassVar = 0.6
     range: ClassVar = (0.0, 1.0)
 
-    k: int | float | None = None
+    k: CountOrFraction | None = None
     w: CountFromZero = 1
     diverse: bool = False
     ties: Ties = "position"
@@ -108,9 +101,8 @@ class SetSimilarity(Positional):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_k(self.k)
         if self.diverse and self.protocol == "authors":
-            check_candidates(self.w)
+            check(self.w in CANDIDATES, "w", "1, 2 or 3, for which the authors give a number of candidates", self.w)
         own = self.protocol == "paper" or self.ties == "position"
         check(own, "ties", "no other than the default, since protocol=authors has a rule of its own", repr(self.ties))
 
@@ -259,7 +251,7 @@ class SmoothedSimilarity(Positional, Correlation):
         return where_finite(x.flatten(1), y.flatten(1), result)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the part, of maps that are smoothed with the other positions as positions outside the map."""
+        """Compare the part; in smoothing, the other positions count as 0, as positions outside the map do."""
         mask = mask.all(1) if a.ndim == 4 else mask
         x, y = (torch.where(mask, maps.detach(), 0) for maps in self.reduce_pair(a, b))
         found = self.ranked.compare_part(smooth(x, self.w), smooth(y, self.w), mask)
@@ -271,7 +263,6 @@ class SmoothedSimilarity(Positional, Correlation):
         return torch.where(constant & found.isfinite(), 0, found)
 
     def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel:
-        """Drawn."""
         x, y = (m.detach() for m in self.reduce_pair(a, b))
         return measure_chance(self.compare, x, y, draws, seed)
 
@@ -373,7 +364,6 @@ class CentreOfMass(Positional, Discrepancy):
         return torch.where(moved, torch.where(moved, total, 1).sqrt(), 0)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Of the part's mass; exact."""
         return self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.similarity.base import Correlation, Discrepancy, similarities
 from standfast.similarity.rows import (
+    attach_gradients,
     binade,
     check_map,
     check_pair,
@@ -24,7 +25,8 @@ from standfast.similarity.rows import (
 
 
 class _Rows(NamedTuple):
-    values: Tensor  # (N, F), rescaled
+    values: Tensor  # (N, F), rescaled, without a graph
+    size: Tensor  # (N,), by which they were divided
     empty: Tensor  # (N,), the row has nothing to compare, so its similarity is 0
     finite: Tensor  # (N,)
 
@@ -34,49 +36,70 @@ def _centre(a: Tensor, dtype: torch.dtype) -> _Rows:
 
     The middle of the range is subtracted first, which is exact for values close to it. Then the rows are divided by a
     power of two, which is exact too. Only then the mean is subtracted, so a large offset costs no precision.
-    Correlation does not depend on shift and scale, so gradients need not flow through them.
     """
-    x = a.flatten(1).to(dtype)
+    x = a.detach().flatten(1).to(dtype)
     low, high = extremes(x)
     half_range = high / 2 - low / 2
+    size = binade(half_range)
     x = x - (low / 2 + high / 2)[:, None]  # a new tensor, on which the rest works in place
-    x.div_(binade(half_range)[:, None])
+    x.div_(size[:, None])
     x.sub_((row_sum(x) / x.shape[1])[:, None])
-    return _Rows(x, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
+    return _Rows(x, size, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
 
 
 def _centre_part(a: Tensor, dtype: torch.dtype, mask: Tensor) -> _Rows:
-    """The same of the values where `mask` `(N, F)` is True; the others are 0."""
-    x = a.flatten(1).to(dtype)
+    """`_centre` of the values where `mask` `(N, F)` is True; the others are 0."""
+    x = a.detach().flatten(1).to(dtype)
     low, high = find_extremes(x, mask)
     middle, half_range = (low / 2 + high / 2)[:, None], high / 2 - low / 2
-    x = torch.where(mask, x - middle, 0) / binade(half_range)[:, None]
+    size = binade(half_range)
+    x = torch.where(mask, x - middle, 0) / size[:, None]
     mean = row_sum(x) / mask.sum(1).clamp(min=1)
     x = torch.where(mask, x - mean[:, None], 0)
-    return _Rows(x, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
+    return _Rows(x, size, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
 
 
 def _scale(a: Tensor, dtype: torch.dtype) -> _Rows:
     """Rows rescaled so that their largest absolute value is of order 1."""
-    x = a.flatten(1).to(dtype)
+    x = a.detach().flatten(1).to(dtype)
     low, high = extremes(x)
-    size = torch.maximum(low.abs(), high.abs())
-    return _Rows(x / binade(size)[:, None], size == 0, size.isfinite())
+    largest = torch.maximum(low.abs(), high.abs())
+    size = binade(largest)
+    return _Rows(x / size[:, None], size, largest == 0, largest.isfinite())
 
 
-def _normalised_product(x: _Rows, y: _Rows) -> Tensor:
-    """Inner product divided by both norms, in [-1, 1]; 0 for empty rows, NaN for rows that are not finite."""
-    return _correlate(x, row_sum(x.values * x.values), y)
+def _normalised_product(a: Tensor, b: Tensor, x: _Rows, y: _Rows) -> Tensor:
+    """Inner product divided by both norms, in [-1, 1]; 0 for empty rows, NaN for rows that are not finite.
+
+    `x` and `y` are the rows of the maps `a` and `b`, which gradients go to.
+    """
+    return _correlate(a, b, x, row_sum(x.values * x.values), y)
 
 
-def _correlate(x: _Rows, xx: Tensor, y: _Rows) -> Tensor:
-    """The same, with the squared norms `xx` `(N,)` of the rows `x`; `x` may be one row for all of `y`."""
+def _correlate(a: Tensor, b: Tensor, x: _Rows, xx: Tensor, y: _Rows) -> Tensor:
+    """`_normalised_product`, given the squared norms `xx` `(N,)` of `x`, which may be one row for all of `y`.
+
+    The gradient of `c = xy / (|x| |y|)` by y is `(x / |x| - c y / |y|) / |y|`. Its values add up to 0 where those of x
+    and y do, so it is that by the map, too.
+    """
     empty = x.empty | y.empty
     xx = torch.where(empty, 1, xx)
     yy = torch.where(empty, 1, row_sum(y.values * y.values))
-    cosine = row_sum(x.values * y.values) / (xx.sqrt() * yy.sqrt())
+    norm = xx.sqrt() * yy.sqrt()
+    cosine = row_sum(x.values * y.values) / norm
     cosine = torch.where(empty, 0, cosine.clamp(-1, 1))
-    return torch.where(x.finite & y.finite, cosine, torch.nan)
+    finite = x.finite & y.finite
+
+    def differentiate(own: _Rows, square: Tensor, other: _Rows, weight: Tensor) -> Tensor:
+        weight, usable = weight / own.size, (finite & ~empty)[:, None]
+        slope = (weight / norm)[:, None] * other.values - (weight * cosine / square)[:, None] * own.values
+        return torch.where(usable, slope, 0)
+
+    return attach_gradients(
+        torch.where(finite, cosine, torch.nan),
+        (a, lambda weight: differentiate(x, xx, y, weight)),
+        (b, lambda weight: differentiate(y, yy, x, weight)),
+    )
 
 
 @similarities.register("pearson")
@@ -100,13 +123,13 @@ class Pearson(Correlation):
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         check_pair(a, b)
         dtype = working_dtype(a, b)
-        return _normalised_product(_centre(a, dtype), _centre(b, dtype))
+        return _normalised_product(a, b, _centre(a, dtype), _centre(b, dtype))
 
     def prepare(self, reference: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         """The references are centred once, which takes half of the time."""
         check_map(reference, "reference")
-        like = reference[:1]
-        centred = _centre(reference.detach(), working_dtype(reference))
+        like = reference[:1].detach()
+        centred = _centre(reference, working_dtype(reference))
         squares = row_sum(centred.values * centred.values)
 
         def compare(maps: Tensor, rows: Tensor) -> Tensor:
@@ -115,14 +138,13 @@ class Pearson(Correlation):
             own, xx = centred, squares
             if len(squares) > 1:  # a single reference broadcasts
                 own, xx = _Rows(*(each.index_select(0, rows) for each in own)), squares.index_select(0, rows)
-            return _correlate(own, xx, _centre(maps, working_dtype(maps)))
+            return _correlate(like, maps, own, xx, _centre(maps, working_dtype(maps)))
 
         return compare
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         dtype, mask = working_dtype(a, b), mask.flatten(1)
-        return _normalised_product(_centre_part(a, dtype, mask), _centre_part(b, dtype, mask))
+        return _normalised_product(a, b, _centre_part(a, dtype, mask), _centre_part(b, dtype, mask))
 
 
 @similarities.register("cosine")
@@ -143,10 +165,9 @@ class Cosine(Correlation):
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         check_pair(a, b)
         dtype = working_dtype(a, b)
-        return _normalised_product(_scale(a, dtype), _scale(b, dtype))
+        return _normalised_product(a, b, _scale(a, dtype), _scale(b, dtype))
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         return self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
 
 
@@ -168,17 +189,26 @@ class MSE(Discrepancy):
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         check_pair(a, b)
         dtype = working_dtype(a, b)
-        x, y = a.flatten(1).to(dtype), b.flatten(1).to(dtype)
+        x, y = (each.detach().flatten(1).to(dtype) for each in (a, b))
         extent = torch.stack((*extremes(x), *extremes(y))).abs().amax(0)
         scale = binade(extent)
         difference = x / scale[:, None] - y / scale[:, None]
         mean_square = row_sum(difference * difference) / x.shape[1]
         # One factor at a time: the square of the scale may overflow where the product does not.
-        result = (mean_square * scale * scale).clamp(max=torch.finfo(dtype).max)
-        return torch.where(extent.isfinite(), result, torch.nan)
+        most = torch.finfo(dtype).max
+        result = mean_square * scale * scale
+
+        def differentiate(weight: Tensor) -> Tensor:
+            slope = (weight * (2 / x.shape[1]) * scale)[:, None] * difference
+            return torch.where((extent.isfinite() & (result <= most))[:, None], slope, 0)
+
+        return attach_gradients(
+            torch.where(extent.isfinite(), result.clamp(max=most), torch.nan),
+            (a, differentiate),
+            (b, lambda weight: -differentiate(weight)),
+        )
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         mean = self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
         share = a[0].numel() / mask.flatten(1).sum(1).clamp(min=1).to(mean.dtype)
         return (mean * share).clamp(max=torch.finfo(mean.dtype).max)

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import check
-from standfast.records import set_fields
+from standfast.errors import check, check_integer
+from standfast.records import CountFromZero, CountOrFraction
 from standfast.similarity.base import Discrepancy, similarities
-from standfast.similarity.diverse import check_k, find_turns, pick_from_maps, resolve_k, split_maps
+from standfast.similarity.diverse import find_turns, pick_from_maps, resolve_k, split_maps
 from standfast.similarity.local import LensPrecision, LensRecall, Positional, reduce_pair
 from standfast.similarity.rank import where_finite
 from standfast.similarity.rows import working_dtype
-from standfast.similarity.windows import Channels, check_channels, check_window, window_minimum
+from standfast.similarity.windows import window_minimum
 from standfast.tensors import compile_loops, is_on_host, send
 
 
@@ -51,19 +51,9 @@ class LensDistance(Positional, Discrepancy):
     name: ClassVar = "lens_distance"
     ordinal: ClassVar = True
 
-    k: int | float | tuple[int | float, ...] | None = None
-    w: int | tuple[int, ...] = 1
+    k: CountOrFraction | tuple[CountOrFraction, ...] | None = None
+    w: CountFromZero | tuple[CountFromZero, ...] = 1
     diverse: bool = False
-
-    def __post_init__(self) -> None:
-        for option in ("k", "w"):
-            value = getattr(self, option)
-            set_fields(self, **{option: tuple(value) if isinstance(value, list) else value})
-        super().__post_init__()
-        for k in _as_sequence(self.k):
-            check_k(k)
-        for w in _as_sequence(self.w):
-            check_window(w)
 
     def _average(self, find_shares: Callable[[int, int], tuple[Tensor, Tensor]]) -> Tensor:
         """The mean for precision and recall `(N,)` of the k and the w with these numbers."""
@@ -115,14 +105,7 @@ class LensProfile:
     recall_diverse: Tensor | None = None
 
 
-def lens_profile(
-    a: Tensor,
-    b: Tensor,
-    k: Sequence[int | float],
-    w: Sequence[int],
-    diverse: bool = True,
-    channels: Channels = "abs_sum",
-) -> LensProfile:
+def lens_profile(a: Tensor, b: Tensor, k: Sequence[int | float], w: Sequence[int], diverse: bool = True) -> LensProfile:
     """`TopKIntersection`, `LensPrecision` and `LensRecall` for all k and w, from a single sort of each map.
 
     The numbers equal those of the single similarities. The chosen positions for a smaller k are the first of those for
@@ -130,12 +113,11 @@ def lens_profile(
     first chosen position in its window is among the first k, so one number per position and w serves all k.
 
     Args:
-        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
+        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating; of channels, absolute values are summed.
         b: maps of the same shape.
         k: numbers of positions, or shares of them, as in `TopKIntersection`.
         w: half widths of windows, at least 0.
         diverse: also compute the overlaps of diverse sets.
-        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
 
     Returns:
         Shares in [0, 1]; NaN for rows that hold a NaN or an infinity.
@@ -151,9 +133,8 @@ def lens_profile(
     check(isinstance(k, Sequence) and len(k) > 0, "k", "a sequence of numbers or shares", k)
     check(isinstance(w, Sequence) and len(w) > 0, "w", "a sequence of whole numbers, at least 0", w)
     for entry in w:
-        check_window(entry)
-    check_channels(channels)
-    x, y = reduce_pair(a, b, channels)
+        check_integer(entry, "w", 0)
+    x, y = reduce_pair(a, b, "abs_sum")
     found = _profile(x, y, k, w, (False, True) if diverse else (False,))
     positions = x.shape[1:].numel()
     counts = tuple(resolve_k(entry, positions) for entry in k)

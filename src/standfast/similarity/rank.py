@@ -63,7 +63,6 @@ class Spearman(Correlation):
         return lambda maps, rows: ranked.compare(maps, rows)[0]
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
 
         def compare(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
             # twice the rank less F - 1; of the n values that are left it is to be twice the rank less n - 1
@@ -94,7 +93,6 @@ class Kendall(Correlation):
         return _by_chunks(lambda x, y: _correlate_counts(x, y, 0), a, b)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        """Over the values that are left; exact."""
         return _compare_part(lambda x, y, mask: _correlate_counts(x, y, (~mask).sum(1)), a, b, mask)
 
 
@@ -305,7 +303,7 @@ def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
 
 
 def _moments_by_comparing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
-    """The same for few features on the CPU: a doubled rank is how many values are smaller, less how many are larger."""
+    """`_moments_by_sorting` for few features on the CPU: a doubled rank counts the smaller values, less the larger."""
     values = np.ascontiguousarray(x.numpy().T)
     ranks = np.zeros(values.shape, dtype=np.int8)
     for place in range(len(values) - 1):

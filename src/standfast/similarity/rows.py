@@ -7,14 +7,15 @@ sums do guarantee it. The similarities use only these across features.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Never
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from standfast.errors import check
+from standfast.errors import SecondDerivativeError, check
 from standfast.tensors import is_on_host, widen_half
 
 #: numbers that fit into a cache
@@ -61,6 +62,51 @@ class _RowSum(Function):
         return gradients[0][:, None].expand(-1, ctx.features)
 
 
+#: maps, and what makes of a weight for each row the gradient by their features `(N, F)`
+Gradient = tuple[Tensor, Callable[[Tensor], Tensor]]
+
+
+def attach_gradients(values: Tensor, *gradients: Gradient) -> Tensor:
+    """`values` `(N,)` of maps, with gradients in closed form: a graph of many small operations takes longer."""
+    if not (torch.is_grad_enabled() and any(maps.requires_grad for maps, _ in gradients)):
+        return values
+    maps, rules = zip(*gradients, strict=True)
+    attached: Tensor = _ClosedForm.apply(values, rules, *maps)  # type: ignore[no-untyped-call]
+    return attached
+
+
+class _ClosedForm(Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, rules: tuple[Callable[[Tensor], Tensor], ...], *maps: Tensor) -> Tensor:
+        ctx.rules = rules
+        ctx.save_for_backward(*maps)
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        maps: tuple[Tensor, ...] = ctx.saved_tensors
+        with torch.no_grad():
+            found = [
+                rule(gradients[0]).to(each.dtype).reshape(each.shape) if wanted else None
+                for rule, each, wanted in zip(ctx.rules, maps, ctx.needs_input_grad[2:], strict=True)
+            ]
+        if torch.is_grad_enabled():
+            found = [None if each is None else _LastDerivative.apply(each, gradients[0], *maps) for each in found]  # type: ignore[no-untyped-call]
+        return None, None, *found
+
+
+class _LastDerivative(Function):
+    """A derivative that cannot be differentiated again. Without this, the second one would be 0 without a word."""
+
+    @staticmethod
+    def forward(ctx: Any, derivative: Tensor, *sources: Tensor) -> Tensor:
+        return derivative.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Never:
+        raise SecondDerivativeError("similarity: expected at most first derivatives by the maps, got a second one")
+
+
 def _sum_rows(x: Tensor) -> Tensor:
     if not is_on_host(x):
         return x.sum(1)
@@ -93,7 +139,7 @@ def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def find_extremes(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of the values where `mask` `(N, F)` is True."""
+    """`extremes` of the values where `mask` `(N, F)` is True."""
     x = x.detach()
     return torch.where(mask, x, torch.inf).amin(1), torch.where(mask, x, -torch.inf).amax(1)
 

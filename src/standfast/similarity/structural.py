@@ -23,10 +23,11 @@ SIGMA = 1.5
 class SSIM(Correlation):
     """Mean structural similarity over all windows that lie inside the map, and over channels.
 
-    Maps are images `(N, C, H, W)`, series `(N, C, T)`, or flat maps `(N, F)`, which are treated as series of one
-    channel; half precision is computed in float32. Equals `skimage.metrics.structural_similarity(...,
-    use_sample_covariance=True)`, also with `gaussian_weights=True` (here `gaussian=True, window=11`). Two maps that are
-    both constant (`is_degenerate`) have similarity 0. Differentiable; gradients are finite.
+    Maps are images `(N, C, H, W)`, volumes `(N, C, D, H, W)`, series `(N, C, T)`, or flat maps `(N, F)`, which are
+    treated as series of one channel; half precision is computed in float32. Equals
+    `skimage.metrics.structural_similarity(..., use_sample_covariance=True)`, also with `gaussian_weights=True` (here
+    `gaussian=True, window=11`). Two maps that are both constant (`is_degenerate`) have similarity 0.
+    Differentiable; gradients are finite.
 
     Args:
         window: side of the window, odd and at least 3. If a side of the map is shorter, the window has the largest odd
@@ -74,7 +75,7 @@ class SSIM(Correlation):
 
     def _compare_windows(self, a: Tensor, b: Tensor, mask: Tensor | None = None) -> Tensor:
         check_pair(a, b)
-        check(a.ndim in (2, 3, 4), "a", "shape (N, F), (N, C, T) or (N, C, H, W)", tuple(a.shape))
+        check(a.ndim in (2, 3, 4, 5), "a", "shape (N, F), (N, C, T), (N, C, H, W) or (N, C, D, H, W)", tuple(a.shape))
         dtype = working_dtype(a, b)
         empty = is_degenerate(a) & is_degenerate(b)
         x, y = a.to(dtype), b.to(dtype)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from standfast.errors import check, check_integer
+from standfast.errors import check, check_choice, check_integer
 from standfast.similarity.rows import check_map, working_dtype
 
 Channels = Literal["abs_sum", "sum", "max"]
@@ -42,7 +42,7 @@ def per_position(a: Tensor, channels: Channels = "abs_sum") -> Tensor:
     (tensor([[4., 3.]]), tensor([[-2., -1.]]), tensor([[3., 2.]]))
     """
     check_map(a)
-    check_channels(channels)
+    check_choice(channels, "channels", get_args(Channels))
     if a.ndim == 2:
         return a
     a = a.to(working_dtype(a))
@@ -80,7 +80,7 @@ def smooth(a: Tensor, w: int) -> Tensor:
             [2., 3., 3., 2.]])
     """
     check_positions(a)
-    check_window(w)
+    check_integer(w, "w", 0)
     x = a.to(working_dtype(a))
     if w == 0:
         return x
@@ -123,7 +123,7 @@ def dilate(mask: Tensor, w: int) -> Tensor:
     check(isinstance(mask, Tensor), "mask", "a torch tensor", type(mask).__name__)
     check(mask.dtype == torch.bool, "mask", "a bool tensor", mask.dtype)
     check(mask.ndim in (2, 3) and mask.shape[1:].numel() >= 1, "mask", "shape (N, H, W) or (N, T)", tuple(mask.shape))
-    check_window(w)
+    check_integer(w, "w", 0)
     return _reduce_windows(mask, w, torch.logical_or, False)
 
 
@@ -155,14 +155,3 @@ def check_positions(a: Tensor, argument: str = "a") -> None:
     """Raise `ArgumentError` unless `a` holds images `(N, H, W)` or series `(N, T)`."""
     check_map(a, argument)
     check(a.ndim in (2, 3), argument, "shape (N, H, W) or (N, T), as per_position returns", tuple(a.shape))
-
-
-def check_window(w: Any) -> None:
-    """Raise `ArgumentError` unless `w` is a whole number of at least 0."""
-    check_integer(w, "w", 0)
-
-
-def check_channels(channels: Any) -> None:
-    """Raise `ArgumentError` unless `channels` is the name of a reduction."""
-    known = get_args(Channels)
-    check(channels in known, "channels", f"one of {', '.join(known)}", repr(channels))

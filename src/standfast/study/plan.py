@@ -119,6 +119,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
             "task": repr(model.task),
             "kept": model.task.kept,
             "of classes": model.task.classes,
+            "words": vars(model.task.words),
             "digest": digest([described, answers]),
             "network": digest([described[:-1], answers]),  # without versions: the same after an upgrade
             **source.about,

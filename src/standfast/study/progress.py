@@ -9,7 +9,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from standfast.study.plan import Job
 
@@ -121,34 +120,6 @@ class EtaEstimator:
 
 
 @contextlib.contextmanager
-def show_bar(
-    total: float, completed: float = 0.0, description: str = "starting"
-) -> Iterator[Callable[..., None] | None]:
-    """Show a progress bar with the time left, if standard error is a terminal or this is a notebook.
-
-    Gives a function with the keywords `completed`, `description`, `count` and `left` (the seconds left, None where they
-    are not known; without it they follow from `completed`), which updates the bar; None without one.
-    """
-    with _draw_in_notebook() if in_notebook() else _draw_on_terminal() as draw:
-        if draw is None:
-            yield None
-            return
-        began, first = time.monotonic(), completed
-        state: dict[str, Any] = {"completed": completed, "description": description, "count": ""}
-
-        def update(**changes: Any) -> None:
-            state.update(changes)
-            spent, done, rest = time.monotonic() - began, state["completed"] - first, total - state["completed"]
-            left = state.get("left", spent * rest / done if done > 0 else None)
-            share = min(max(state["completed"] / total, 0.0), 1.0) if total else 1.0
-            coming = f", about {_clock(left)} left" if left is not None and share < 1 else ""
-            draw(share, f"{share:.0%} {state['count']}{coming}, {_clock(spent)} elapsed: {state['description']}")
-
-        update()
-        yield update
-
-
-@contextlib.contextmanager
 def _draw_on_terminal() -> Iterator[_Draw | None]:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
@@ -212,21 +183,23 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
     if not show:
         yield None
         return
-    with show_bar(1.0) as update_bar:
+    with _draw_in_notebook() if in_notebook() else _draw_on_terminal() as draw:
         began = last = time.monotonic()
 
         def update(progress: Progress) -> None:
             nonlocal last
             now, nothing = time.monotonic(), progress.total == 0
-            count = progress.describe_count(now - began)
+            spent, count = now - began, progress.describe_count(now - began)
             words = progress.current + (f" ({progress.failed} failed)" if progress.failed else "")
-            if update_bar is not None:
-                share, words = (1.0, "") if nothing else (progress.share, words)
-                update_bar(completed=share, description=words, count=count, left=progress.left)
+            left = "" if progress.left is None else f", about {_clock(progress.left)} left"
+            share, words = (1.0, "") if nothing else (progress.share, words)
+            if draw is not None:
+                draw(share, f"{share:.0%} {count}{left}, {_clock(spent)} elapsed: {words}")
             elif now - last >= _SECONDS_BETWEEN_LINES or progress.done >= progress.total:
                 last = now
-                left = "" if progress.left is None else f", about {_clock(progress.left)} left"
-                rest = "" if nothing else f", {progress.share:.0%}, {_clock(now - began)}{left}: {words}"
+                rest = "" if nothing else f", {share:.0%}, {_clock(spent)}{left}: {words}"
                 print(count + rest, file=sys.stderr, flush=True)
 
+        if draw is not None:
+            draw(0.0, "starting")
         yield update

@@ -2,7 +2,7 @@
 
 from standfast.errors import check
 from standfast.registry import build
-from standfast.tasks.base import Scale, Task, measure_margin, measure_score, tasks
+from standfast.tasks.base import CLASS_WORDS, Scale, Task, TaskWords, measure_margin, measure_score, tasks
 from standfast.tasks.classification import Classification, ZeroShot, zero_shot
 from standfast.tasks.detection import Detection
 from standfast.tasks.embedding import Embedding
@@ -12,6 +12,7 @@ from standfast.tasks.regression import Regression
 from standfast.tasks.segmentation import Segmentation
 
 __all__ = [
+    "CLASS_WORDS",
     "Binary",
     "Classification",
     "Detection",
@@ -21,6 +22,7 @@ __all__ = [
     "Scale",
     "Segmentation",
     "Task",
+    "TaskWords",
     "ZeroShot",
     "find_output",
     "get",
@@ -40,5 +42,6 @@ def get(task: str | Task) -> Task:
     >>> get("regression:tolerance=2.5")
     Regression(tolerance=2.5)
     """
-    check(isinstance(task, str | Task), "task", "a task, or its name", type(task).__name__)
+    made = f"the class {task.__name__}: make one, {task.__name__}(...)" if isinstance(task, type) else repr(task)
+    check(isinstance(task, str | Task), "task", "a task, or its name", made)
     return build(tasks, task) if isinstance(task, str) else task

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -22,10 +23,50 @@ from torch import Tensor
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.records import ConfigurationType
 from standfast.registry import Registry
+from standfast.tensors import describe_rows
 
 #: the scale of scores and margins, where a task has both
 Scale = Literal["logit", "probability"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
+
+
+@dataclass(frozen=True)
+class TaskWords:
+    """What reports call that which a task measures; by default the words of classes.
+
+    Attributes:
+        logit, probability: a score on an axis, on either scale.
+        own: the score of an answer, as metrics compare it, to follow "the drop of".
+        answer: what stands before its value at the clean and at the changed input, as in "cosine 1 → 0.8".
+        fall: what a drop is (`Task.measure_drop`); empty where it is the share of the score that is lost.
+        kind: what answers are told apart by, such as "class"; empty where they are not kinds.
+        classes: whether answers are classes, of which one is right.
+
+    >>> TaskWords().say_drop, TaskWords(fall="how far the dose has fallen").say_drop
+    ("how much of the answer's probability is lost", 'how far the dose has fallen')
+    """
+
+    logit: str = "logit"
+    probability: str = "probability"
+    own: str = "the answer's probability"
+    answer: str = "answer"
+    fall: str = ""
+    kind: str = "class"
+    classes: bool = True
+
+    @property
+    def say_drop(self) -> str:
+        """What a drop is, in words."""
+        return self.fall or f"how much of {self.own} is lost"
+
+    @property
+    def kinds(self) -> str:
+        """Several kinds of answers."""
+        return f"{self.kind}es" if self.kind == "class" else f"{self.kind or 'input'}s"
+
+
+#: the words of classes, and of results that were stored without words
+CLASS_WORDS = TaskWords()
 
 
 @dataclass(frozen=True)
@@ -39,24 +80,34 @@ class Task(metaclass=ConfigurationType):
         name: under which the task is registered, such as `"regression"`.
         version: a part of what results depend on, to be raised when the same options give other numbers.
         kept: what it means that the answer is kept, for the report.
-        unit: what a score is called on an axis.
+        words: what a report calls scores and answers.
         classes: whether an answer is one of several classes, of which one is right and a softmax gives probabilities.
         switches: whether a changed input may have another answer that is explained there, such as another class. Where
             it is False, what was chosen for the clean input is explained everywhere.
         takes_vectors: whether targets are vectors `(N, D)`, and not whole numbers.
         linear: whether a score is linear in the outputs, so that attributions can add up to its change.
+        may_be_empty: whether a module may find nothing at all, and then returns what has no gradients.
         scales: whether scores are logits that also are probabilities; otherwise both scales are the same.
     """
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
     kept: ClassVar[str]
-    unit: ClassVar[str] = "score"
+    words: ClassVar[TaskWords] = TaskWords("score", "score", "the score", kind="", classes=False)
     classes: ClassVar[bool] = False
     switches: ClassVar[bool] = False
     takes_vectors: ClassVar[bool] = False
     linear: ClassVar[bool] = True
+    may_be_empty: ClassVar[bool] = False
     scales: ClassVar[bool] = False
+
+    def load_files(self, folder: Path) -> Task:
+        """The task with what files hold that its options name, relative to a folder; by default itself.
+
+        Raises:
+            ArgumentError: a file is missing, or holds something else.
+        """
+        return self
 
     @abstractmethod
     def read(self, output: Any, count: int) -> Tensor:
@@ -65,6 +116,10 @@ class Task(metaclass=ConfigurationType):
         Raises:
             ModelError: the module returned something else.
         """
+
+    def find_fault(self, outputs: Tensor) -> str:
+        """What is wrong with the values of outputs `(N, ...)`, to follow "got"; empty, as by default, if nothing is."""
+        return ""
 
     @abstractmethod
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
@@ -112,6 +167,17 @@ class Task(metaclass=ConfigurationType):
     def measure_closeness(self, first: Tensor, second: Tensor) -> Tensor:
         """How near scores, by their probabilities, are to others `(N,)`: 1 where they are the same, and at least 0."""
         return (1 - (first - second).abs()).clamp(min=0)
+
+    def read_answer(self, outputs: Tensor, answer: Tensor) -> Tensor:
+        """What the answer has become, as one number `(N,)`: another class, or else the score by which it is compared.
+
+        Args:
+            outputs: of clean or of changed inputs, `(N, ...)`.
+            answer: at the clean inputs.
+        """
+        if self.switches:
+            return self.describe(self.answer(outputs))
+        return measure_score(self, outputs, answer, "probability")
 
     def describe(self, answer: Tensor) -> Tensor:
         """What is explained of each input, as a whole number `(N,)`: a class, a label, an output."""
@@ -163,7 +229,8 @@ def expect_tensor(output: Any, count: int, shape: str, fits: bool) -> Tensor:
     if not isinstance(output, Tensor):
         raise ModelError(f"module: expected {shape}, got a {type(output).__name__}")
     if not output.is_floating_point():
-        raise ModelError(f"module: expected {shape} as floating-point numbers, got {output.dtype}")
+        advice = "return them with .float(), without argmax or round, which have no gradients"
+        raise ModelError(f"module: expected {shape} as floating-point numbers, got {output.dtype}: {advice}")
     same = output.ndim > 0 and output.shape[0] == count
     if not fits or not same:
         # the rows of a batch are padded, so their number says nothing to the user
@@ -171,12 +238,6 @@ def expect_tensor(output: Any, count: int, shape: str, fits: bool) -> Tensor:
         got = describe_rows(output) if same else batch
         raise ModelError(f"module: expected {shape}, got a tensor of shape {got}")
     return output
-
-
-def describe_rows(rows: Tensor) -> str:
-    """The shape of a batch without the number of rows: `"(N, 1, 28, 28)"`."""
-    inner = ", ".join(map(str, rows.shape[1:]))
-    return f"(N, {inner})" if inner else "(N,)"
 
 
 def expand_targets(targets: object, rows: int) -> Tensor:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_number
-from standfast.records import TensorOption
-from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
+from standfast.errors import ArgumentError, check
+from standfast.records import Positive, TensorOption
+from standfast.tasks.base import CLASS_WORDS, Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
 
 
 @tasks.register("classification")
@@ -27,7 +29,7 @@ class Classification(Task):
 
     name: ClassVar[str] = "classification"
     kept: ClassVar[str] = "the same class"
-    unit: ClassVar[str] = "logit"
+    words: ClassVar[TaskWords] = CLASS_WORDS
     classes: ClassVar[bool] = True
     switches: ClassVar[bool] = True
     scales: ClassVar[bool] = True
@@ -62,11 +64,12 @@ class ZeroShot(Classification):
     The logit of a class is `temperature` times the cosine of the two, as in CLIP. All else is as in classification.
 
     Args:
-        vectors: `(classes, D)`, of at least two classes.
+        vectors: `(classes, D)`, of at least two classes; or the name of a .npy file that has them, in a study file
+            relative to it.
         temperature: above 0; models like CLIP have learned it, and it is about 100 there.
 
     Raises:
-        ArgumentError: the vectors have another shape, or one of them is 0.
+        ArgumentError: the vectors have another shape, or one of them is 0; the file is none.
 
     >>> task = ZeroShot(torch.eye(2), temperature=10.0)
     >>> task.read(torch.tensor([[3.0, 4.0]]), 1)
@@ -74,17 +77,30 @@ class ZeroShot(Classification):
     """
 
     name: ClassVar[str] = "zero_shot"
-    vectors: Tensor | TensorOption
-    temperature: float = 100.0
+    vectors: Tensor | TensorOption | str
+    temperature: Positive = 100.0
 
     def __post_init__(self) -> None:
+        if isinstance(self.vectors, str):
+            check(self.vectors.endswith(".npy"), "vectors", "the name of a .npy file", repr(self.vectors))
+            return
         found = self.vectors.tensor if isinstance(self.vectors, TensorOption) else self.vectors
         fits = isinstance(found, Tensor) and found.ndim == 2 and len(found) >= 2 and found.is_floating_point()
         got = f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
         check(fits, "vectors", "a vector for each of at least two classes, (classes, D)", got)
         check(bool((found.norm(dim=1) > 0).all()), "vectors", "vectors that are not 0", "one that is")
-        check_number(self.temperature, "temperature", above=0)
         object.__setattr__(self, "vectors", TensorOption(found / found.norm(dim=1, keepdim=True)))
+
+    def load_files(self, folder: Path) -> ZeroShot:
+        if not isinstance(self.vectors, str):
+            return self
+        try:
+            found = np.load(folder / self.vectors, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise ArgumentError("vectors", "a .npy file of numbers", f"{self.vectors}: {error}") from error
+        numbers = isinstance(found, np.ndarray) and found.dtype.kind == "f"
+        check(numbers, "vectors", "a .npy file of floating-point numbers", f"{self.vectors} with something else")
+        return replace(self, vectors=torch.from_numpy(found.astype(np.float32)))
 
     def read(self, output: Any, count: int) -> Tensor:
         assert isinstance(self.vectors, TensorOption)

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, ModelError, check, check_integer, check_number
-from standfast.tasks.base import Scale, Task, tasks
-from standfast.tensors import widen_half
+from standfast.errors import ArgumentError, ModelError, check
+from standfast.records import Count, Fraction
+from standfast.tasks.base import Scale, Task, TaskWords, tasks
+from standfast.tensors import describe_rows, widen_half
 
 _KEYS = ("boxes", "labels", "scores")
 
@@ -47,15 +48,18 @@ class Detection(Task):
 
     name: ClassVar[str] = "detection"
     linear: ClassVar[bool] = False
-    unit: ClassVar[str] = "overlap x score"
-    iou: float = 0.5
-    least: float = 0.5
-    most: int = 100
-
-    def __post_init__(self) -> None:
-        for what in ("iou", "least"):
-            check_number(getattr(self, what), what, above=0, below=1)
-        check_integer(self.most, "most")
+    may_be_empty: ClassVar[bool] = True
+    words: ClassVar[TaskWords] = TaskWords(
+        "overlap x score",
+        "overlap x score",
+        own="the box's overlap x score",
+        answer="overlap x score",
+        kind="label",
+        classes=False,
+    )
+    iou: Fraction = 0.5
+    least: Fraction = 0.5
+    most: Count = 100
 
     @property
     def kept(self) -> str:  # type: ignore[override]
@@ -67,15 +71,15 @@ class Detection(Task):
         if isinstance(output, Tensor):
             fits = output.ndim == 3 and output.shape[0] == count and output.shape[2] >= 6
             if not fits or not output.is_floating_point():
-                raise ModelError(f"module: expected boxes (N, boxes, 5 + labels), got {tuple(output.shape)}")
+                raise ModelError(f"module: expected boxes (N, boxes, 5 + labels), got {describe_rows(output)}")
             scores, labels = (output[:, :, 4:5] * output[:, :, 5:]).max(2)
             rows = torch.cat([output[:, :, :4], labels[..., None].to(output), scores[..., None]], 2)
             return self._sort(rows.flatten(0, 1), [output.shape[1]] * count)
         entries = list(output) if isinstance(output, list | tuple) else []
-        wrong = [type(each).__name__ for each in entries if not isinstance(each, Mapping) or set(_KEYS) - set(each)]
+        wrong = next(filter(None, map(_find_wrong, entries)), "")
         if len(entries) != count or wrong:
-            expected = f"a list of {count} dictionaries with {', '.join(_KEYS)}"
-            got = f"a {type(output).__name__} of {len(entries)} ({wrong[0] if wrong else 'another number'})"
+            expected = f"a list of dictionaries with {', '.join(_KEYS)}, one for each input"
+            got = wrong or f"a {type(output).__name__} of {len(entries)} for a batch of {count}"
             raise ModelError(f"module: expected {expected}, got {got}")
         if not entries:
             return torch.zeros(0, self.most, 6)
@@ -95,6 +99,13 @@ class Detection(Task):
         kept = places < self.most
         found = rows.new_zeros(len(counts), self.most, 6)
         return found.index_put((owners[kept], places[kept]), rows[order[kept]])
+
+    def find_fault(self, outputs: Tensor) -> str:
+        """Scores that are no probabilities, and sides in another order; NaN is no fault."""
+        if bool(((outputs[..., 5] < -1e-4) | (outputs[..., 5] > 1 + 1e-4)).any()):
+            return "scores below 0 or above 1"
+        turned = bool((outputs[..., :2] > outputs[..., 2:4]).any())
+        return "boxes that end before they begin: sides are left, top, right, bottom" if turned else ""
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The label and the sides of the box, `(N, 5)`."""
@@ -135,3 +146,14 @@ class Detection(Task):
         both = sides.prod(2)
         areas = [(each[..., 2:] - each[..., :2]).clamp(min=0).prod(2) for each in (boxes, own)]
         return both / (areas[0] + areas[1] - both).clamp(min=1e-12)
+
+
+def _find_wrong(found: Any) -> str:
+    """What is wrong with what a module says of one input, to follow "got"; empty if nothing is."""
+    if not isinstance(found, Mapping):
+        return f"a {type(found).__name__} in it"
+    missing = [key for key in _KEYS if not isinstance(found.get(key), Tensor)]
+    if missing:
+        return f"one without the tensor{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+    counts = {key: found[key].numel() // (4 if key == "boxes" else 1) for key in _KEYS}
+    return "" if len(set(counts.values())) == 1 else "one with " + ", ".join(f"{n} {key}" for key, n in counts.items())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from standfast.errors import check, check_number
-from standfast.tasks.base import Scale, Task, expect_tensor, tasks
+from standfast.errors import check
+from standfast.records import Range
+from standfast.tasks.base import Scale, Task, TaskWords, expect_tensor, tasks
 
 
 @tasks.register("embedding")
@@ -38,12 +39,22 @@ class Embedding(Task):
     name: ClassVar[str] = "embedding"
     linear: ClassVar[bool] = False
     takes_vectors: ClassVar[bool] = True
-    unit: ClassVar[str] = "cosine"
+    words: ClassVar[TaskWords] = TaskWords(
+        "part along the reference",
+        "cosine",
+        own="the cosine with the reference",
+        answer="cosine",
+        fall="how far the cosine with the reference has fallen",
+        kind="",
+        classes=False,
+    )
     scales: ClassVar[bool] = True
-    least: float
+    least: Annotated[float, Range(above=-1, below=1)]
 
-    def __post_init__(self) -> None:
-        check_number(self.least, "least", above=-1, below=1)
+    @classmethod
+    def example(cls) -> Embedding:
+        """One of some cosine, for messages."""
+        return cls(least=0.9)
 
     @property
     def kept(self) -> str:  # type: ignore[override]

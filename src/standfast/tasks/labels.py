@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from standfast.errors import check_choice, check_number
-from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
+from standfast.records import Fraction
+from standfast.tasks.base import Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
 
 #: the least probability that has a logit of its own
 _FLOOR = 1e-12
@@ -29,14 +29,9 @@ class _Thresholds(Task):
     """
 
     kept: ClassVar[str] = "the same side of the threshold"
-    unit: ClassVar[str] = "logit"
     scales: ClassVar[bool] = True
-    threshold: float = 0.5
+    threshold: Fraction = 0.5
     output: Literal["logit", "probability"] = "logit"
-
-    def __post_init__(self) -> None:
-        check_number(self.threshold, "threshold", above=0, below=1)
-        check_choice(self.output, "output", ("logit", "probability"))
 
     @property
     def limit(self) -> float:
@@ -48,6 +43,11 @@ class _Thresholds(Task):
             return values
         sure = values.double()  # in float32, 1 minus so small a number is 1
         return (sure.clamp(min=_FLOOR).log() - (1 - sure).clamp(min=_FLOOR).log()).to(values.dtype)
+
+    def find_fault(self, outputs: Tensor) -> str:
+        """Numbers outside of [0, 1], which `_as_logits` puts beyond the logits of all probabilities."""
+        beyond = outputs.abs().nan_to_num().amax() > -math.log(_FLOOR) + 1e-4
+        return "values below 0 or above 1, where output='probability'" if self.output != "logit" and beyond else ""
 
     def _excess(self, outputs: Tensor, scale: Scale) -> Tensor:
         """By how much each output is above the threshold."""
@@ -71,11 +71,12 @@ class Binary(_Thresholds):
     """
 
     name: ClassVar[str] = "binary"
+    words: ClassVar[TaskWords] = TaskWords(kind="side", classes=False)
     switches: ClassVar[bool] = True
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.shape in ((count,), (count, 1))
-        found = expect_tensor(output, count, f"one {self.output} for each input, (N,) or (N, 1),", fits)
+        found = expect_tensor(output, count, f"one {self.output} for each input, (N,) or (N, 1)", fits)
         return self._as_logits(found.reshape(count, 1))
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
@@ -111,11 +112,10 @@ class MultiLabel(_Thresholds):
     """
 
     name: ClassVar[str] = "multi_label"
+    words: ClassVar[TaskWords] = TaskWords(
+        own="the label's probability", answer="probability", kind="label", classes=False
+    )
     labels: Literal["own", "all"] = "own"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice(self.labels, "labels", ("own", "all"))
 
     @property
     def kept(self) -> str:  # type: ignore[override]
@@ -124,7 +124,7 @@ class MultiLabel(_Thresholds):
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim == 2
-        return self._as_logits(expect_tensor(output, count, f"a {self.output} for each label, (N, labels),", fits))
+        return self._as_logits(expect_tensor(output, count, f"a {self.output} for each label, (N, labels)", fits))
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The label explained, and for each label whether it is on, `(N, 1 + L)`."""

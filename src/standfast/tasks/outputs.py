@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from standfast.errors import ArgumentError, ModelError, check
+from standfast.tensors import describe_rows
 
 #: where the answer is: a key, an index, the name of an attribute, or a function of the output
 Where = str | int | Callable[[Any], Any] | None
@@ -21,13 +22,14 @@ def check_where(where: Where) -> None:
     check(fits, "output", "a key, an index, the name of an attribute, a function or None", repr(where))
 
 
-def find_output(output: Any, where: Where = None) -> Any:
+def find_output(output: Any, where: Where = None, rows: int = -1) -> Any:
     """What the task reads, of what a module returned.
 
     Args:
         output: of the module.
         where: the part that is meant. By default it is found: a tensor or a list of dictionaries as it is; `logits` or
             `out` of a dictionary or an object; the only tensor of a tuple.
+        rows: of the padded batch, which a message calls N.
 
     Raises:
         ArgumentError: the output has no such part.
@@ -43,12 +45,13 @@ def find_output(output: Any, where: Where = None) -> Any:
         return where(output)
     if where is not None:
         try:
-            if isinstance(where, str) and not isinstance(output, Mapping) and hasattr(output, where):
+            if isinstance(where, str) and not isinstance(output, Mapping):
                 return getattr(output, where)
             return output[where]
-        except (KeyError, IndexError, TypeError) as error:
-            raise ArgumentError("output", f"a part of what the module returns, {_describe(output)}", where) from error
-    if isinstance(output, Tensor) or _is_list_of_boxes(output):
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            returned = f"a part of what the module returns, {_describe(output, rows)}"
+            raise ArgumentError("output", returned, repr(where)) from error
+    if isinstance(output, Tensor) or is_list_of_boxes(output):
         return output
     for name in _KNOWN:
         if isinstance(output, Mapping) and isinstance(output.get(name), Tensor):
@@ -60,21 +63,24 @@ def find_output(output: Any, where: Where = None) -> Any:
     if len(tensors) == 1:
         return tensors[0]
     advice = "say which part is the answer: Model(..., output=KEY), or a function of the output"
-    raise ModelError(f"module: expected a tensor, got {_describe(output)}; {advice}")
+    raise ModelError(f"module: expected a tensor, got {_describe(output, rows)}; {advice}")
 
 
-def _is_list_of_boxes(output: Any) -> bool:
+def is_list_of_boxes(output: Any) -> bool:
     """Whether it is a list of dictionaries, as detectors of torchvision return it."""
     return isinstance(output, list) and bool(output) and all(isinstance(each, Mapping) for each in output)
 
 
-def _describe(output: Any) -> str:
-    """What a module returned, with the shapes of its parts."""
+def _describe(output: Any, rows: int) -> str:
+    """What a module returned for a batch of so many rows, with the shapes of its parts."""
     if isinstance(output, Tensor):
-        return f"a tensor of shape {tuple(output.shape)}"
-    if isinstance(output, Mapping):
-        parts = [f"{key}: {_describe(each)}" for key, each in output.items()]
-        return f"a {type(output).__name__} with {', '.join(parts[:8]) or 'nothing'}"
+        return f"a tensor of shape {describe_rows(output) if output.shape[:1] == (rows,) else tuple(output.shape)}"
+    kind = f"a {type(output).__name__}"
     if isinstance(output, list | tuple):
-        return f"a {type(output).__name__} of {', '.join(map(_describe, output[:8])) or 'nothing'}"
-    return f"a {type(output).__name__}"
+        return f"{kind} of {', '.join(_describe(each, rows) for each in output[:8]) or 'nothing'}"
+    parts = output
+    if not isinstance(output, Mapping):
+        every = {**vars(type(output)), **getattr(output, "__dict__", {})}
+        parts = {key: each for key, each in every.items() if isinstance(each, Tensor)}
+    known = ", ".join(f"{key}: {_describe(each, rows)}" for key, each in list(parts.items())[:8])
+    return f"{kind} with {known or 'nothing'}" if known or isinstance(output, Mapping) else kind

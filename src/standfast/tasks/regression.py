@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check_number
-from standfast.tasks.base import Scale, Task, check_range, expect_tensor, pick, tasks
+from standfast.records import Positive
+from standfast.tasks.base import Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
 
 
 @tasks.register("regression")
@@ -35,11 +35,21 @@ class Regression(Task):
 
     name: ClassVar[str] = "regression"
     kept: ClassVar[str] = "the number within the tolerance"
-    unit: ClassVar[str] = "predicted value"
-    tolerance: float
+    words: ClassVar[TaskWords] = TaskWords(
+        "predicted value",
+        "predicted value",
+        own="the predicted value",
+        answer="value",
+        fall="how far the predicted value has fallen, in tolerances",
+        kind="",
+        classes=False,
+    )
+    tolerance: Positive
 
-    def __post_init__(self) -> None:
-        check_number(self.tolerance, "tolerance", above=0)
+    @classmethod
+    def example(cls) -> Regression:
+        """One of some tolerance, for messages."""
+        return cls(tolerance=2.5)
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim in (1, 2)

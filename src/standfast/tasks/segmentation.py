@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import check_integer, check_number
-from standfast.tasks.base import Scale, Task, check_range, expect_tensor, tasks
+from standfast.records import CountFromZero, Fraction
+from standfast.tasks.base import Scale, Task, TaskWords, check_range, expect_tensor, tasks
 
 
 @tasks.register("segmentation")
@@ -36,14 +36,16 @@ class Segmentation(Task):
     """
 
     name: ClassVar[str] = "segmentation"
-    unit: ClassVar[str] = "mean logit in the mask"
+    words: ClassVar[TaskWords] = TaskWords(
+        "mean logit of the region",
+        "mean probability of the region",
+        own="the region's mean probability",
+        answer="IoU",
+        classes=False,
+    )
     scales: ClassVar[bool] = True
-    iou: float = 0.5
-    background: int | None = 0
-
-    def __post_init__(self) -> None:
-        check_number(self.iou, "iou", above=0, below=1)
-        check_integer(self.background, "background", least=0, also=(None,))
+    iou: Fraction = 0.5
+    background: CountFromZero | None = 0
 
     @property
     def kept(self) -> str:  # type: ignore[override]
@@ -52,7 +54,7 @@ class Segmentation(Task):
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim >= 3 and output.shape[1] >= 2
-        return expect_tensor(output, count, "logits of at least two classes for each pixel, (N, C, H, W),", fits)
+        return expect_tensor(output, count, "logits of at least two classes for each pixel, (N, C, H, W)", fits)
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The class, and 1 or 0 for each pixel, `(N, 1 + pixels)`; by default the class of the largest region."""
@@ -80,6 +82,10 @@ class Segmentation(Task):
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         mask = outputs.max(1).indices.flatten(1) == self.describe(answer)[:, None]
         return self.iou - _overlap(mask.to(outputs), answer[:, 1:].to(outputs))
+
+    def read_answer(self, outputs: Tensor, answer: Tensor) -> Tensor:
+        """The overlap of the masks (IoU)."""
+        return self.iou - self.margin(outputs.double(), answer)
 
     def _own(self, values: Tensor, answer: Tensor) -> Tensor:
         """The values of the class of each row, `(N, pixels)`."""

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from standfast.errors import check, check_integer
+from standfast.errors import check, check_integer, check_number
 from standfast.neighbourhoods import Bounds, L2Ball, LinfBall
 from standfast.tensors import broadcast_rows
-from standfast.training.loop import check_bounds, check_data, get_device, set_mode
+from standfast.training.loop import check_bounds, check_data, measure_share, set_mode
 
 Ball = L2Ball | LinfBall
 
@@ -58,7 +58,7 @@ class Pgd:
     def __post_init__(self) -> None:
         check(isinstance(self.ball, Ball), "ball", "an L2Ball or a LinfBall", repr(self.ball))
         check_integer(self.steps, "steps")
-        check(0 < self.step < math.inf, "step", "a finite number above 0", self.step)
+        check_number(self.step, "step", above=0)
 
     def __call__(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Perturb `inputs` (N, ...) within the ball and the bounds, to increase the loss for `labels` (N,).
@@ -134,18 +134,14 @@ def robust_accuracy(
     >>> robust_accuracy(nn.Identity(), inputs, labels, attack, generator=torch.Generator())
     0.333
     """
-    check_data(inputs, labels)
-    check(batch_size >= 1, "batch_size", "at least 1", batch_size)
-    device = get_device(module)
-    correct = 0
-    with set_mode(module, training=False):
-        for batch, target in zip(torch.split(inputs, batch_size), torch.split(labels, batch_size), strict=True):
-            clean, classes = batch.to(device), target.to(device)
-            perturbed = attack(module, clean, classes, generator)
-            with torch.no_grad():
-                right = (module(clean).argmax(dim=1) == classes) & (module(perturbed).argmax(dim=1) == classes)
-            correct += int(right.sum())
-    return correct / len(inputs)
+
+    def is_robust(clean: Tensor, classes: Tensor) -> Tensor:
+        perturbed = attack(module, clean, classes, generator)
+        with torch.no_grad():
+            right: Tensor = (module(clean).argmax(dim=1) == classes) & (module(perturbed).argmax(dim=1) == classes)
+        return right
+
+    return measure_share(module, inputs, labels, batch_size, is_robust)
 
 
 def project_offset(delta: Tensor, ball: Ball, below: Tensor, above: Tensor) -> Tensor:

@@ -10,37 +10,21 @@ weight 1 and with f the sum of the two frequencies, scaled to [0, 1]. The paper 
 D.1, and for (p_1, f), Eq. D.2. With two classes p_0 = 1 - p_1, so both are the same number, and there is one scheme.
 
 With the paper's weight, the minimum of the loss is not at p_1 = f. For a sample of class 1 the loss is
-`-log p + weight (p - f)^2`. Its minimum is at `min(1, (f + sqrt(f^2 + 2 / weight)) / 2)` (`find_best_probability`).
+`-log p + weight (p - f)^2`. Its minimum is at `min(1, (f + sqrt(f^2 + 2 / weight)) / 2)`.
 For f >= 1/2 that is 1, unless the weight is above 1 / (2 (1 - f)), which is above 1 even at the boundary. So weight 1
 only reduces the pull towards certainty. Probabilities near f need a weight of 10 or more.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch.nn import functional as F
 
-from standfast.errors import ModelError, check, is_number
+from standfast.errors import ModelError, check_number
 from standfast.training.objective import Batch, Part, Scheme
-
-
-def find_best_probability(f: float, weight: float = 1.0) -> float:
-    """The probability of class 1 that minimises the loss of a sample with `f` in [0, 1]; its class is 1 if f >= 1/2.
-
-    >>> [round(find_best_probability(f), 3) for f in (0.4, 0.5, 0.75)]
-    [0.0, 1.0, 1.0]
-    >>> [round(find_best_probability(f, 10.0), 3) for f in (0.4, 0.5, 0.75)]
-    [0.326, 0.585, 0.812]
-    """
-    check(0 <= f <= 1, "f", "a number in [0, 1]", f)
-    check(0 <= weight < math.inf, "weight", "a finite number of at least 0", weight)
-    own = max(f, 1 - f)  # the target for the sample's own class
-    best = 1.0 if weight == 0 else min(1.0, (own + math.sqrt(own**2 + 2 / weight)) / 2)
-    return best if f >= 0.5 else 1 - best
 
 
 @dataclass(frozen=True)
@@ -65,12 +49,7 @@ class Calibrated(Scheme):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        check(
-            is_number(self.weight) and 0 <= self.weight < math.inf,
-            "weight",
-            "a finite number of at least 0",
-            repr(self.weight),
-        )
+        check_number(self.weight, "weight", least=0)
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         """The loss in one part."""

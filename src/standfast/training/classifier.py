@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from standfast.errors import check
-from standfast.training.loop import Augmentation, Epoch, Training, check_data, get_device, seed_from, set_mode
+from standfast.training.loop import Augmentation, Epoch, Training, get_device, measure_share, seed_from
 
 __all__ = [
     "Augmentation",
@@ -90,15 +90,8 @@ def accuracy(module: nn.Module, inputs: Tensor, labels: Tensor, *, batch_size: i
     >>> accuracy(nn.Identity(), torch.eye(4), torch.tensor([0, 1, 2, 0]))
     0.75
     """
-    check_data(inputs, labels)
-    check(batch_size >= 1, "batch_size", "at least 1", batch_size)
-    device = get_device(module)
-    correct = 0
-    with set_mode(module, training=False), torch.no_grad():
-        batches = zip(torch.split(inputs, batch_size), torch.split(labels, batch_size), strict=True)
-        for batch, target in batches:
-            correct += int((module(batch.to(device)).argmax(dim=1) == target.to(device)).sum())
-    return correct / len(inputs)
+    with torch.no_grad():
+        return measure_share(module, inputs, labels, batch_size, lambda x, y: module(x).argmax(dim=1) == y)
 
 
 def random_shift(inputs: Tensor, generator: torch.Generator, *, pixels: int = 2) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ModelError, check
+from standfast.errors import ModelError, check, check_choice, check_integer, check_number
 from standfast.neighbourhoods import Bounds
 from standfast.training.objective import Batch, Natural, Scheme
 
@@ -95,12 +95,12 @@ class Training:
 
     def __post_init__(self) -> None:
         check_data(self.inputs, self.labels)
-        check(self.epochs >= 1, "epochs", "at least 1", self.epochs)
-        check(self.batch_size >= 1, "batch_size", "at least 1", self.batch_size)
-        check(0 < self.learning_rate < math.inf, "learning_rate", "a finite number above 0", self.learning_rate)
-        check(0 <= self.weight_decay < math.inf, "weight_decay", "a finite number of at least 0", self.weight_decay)
+        check_integer(self.epochs, "epochs")
+        check_integer(self.batch_size, "batch_size")
+        check_number(self.learning_rate, "learning_rate", above=0)
+        check_number(self.weight_decay, "weight_decay", least=0)
         check(self.precision in PRECISIONS, "precision", "float32, bfloat16 or float16", self.precision)
-        check(self.optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(self.optimizer))
+        check_choice(self.optimizer, "optimizer", OPTIMIZERS)
         check_bounds(self.inputs, self.bounds)
         parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         check(len(parameters) > 0, "module", "a module with parameters that require a gradient", "none")
@@ -249,12 +249,23 @@ def check_data(inputs: Tensor, labels: Tensor) -> None:
     check(inputs.ndim >= 2 and len(inputs) >= 1, "inputs", "a batch (N, ...), N >= 1", tuple(inputs.shape))
     check(inputs.is_floating_point(), "inputs", "floating point numbers", inputs.dtype)
     check(labels.dtype == torch.int64, "labels", "int64", labels.dtype)
-    check(
-        labels.shape == inputs.shape[:1],
-        "labels",
-        f"one label per input, shape ({len(inputs)},)",
-        tuple(labels.shape),
-    )
+    expected = f"one label per input, shape ({len(inputs)},)"
+    check(labels.shape == inputs.shape[:1], "labels", expected, tuple(labels.shape))
+
+
+def measure_share(
+    module: nn.Module, inputs: Tensor, labels: Tensor, batch_size: int, is_right: Callable[[Tensor, Tensor], Tensor]
+) -> float:
+    """The share, in [0, 1], of `inputs` (N, ...) with `labels` (N,) for which a function of a batch is true, bool (B,).
+
+    `module` is in eval mode, and batches are on its device.
+    """
+    check_data(inputs, labels)
+    check_integer(batch_size, "batch_size")
+    device = get_device(module)
+    with set_mode(module, training=False):
+        batches = zip(torch.split(inputs, batch_size), torch.split(labels, batch_size), strict=True)
+        return sum(int(is_right(x.to(device), y.to(device)).sum()) for x, y in batches) / len(inputs)
 
 
 def get_device(module: nn.Module) -> torch.device:

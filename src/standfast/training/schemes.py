@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 
 from torch.nn import functional as F
 
-from standfast.errors import check, check_integer, is_number
+from standfast.errors import check, check_choice, check_integer, check_number
 from standfast.neighbourhoods import Bounds, L2Ball, LinfBall
 from standfast.registry import Registry
 from standfast.training.adversarial import Pgd
@@ -74,8 +74,8 @@ class GradientHessian(Scheme):
     probes: int = 1
 
     def __post_init__(self) -> None:
-        _check_weight("gradient_weight", self.gradient_weight)
-        _check_weight("hessian_weight", self.hessian_weight)
+        check_number(self.gradient_weight, "gradient_weight", least=0)
+        check_number(self.hessian_weight, "hessian_weight", least=0)
         check_integer(self.probes, "probes")
 
     def parts(self, batch: Batch) -> Iterator[Part]:
@@ -127,10 +127,10 @@ class Adversarial(Scheme):
     warm_up: float = 0.0
 
     def __post_init__(self) -> None:
-        check(self.norm in ("linf", "l2"), "norm", "linf or l2", repr(self.norm))
+        check_choice(self.norm, "norm", ("linf", "l2"))
         _check_ascent(self.radius, self.steps, self.step, self.warm_up)
-        share = is_number(self.clean_share) and 0 <= self.clean_share <= 1
-        check(share, "clean_share", "a share in [0, 1]", self.clean_share)
+        check_number(self.clean_share, "clean_share", least=0)
+        check(self.clean_share <= 1, "clean_share", "a share in [0, 1]", self.clean_share)
 
     def attack(self, bounds: Bounds, share: float = 1.0) -> Pgd:
         """The ascent within `share` times the radius and the bounds of the inputs."""
@@ -170,10 +170,9 @@ class _AttributionScheme(Scheme):
 
     def __post_init__(self) -> None:
         _check_ascent(self.radius, self.steps, self.step, self.warm_up)
-        _check_weight("weight", self.weight)
-        for option in ("points", "points_in_attack"):
-            value = getattr(self, option)
-            check_integer(value, option, 2)
+        check_number(self.weight, "weight", least=0)
+        check_integer(self.points, "points", 2)
+        check_integer(self.points_in_attack, "points_in_attack", 2)
 
     def attack(self, bounds: Bounds, share: float = 1.0) -> AttributionAscent:
         """The ascent within `share` times the radius and the bounds of the inputs."""
@@ -254,16 +253,11 @@ def spell_scheme(scheme: Scheme) -> str:
     return scheme.name + (":" + ",".join(f"{key}={value}" for key, value in options.items()) if options else "")
 
 
-def _check_weight(option: str, value: float) -> None:
-    check(is_number(value) and 0 <= value < math.inf, option, "a finite number of at least 0", repr(value))
-
-
 def _check_ascent(radius: float, steps: int, step: float | None, warm_up: float) -> None:
-    check(is_number(radius) and 0 < radius < math.inf, "radius", "a finite number above 0", radius)
+    check_number(radius, "radius", above=0)
     check_integer(steps, "steps")
-    usable = step is None or (is_number(step) and 0 < step < math.inf)
-    check(usable, "step", "a finite number above 0", step)
-    check(is_number(warm_up) and 0 <= warm_up < math.inf, "warm_up", "epochs, at least 0", warm_up)
+    check_number(_choose_step_length(radius, steps, step), "step", above=0)
+    check_number(warm_up, "warm_up", least=0)
 
 
 def _choose_step_length(radius: float, steps: int, step: float | None) -> float:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 
 import torch
@@ -59,8 +58,6 @@ __all__ = [
     "card",
     "from_timm",
     "from_transformers",
-    "hubs",
-    "is_hub_name",
     "load",
     "names",
     "padded_batch",
@@ -118,24 +115,6 @@ def names() -> list[str]:
     return models.names()
 
 
-def hubs() -> list[str]:
-    """The names of the hubs, with which names of their models begin, before a colon.
-
-    >>> hubs()
-    ['timm', 'torchvision', 'transformers']
-    """
-    return sorted(HUBS)
-
-
-def is_hub_name(name: str) -> bool:
-    """Whether a name belongs to a hub's model and not to a bundled one.
-
-    >>> is_hub_name("timm:resnet18"), is_hub_name("lenet5-mnist")
-    (True, False)
-    """
-    return name.partition(":")[0] in HUBS and ":" in name
-
-
 def load(name: str, pretrained: bool = True) -> nn.Module:
     """A trained model in eval mode, on the CPU; its `card` describes its inputs and its accuracy.
 
@@ -155,7 +134,7 @@ def load(name: str, pretrained: bool = True) -> nn.Module:
     >>> model(torch.zeros(1, 1, 28, 28)).shape
     torch.Size([1, 10])
     """
-    if is_hub_name(name):
+    if name.partition(":")[0] in HUBS and ":" in name:
         return from_hub(name, pretrained)
     architecture = models[name]
     content = _read(name, "safetensors") if pretrained else None
@@ -191,12 +170,8 @@ def card(name: str) -> dict[str, Any]:
     return entries
 
 
-def _find_weights() -> Traversable:
-    return files("standfast.zoo") / "weights"
-
-
 def _read(name: str, suffix: str) -> bytes:
-    file = _find_weights() / f"{name}.{suffix}"
+    file = files("standfast.zoo") / "weights" / f"{name}.{suffix}"
     try:
         return file.read_bytes()
     except FileNotFoundError as error:

@@ -66,12 +66,18 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
     raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(_PICKLES)})", got)
 
 
-def load_program(content: bytes, name: str, device: str, trust: bool = False) -> nn.Module:
+#: of an estimator: what its answers are read from
+Method = Literal["predict_proba", "predict"]
+
+
+def load_program(
+    content: bytes, name: str, device: str, trust: bool = False, method: Method = "predict_proba"
+) -> nn.Module:
     """The module of a program's file: of TorchScript on the CPU, of torch.export for `device`; or of an estimator.
 
     Raises:
         ArgumentError: it is not trusted; it cannot be loaded; a program's batch size is fixed, or it wants something
-            else than one input; a pickle holds something without `predict_proba`.
+            else than one input; a pickle holds something without the `method`.
     """
     kind = check_program(content, name, trust)
     try:
@@ -82,7 +88,7 @@ def load_program(content: bytes, name: str, device: str, trust: bool = False) ->
                 loaded: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
                 return loaded
         if kind == "pickle":
-            return _load_estimator(content, name)
+            return _load_estimator(content, name, method)
         with _weights_only():
             program = torch.export.load(io.BytesIO(content))
     except ArgumentError:
@@ -95,16 +101,16 @@ def load_program(content: bytes, name: str, device: str, trust: bool = False) ->
     return Exported(_move(program, torch.device(wanted)).module())
 
 
-def _load_estimator(content: bytes, name: str) -> nn.Module:
+def _load_estimator(content: bytes, name: str, method: Method) -> nn.Module:
     if name.endswith(".joblib"):
         import joblib  # comes with scikit-learn
 
-        return as_module(joblib.load(io.BytesIO(content)), "path")
-    return as_module(pickle.loads(content), "path")
+        return as_module(joblib.load(io.BytesIO(content)), "path", method)
+    return as_module(pickle.loads(content), "path", method)
 
 
-def as_module(found: object, argument: str) -> nn.Module:
-    """A module as it is, and a fitted estimator as the function `predict_proba`.
+def as_module(found: object, argument: str, method: Method = "predict_proba") -> nn.Module:
+    """A module as it is, and a fitted estimator as its `method`: `predict_proba`, or `predict` of a regressor.
 
     Raises:
         ArgumentError: for `argument`, if it is neither.
@@ -114,10 +120,12 @@ def as_module(found: object, argument: str) -> nn.Module:
     """
     if isinstance(found, nn.Module):
         return found
-    predict = getattr(found, "predict_proba", None)
+    predict = getattr(found, method, None)
     got = "none" if found is None else type(found).__name__
-    check(callable(predict), argument, "a torch.nn.Module, or an estimator with predict_proba", got)
-    return BlackBox(predict)  # type: ignore[arg-type]
+    if method == "predict_proba" and callable(getattr(found, "predict", None)):
+        got += "; of a regressor, say so: task {regression: {tolerance: ...}}"
+    check(callable(predict), argument, f"a torch.nn.Module, or an estimator with {method}", got)
+    return BlackBox(predict, "probability" if method == "predict_proba" else "value")  # type: ignore[arg-type]
 
 
 class Exported(nn.Module):
@@ -231,8 +239,8 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
 
 
-def _list_first(names: list[str], most: int = 2) -> str:
-    return ", ".join(names[:most]) + (f", ... {len(names)} in all" if len(names) > most else "")
+def _list_first(names: list[str]) -> str:
+    return ", ".join(names[:2]) + (f", ... {len(names)} in all" if len(names) > 2 else "")
 
 
 def _reason(error: BaseException) -> str:

@@ -288,7 +288,6 @@ def test_the_bounds_hold_for_any_rounding_error_of_the_steps(name: str) -> None:
     ).double()
     values, least = [z], math.inf
     for node, error in zip(network.nodes[1:], bounds.errors[1:], strict=True):
-        assert node.rule is not None
         value = node.rule.apply(*(values[s] for s in node.sources))
         if error is not None:
             assert float(error.max()) > 0

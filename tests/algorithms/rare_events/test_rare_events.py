@@ -303,8 +303,6 @@ def test_problems_share_batches_and_nothing_else(shape: tuple[int, ...]) -> None
     many = monte_carlo(score, prior, samples=3000, indexed=True)
     for row in (1, 2):
         alone = monte_carlo(lambda p, _, row=row: score(p, _ + row), prior.select([row]), samples=3000, indexed=True)
-        assert alone.hits is not None
-        assert many.hits is not None
         assert alone.hits[0] == many.hits[row]
 
 
@@ -389,7 +387,6 @@ def test_evaluations_are_counted_and_generators_obeyed() -> None:
 
 def test_monte_carlo_intervals_are_clopper_pearsons() -> None:
     estimate = monte_carlo(lambda x: x[:, 0] - 0.995, UnitBox(1), samples=2000)
-    assert estimate.hits is not None
     exact = stats.binomtest(int(estimate.hits.item()), 2000).proportion_ci(0.9, method="exact")
     assert estimate.interval(0.9)[0].exp().tolist() == pytest.approx([exact.low, exact.high])
 

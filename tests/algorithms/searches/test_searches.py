@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from refusals import assert_refused
 from scipy import stats
 from scipy.optimize import linprog
@@ -29,7 +34,7 @@ from standfast.algorithms.searches.base import (
     SearchRun,
     differentiate_outcome,
 )
-from standfast.algorithms.searches.block import _MARGIN, _choose_changes
+from standfast.algorithms.searches.block import _MARGIN, _choose_changes, _find_chance
 from standfast.errors import ArgumentError, ModelError, SecondDerivativeError
 from standfast.neighbourhoods import L2Ball, LinfBall, Region
 
@@ -240,25 +245,32 @@ class Recorder(Rugged):
         return super().outcome(x, problem)
 
 
+@cache
+def solve_recorded(name: str, ball: LinfBall | L2Ball, shape: tuple[int, ...], rows: tuple[int, ...]) -> Any:
+    """The result for some of four problems, and the points that were queried."""
+    region = ball.around(centres(4, shape), (0.0, 1.0)).select(list(rows))
+    recorder = Recorder(int(np.prod(shape)), len(rows))
+    return solve(name, recorder, region, budget=200), recorder.points
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("ball", "shape"),
     [(LinfBall(0.2), (1, 6, 6)), (L2Ball(0.5), (1, 6, 6)), (LinfBall(0.2), (3,))],
 )
-def test_a_problem_does_not_depend_on_its_batch(name: str, ball: LinfBall | L2Ball, shape: tuple[int, ...]) -> None:
+@settings(derandomize=True, max_examples=4, deadline=None, database=None)
+@given(st.permutations(range(4)), st.integers(1, 4))
+@example([2, 0, 1, 3], 1)
+def test_a_problem_does_not_depend_on_its_batch(
+    name: str, ball: LinfBall | L2Ball, shape: tuple[int, ...], order: list[int], count: int
+) -> None:
     """All points that are queried have the same bits: torch's powers, for one, have not."""
-    count, features = 4, int(np.prod(shape))
-    region = ball.around(centres(count, shape), (0.0, 1.0))
-    everyone = Recorder(features, count)
-    together = solve(name, everyone, region, budget=200)
-    backwards = solve(name, Rugged(features, count), region.select(list(reversed(range(count)))), budget=200)
-    assert torch.equal(together.inputs, backwards.inputs.flip(0))
-    for p in range(count):
-        one = Recorder(features, 1)
-        alone = solve(name, one, region.select([p]), budget=200)
-        assert torch.equal(torch.cat(one.points[0]), torch.cat(everyone.points[p]))
-        assert torch.equal(alone.inputs[0], together.inputs[p])
-        assert torch.equal(alone.trace.value[0], together.trace.value[p])
+    whole, every = solve_recorded(name, ball, shape, (0, 1, 2, 3))
+    found, points = solve_recorded(name, ball, shape, tuple(order[:count]))
+    for place, problem in enumerate(order[:count]):
+        assert torch.equal(torch.cat(points[place]), torch.cat(every[problem]))
+        assert torch.equal(found.inputs[place], whole.inputs[problem])
+        assert torch.equal(found.trace.value[place], whole.trace.value[problem])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -394,7 +406,6 @@ def test_the_gap_of_a_grid_follows_its_formula() -> None:
     found = GridSearch(dense=1.0).run(Steps(1, 1), region, 6, 0)
     # slopes: 4, 4, 2, 1, 1, but at least half of 4 times the relative size of the cell, which is 1; reach 1/8
     potential = values + 3 * torch.tensor([4.0, 4.0, 2.0, 2.0, 2.0]) / 8
-    assert found.gap is not None
     assert found.gap.item() == pytest.approx(float(potential.max()) - 1.0)
     assert searches["random"]().run(Steps(1, 1), region, 6, 0).gap is None
 
@@ -439,7 +450,6 @@ def test_a_grid_includes_the_ends_and_leaves_fixed_parameters_alone() -> None:
     # where nothing is feasible, the gap says that nothing is known
     objective = Linear(3, 1, a=torch.ones(3), b=-5.0)
     nothing = GridSearch().run(objective, region, 30, 0)
-    assert nothing.gap is not None
     assert nothing.gap.tolist() == [torch.inf]
     with pytest.raises(ArgumentError, match="search: expected another one, since grid is for at most 64 parameters"):
         GridSearch().run(Linear(65, 1), LinfBall(0.1).around(torch.zeros(1, 65)), 30, 0)
@@ -498,6 +508,33 @@ def test_a_gradient_search_becomes_sharper_and_gives_up_restarts() -> None:
     assert 5.8 < float(sharpness[-1]) <= 6.0
 
 
+@pytest.mark.parametrize(("budget", "restarts"), [(26, 1), (101, 2), (401, 4), (1601, 8), (6401, 8)])
+def test_a_gradient_search_has_few_restarts_for_a_small_budget_and_keeps_them(budget: int, restarts: int) -> None:
+    asked: list[int] = []
+
+    def gradient(x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+        asked.append(len(x))
+        return torch.ones_like(x)
+
+    GradientSearch().run(Linear(36, 1), box(1), budget, 0, gradient)
+    assert set(asked) == {restarts}
+    assert budget - 4 * restarts < 2 * sum(asked) + 1 <= budget - restarts
+
+
+def test_the_later_vertices_of_a_block_search_follow_what_the_first_ones_told() -> None:
+    weights = torch.tensor([[3.0, -2.0, 1.0, 0.1]])
+    up = torch.tensor(list(itertools.product([False, True], repeat=4)))[None, :, None]  # all vertices of four patches
+    key = (up.double() * 2 - 1).matmul(weights[0].double())[..., 0].mul(1000).long()
+    chance = _find_chance(up, key)
+    assert chance.shape == (1, 1, 1, 4)
+    first, second, third, last = chance.flatten().tolist()
+    assert first > third > last > 0.5 > second
+    rank = key[0].argsort(stable=True).argsort().double()
+    normal = (torch.where(up[0, :, 0], 1.0, -1.0).double() * (2 * rank - 15)[:, None]).sum(0) / (2 * rank - 15).norm()
+    torch.testing.assert_close(chance.flatten().double(), (1.5 * normal).sigmoid(), rtol=1e-6, atol=0)
+    assert _find_chance(up[:, :1], key[:, :1]).unique().tolist() == [0.5]  # one vertex tells nothing
+
+
 def test_combinations_are_optima_of_linear_programmes() -> None:
     """All changes; and then the better half of those made, the better quarter, and so on: the others are 0."""
     gain, rise = torch.randn(2, 6, 12, generator=torch.Generator().manual_seed(0)).double()
@@ -528,7 +565,6 @@ def test_a_larger_random_search_contains_the_smaller_one() -> None:
 
 def test_genetic_returns_its_population() -> None:
     found = GeneticSearch(population=40).run(Rugged(36, 3), box(), 400, 0)
-    assert found.population is not None
     assert found.population.shape == (3, 40, 1, 6, 6)
 
 

@@ -462,7 +462,7 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame("corruption_curve").columns)
     (view,) = done.list_metric_results("corruption_curve")
     names = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
-    stored = Curves.from_stored(arrays for _, arrays in view.lines("saliency", names, 100))
+    stored = Curves.from_stored(each.arrays for each in view.lines("saliency", names, 100))
     direct = metric(lenet, "saliency", x)
     np.testing.assert_array_equal(stored.fractions, FEW)
     np.testing.assert_array_equal(stored.top, direct.drop_top)  # type: ignore[arg-type]

@@ -267,7 +267,6 @@ def test_a_summary_by_loops() -> None:
 
 def test_incomplete_samples_are_left_out_and_an_order_may_be_missing() -> None:
     data = some(0, count=30)
-    assert data.top is not None
     data.top[3, 2], data.share[7] = np.nan, np.nan
     found, whole = summarise(data, resamples=20), summarise(data.select(~np.isin(np.arange(30), [3, 7])), resamples=20)
     assert (found.samples, found.left_out) == (28, 2)
@@ -318,7 +317,6 @@ def test_intervals_are_reproducible_and_chunks_change_nothing(monkeypatch: pytes
 
 def test_the_bootstrap_is_that_of_scipy() -> None:
     data = some(2, count=80)
-    assert data.top is not None
     drops = data.top[:, 1]
     low, high = summarise(data, resamples=4000).interval("skewness")
     reference = scipy.stats.bootstrap(
@@ -387,7 +385,6 @@ def test_a_peak_at_zero_fools_the_fine_numbers_and_not_the_gate() -> None:
 def test_the_gate_is_paired() -> None:
     """A difference far smaller than the spread over samples shows, as the spread is shared."""
     base = some(0, 100)
-    assert base.top is not None
     noise = 0.01 * np.random.default_rng(1).normal(size=base.top.shape)
     better = Curves(base.top + 0.01 + noise, None, base.share, K)
     whole, common = (apply_gate(better, base, to_common=only) for only in (False, True))

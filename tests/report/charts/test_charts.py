@@ -142,7 +142,6 @@ def test_what_the_user_has_chosen_for_altair_changes_nothing(hostile: dict[str, 
         assert make_all(NAMES)["values"].spec == hostile["values"].spec
     many = [strip(f"e{at}", range(200)) for at in range(60)]  # more rows than Altair takes by default
     chart = draw_values(many, [each.name for each in many], SIMILARITY, WORDS)
-    assert chart is not None
     assert len(chart.spec["datasets"]["points"]) == 60 * 150 > 5000
     assert altair.data_transformers.options == before
 
@@ -177,7 +176,6 @@ def test_an_explainer_has_the_same_looks_in_all_charts() -> None:
     bars = draw_intervals([IntervalBar("b", 0.5, 0.4, 0.6)], names, SIMILARITY, WORDS)
     rows = draw_values([strip("b", [0.1, 0.2, 0.3]), strip("random", [0.1])], names, SIMILARITY, WORDS)
     curve = draw_lines([Line("b", np.arange(3.0), np.arange(3.0))], names, Axis("x"), Axis("y"), WORDS)
-    assert bars is not None
     assert rows is not None
     assert curve is not None
     (bar,) = bars.data["intervals"]
@@ -200,7 +198,6 @@ def test_nothing_to_draw_is_no_chart() -> None:
 def test_boxes_are_quartiles_and_points_are_capped() -> None:
     values = np.random.default_rng(1).normal(size=1000)
     chart = draw_values([Strip("e", range(1000), values, values < -2)], ["e"], SIMILARITY, WORDS)
-    assert chart is not None
     (box,), points = chart.data["boxes"], chart.data["points"]
     quartiles = np.quantile(values, [0.25, 0.5, 0.75])
     assert [box[key] for key in ("q1", "median", "q3")] == pytest.approx(quartiles, rel=1e-4)
@@ -214,7 +211,6 @@ def test_boxes_are_quartiles_and_points_are_capped() -> None:
 
 def test_few_values_have_no_box() -> None:
     chart = draw_values([strip("a", [1.0, 2.0]), strip("b", [1.0, 2.0, 3.0])], ["a", "b"], SIMILARITY, WORDS)
-    assert chart is not None
     assert [box["median"] for box in chart.data["boxes"]] == [None, 2.0]
     assert render_for_page(chart, 1).svg.count('fill-opacity="0.16"') == 1
 
@@ -230,7 +226,7 @@ def test_bounds_are_open_triangles_towards_the_true_value(side: Any, triangle: s
     assert points["encoding"]["shape"]["condition"] == {"test": "datum.bound", "value": triangle}
     assert points["encoding"]["fillOpacity"]["condition"] == {"test": "datum.bound", "value": 0}
     assert bars.data["intervals"][0]["shape"] == triangle
-    assert bars.data["intervals"][0]["reads"] == f"{'≤' if side == 'upper' else '≥'} 1 [0, ?]"
+    assert bars.data["intervals"][0]["reads"] == f"{'≤' if side == 'upper' else '≥'} 1 [0, –]"
     assert 'fill-opacity="0"' in render_for_page(rows, 1).svg
 
 
@@ -244,7 +240,6 @@ def test_open_ends_reach_the_edge_and_empty_rows_stay() -> None:
         IntervalBar("c", 0.1, None, 0.2),
     ]
     chart = draw_intervals(entries, ["a", "b", "c"], SIMILARITY, WORDS, {"a": "★"})
-    assert chart is not None
     first, last = chart.data["intervals"]
     assert (first["value"], first["low"]) == (0.5, 0.4)
     assert first["high"] > 0.5  # beyond all numbers
@@ -276,7 +271,6 @@ def test_points_that_are_not_finite_are_left_out_and_long_lines_are_thinned() ->
     x = np.arange(1000.0)
     y = np.where(x == 3, np.nan, x**2)
     chart = draw_lines([Line("a", x, y), Line("b", x[:5], y[:5])], ["a", "b"], Axis("x"), Axis("y"), WORDS)
-    assert chart is not None
     rows = [row for row in chart.data["lines"] if row["line"] == "a"]
     assert len(rows) == 80
     assert (rows[0]["x"], rows[-1]["x"]) == (0, 999)
@@ -289,7 +283,6 @@ def test_bands_of_unknown_ends_have_no_width_and_infinite_ones_reach_the_edge() 
     x = np.array([1.0, 2.0, 3.0])
     line = Line("a", x, x, np.array([0.0, np.nan, -np.inf]), np.array([2.0, np.nan, 3.0]))
     chart = draw_lines([line], ["a"], Axis("x"), Axis("y"), WORDS)
-    assert chart is not None
     assert [(row["low"], row["high"]) for row in chart.data["lines"]] == [(0, 2), (2, 2), (-0.18, 3)]
     assert [row["reads"] for row in chart.data["lines"]] == ["1 [0, 2]", "2", "3 [−∞, 3]"]
 
@@ -297,7 +290,6 @@ def test_bands_of_unknown_ends_have_no_width_and_infinite_ones_reach_the_edge() 
 def test_a_logarithmic_axis() -> None:
     x = np.array([1.0, 10.0, 100.0])
     chart = draw_lines([Line("a", x, x)], ["a"], Axis("x", ticks=x.tolist(), log=True), Axis("y"), WORDS)
-    assert chart is not None
     along = chart.spec["layer"][-1]["encoding"]["x"]
     assert along["scale"] == {"type": "log", "nice": False, "padding": 8}
     assert along["axis"]["values"] == [1, 10, 100]

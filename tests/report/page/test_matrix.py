@@ -166,7 +166,6 @@ def test_a_threshold_that_most_unrelated_pairs_pass_is_useless(summary: Summary)
 
 def test_reference_points_stand_beside_the_value(summary: Summary) -> None:
     table = tabulate_references(metric_of(summary, WORST), ["class blind", "saliency", "random"])
-    assert table is not None
     numbers = {name: [cell.text for cell in cells] for name, cells in table.rows}
     assert numbers == {
         "class blind": ["0.955", "1.000", "0.300", "0.500", "0.200"],
@@ -174,13 +173,11 @@ def test_reference_points_stand_beside_the_value(summary: Summary) -> None:
     }
     assert [cells[0].quality for _, cells in table.rows] == ["good", "bad"]
     table = tabulate_references(metric_of(summary, PROB), ["saliency"])
-    assert table is not None
     assert [cell.text for cell in table.rows[0][1]][2:] == ["–", "–", "25%"]
 
 
 def test_charts_of_stability_show_identical_and_unrelated_maps(results: Results, summary: Summary) -> None:
     chart = draw_medians(metric_of(summary, WORST), results.explainers)
-    assert chart is not None
     assert chart.data["rules_x"] == [{"value": 1.0}]
     zeros = {row["row"].removeprefix("★ "): row["value"] for row in chart.data["zeros"]}
     assert zeros["one map"] == 1.0
@@ -188,7 +185,6 @@ def test_charts_of_stability_show_identical_and_unrelated_maps(results: Results,
     values = [row["value"] for row in chart.data["intervals"]]
     assert values == sorted(values, reverse=True)
     chart = draw_medians(metric_of(summary, PROB), results.explainers)
-    assert chart is not None
     assert chart.data["rules_x"] == [{"value": math.log(RARE)}]
     zeros = {row["row"].removeprefix("★ "): row["value"] for row in chart.data["zeros"]}
     assert zeros["saliency"] == pytest.approx(math.log(0.25), rel=1e-5)
@@ -205,5 +201,4 @@ def test_charts_with_controls_have_a_line_at_the_best_of_them(tmp_path: Path) ->
     found = builder.results()
     controls = [row.value for row in found.summary.rows if row.control]
     chart = draw_medians(metric_of(found.summary, WORST), found.explainers)
-    assert chart is not None
     assert chart.data["rules_x"] == [{"value": max(value for value in controls if value is not None)}]

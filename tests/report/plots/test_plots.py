@@ -99,11 +99,16 @@ def test_series_are_lines_on_the_colour_of_their_relevance() -> None:
     maps[0, 1, 20:30] = -4.0
     (axes,) = draw(standfast.show(x, maps, features=["I", "II"]))
     assert labels(axes.yaxis) == ["I", "II"]
-    first, second = axes.collections
+    first, second = axes.images
     assert not np.asarray(first.get_array()).any()
-    assert np.asarray(second.get_array()).min() == -4.0
+    assert np.array_equal(second.get_array()[0], maps[0, 1])
     assert second.get_clim() == (-4.0, 4.0)
-    assert len(second.get_segments()) == 49
+    assert second.get_extent() == [-0.5, 49.5, 1.45, 0.55]  # behind the second line, a column for each step
+    top, bottom = (line.get_ydata() for line in axes.lines)
+    assert np.argmin(top) == int(x[0, 0].argmax())  # the axis points down
+    assert np.ptp(top) == pytest.approx(0.8)
+    assert bottom.min() > 0.55
+    assert bottom.max() < 1.45
     assert labels(standfast.show(x, maps)[0].yaxis) == ["channel 0", "channel 1"]
 
 

@@ -151,7 +151,6 @@ def test_an_example_is_the_map_that_changed_most() -> None:
     jobs = pl.DataFrame({"job": ["j"], "explainer": ["a"], "repeat": [0], "start": [0], "stop": [3]})
     shown = MetricResults(**{**vars(view), "jobs": jobs, "load": lambda job: arrays})
     row = presentation_of("worst_case").example(shown)
-    assert row is not None
     assert (row.explainer, row.sample) == ("a", 1)
     assert [picture.title for picture in row.pictures] == ["input", "its map", "changed", "its map now"]
     np.testing.assert_array_equal(row.pictures[3].array, arrays["maps"][1])

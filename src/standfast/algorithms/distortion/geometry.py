@@ -15,7 +15,7 @@ Norm = Literal[2, "inf"]
 _FAR, _TINY = 1e18, 1e-30
 
 
-def check_norm(norm: float | str) -> Norm:
+def check_norm(norm: float | str, name: str = "norm") -> Norm:
     """2 or `"inf"`, from 2, 2.0, `"inf"` or `math.inf`; raises `ArgumentError` for anything else.
 
     >>> check_norm(2.0), check_norm(float("inf"))
@@ -25,7 +25,7 @@ def check_norm(norm: float | str) -> Norm:
         return 2
     if norm == "inf" or norm == float("inf"):
         return "inf"
-    raise ArgumentError("norm", "2 or 'inf'", repr(norm))
+    raise ArgumentError(name, "2 or 'inf'", repr(norm))
 
 
 def norm_of(delta: Tensor, norm: Norm) -> Tensor:

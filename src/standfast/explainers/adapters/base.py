@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
-from standfast.explainers.base import Explainer, Explanation
+from standfast.explainers.base import Explainer, Explanation, Seed
 from standfast.explainers.cam.gradcam import resize
 from standfast.explainers.completeness import predict_mean, warn_of_gap
 from standfast.function_calls import FunctionMode, find_programs, strip_underscore
@@ -56,7 +56,7 @@ class ForeignExplainer(Explainer):
     call_options: Mapping[str, Any] = field(default_factory=dict)
     rows: int = 1
     one_at_a_time: bool | None = None
-    seed: int = 0
+    seed: Seed = 0
     package: ClassVar[str]
     #: the module that has the package's classes
     home: ClassVar[str]
@@ -70,8 +70,6 @@ class ForeignExplainer(Explainer):
 
     def __post_init__(self) -> None:
         check_integer(self.rows, "rows_per_input")
-        check(self.one_at_a_time in (None, True, False), "one_at_a_time", "True, False or None", self.one_at_a_time)
-        check(type(self.seed) is int, "seed", "a whole number", repr(self.seed))
 
     @classmethod
     def find_method(cls, name: Any) -> Any:

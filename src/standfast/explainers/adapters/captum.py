@@ -49,7 +49,7 @@ class CaptumExplainer(ForeignExplainer):
 
     @classmethod
     def list_parameters(cls, method: Any) -> dict[str, Parameter]:
-        """Those of `.attribute`; for a `NoiseTunnel` also those of the method inside."""
+        """The parameters of `.attribute`; for a `NoiseTunnel`, the method's inside it, too."""
         parameters = super().list_parameters(method)
         inner = getattr(method, "attribution_method", None)
         inside = {} if inner is None else cls.list_parameters(inner)

@@ -7,13 +7,13 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from inspect import Parameter, signature
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_choice
+from standfast.errors import check
 from standfast.explainers.adapters.base import ForeignExplainer, find_class, make_array_function
 from standfast.model import Model, Output
 
@@ -119,7 +119,6 @@ def from_lime(
         check(title in _CLASSES.values(), "method", expected, repr(method))
         method = find_class("lime", "lime.lime_image" if "Image" in title else "lime.lime_tabular", title)
     method = LimePackageExplainer.find_method(method)
-    check_choice(output, "output", get_args(Output))
     made = LimePackageExplainer.make(method, options, rows_per_input, True, seed, output=output)
     if isinstance(method, type):
         given = {

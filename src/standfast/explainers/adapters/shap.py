@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ModelError, check, check_choice
+from standfast.errors import ModelError, check
 from standfast.explainers.adapters.base import (
     ForeignExplainer,
     check_own_module,
@@ -167,7 +167,6 @@ def from_shap(
     """
     method = SHAPExplainer.find_method(method)
     names = _list_class_names(get_class(method))
-    check_choice(output, "output", get_args(Output))
     if "TreeExplainer" in names:
         check(not options, ", ".join(options), f"no options for {get_class(method).__name__}", "some")
         own_rows = "reference" if background == "reference" else check_background(background)

@@ -90,12 +90,10 @@ class TreeSHAPExplainer(Explainer):
         record_gap(self, model, 0.0)
         classes = model.task.answer(logits) if targets is None else targets
         found = torch.from_numpy(values).to(x.device)
-        if isinstance(model.task, Regression):
-            maps = found.gather(2, model.task.describe(classes)[:, None, None].expand(-1, x.shape[1], 1))[..., 0]
-        elif found.shape[2] == 1:  # of two classes, shap explains class 1
+        if found.shape[2] == 1 and not isinstance(model.task, Regression):  # of two classes, shap explains class 1
             maps = torch.where(classes[:, None] == 1, found[..., 0], -found[..., 0])
         else:
-            maps = found.gather(2, classes[:, None, None].expand(-1, x.shape[1], 1))[..., 0]
+            maps = found.gather(2, model.task.describe(classes)[:, None, None].expand(-1, x.shape[1], 1))[..., 0]
         return maps.to(x.dtype), logits
 
     def _find_contributions(self, model: Model, x: Tensor) -> Array | None:

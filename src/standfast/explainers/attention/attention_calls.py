@@ -28,6 +28,8 @@ from standfast.function_calls import FunctionMode, split_names, strip_underscore
 
 _FUSED = "scaled_dot_product_attention"
 _COMPOSED = "multi_head_attention_forward"
+#: the functions that `PlainAttention` replaces
+ATTENTION = frozenset({_FUSED, _COMPOSED})
 _CONVOLUTIONS = split_names("conv1d conv2d conv3d")
 _PRODUCTS = split_names("matmul __matmul__ bmm")
 # functions after which attention weights are still the same weights

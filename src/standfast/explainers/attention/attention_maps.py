@@ -12,10 +12,9 @@ from torch import Tensor
 
 from standfast.errors import ModelError
 from standfast.explainers.attention.attention_calls import AttentionWatch
-from standfast.explainers.attention.tokens import Grid, check_grid, find_token_grid
+from standfast.explainers.attention.tokens import GridOption, find_token_grid
 from standfast.explainers.base import Explainer, Explanation, make_leaf, select_scores
 from standfast.explainers.cam.gradcam import Interpolation, resize
-from standfast.explainers.options import declare, declare_choice
 from standfast.function_calls import check_has_gradients
 from standfast.model import Model, module_name
 
@@ -29,8 +28,8 @@ class AttentionExplainer(Explainer):
     gateable: ClassVar[bool] = True
     #: whether the maps are made of the gradients by the weights of all layers
     uses_gradients: ClassVar[bool]
-    grid: Grid | None = declare(None, check_grid)
-    interpolation: Interpolation = declare_choice("linear", Interpolation)
+    grid: GridOption = None
+    interpolation: Interpolation = "linear"
 
     @abstractmethod
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.attention.attention_maps import AttentionExplainer, multiply_rows
+from standfast.explainers.base import explainers
 
 
+@explainers.register("attention_relevance")
 @dataclass(frozen=True)
 class AttentionRelevance(AttentionExplainer):
     """How much each input token contributes to the target's logit, by attention weights and their gradients.

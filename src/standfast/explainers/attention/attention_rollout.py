@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.attention.attention_maps import AttentionExplainer, multiply_rows
+from standfast.explainers.base import explainers
 
 
+@explainers.register("attention_rollout")
 @dataclass(frozen=True)
 class AttentionRollout(AttentionExplainer):
     """How much of each input token reaches the tokens that decide, if attention alone mixed tokens.

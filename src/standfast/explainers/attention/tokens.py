@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 from torch import Tensor
 
-from standfast.errors import ModelError, as_number, check
+from standfast.errors import ModelError, check
 
 #: tokens beside those of positions (classes, registers) that are believed without an option that says so
 _MOST_SPECIAL = 16
 Grid = Sequence[int]
 
 
-def check_grid(grid: Grid | None, name: str = "grid") -> tuple[int, ...] | None:
+def check_grid(grid: Grid | None, name: str) -> tuple[int, ...] | None:
     """The grid as a tuple, or `None`; raises `ArgumentError` unless it is whole numbers of at least 1."""
     fine = grid is None or (isinstance(grid, list | tuple) and len(grid) > 0)
-    fine = fine and all(type(as_number(n)) is int and n >= 1 for n in grid or ())
+    fine = fine and all(type(n) is int and n >= 1 for n in grid or ())
     check(fine, name, "None, or whole numbers of at least 1 such as (14, 14)", repr(grid))
-    return None if grid is None else tuple(int(as_number(n)) for n in grid)
+    return None if grid is None else tuple(grid)
+
+
+GridOption = Annotated[Grid | None, check_grid]
 
 
 def find_token_grid(

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from standfast.errors import ModelError
-from standfast.explainers.base import Explanation, GradientExplainer, make_leaf, select_scores
+from standfast.explainers.base import Explanation, GradientExplainer, explainers, make_leaf, select_scores
 from standfast.explainers.cam.gradcam import resize
-from standfast.explainers.options import declare_choice
 from standfast.function_calls import FunctionMode, check_has_gradients
 from standfast.gating import CONVOLUTIONS, weight_layers
 from standfast.model import Model
@@ -27,6 +26,7 @@ _SHIFT = "preprocess"
 _ROUNDING = 16
 
 
+@explainers.register("fullgrad")
 @dataclass(frozen=True)
 class FullGrad(GradientExplainer):
     """The gradient times the input, plus that of every layer's biases, as one map.
@@ -71,7 +71,7 @@ class FullGrad(GradientExplainer):
     torch.Size([5, 2, 8])
     """
 
-    rescale: Rescale = declare_choice("channel", Rescale)
+    rescale: Rescale = "channel"
     name: ClassVar[str] = "fullgrad"
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:

@@ -15,9 +15,16 @@ from torch.autograd.graph import Node, get_gradient_edge
 
 from standfast.errors import ModelError, check, warn_user
 from standfast.explainers.attention.attention_calls import AttentionWatch
-from standfast.explainers.attention.tokens import Grid, arrange_tokens, check_grid, find_token_grid
-from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, record_choice, select_scores
-from standfast.explainers.options import declare, declare_choice, declare_flag
+from standfast.explainers.attention.tokens import Grid, GridOption, arrange_tokens, find_token_grid
+from standfast.explainers.base import (
+    Explainer,
+    Explanation,
+    compute_gradient,
+    explainers,
+    make_leaf,
+    record_choice,
+    select_scores,
+)
 from standfast.function_calls import (
     FunctionMode,
     check_has_gradients,
@@ -38,6 +45,7 @@ _CONCATENATIONS = split_names("cat concat concatenate")
 _SUMS, _PRODUCTS = {"AddBackward", "SubBackward"}, {"MulBackward", "DivBackward"}
 
 
+@explainers.register("gradcam")
 @dataclass(frozen=True)
 class GradCAM(Explainer):
     """The channels of a late layer, weighted by their mean gradients, at the input's size.
@@ -94,9 +102,9 @@ class GradCAM(Explainer):
     """
 
     layer: str | None = None
-    relu: bool = declare_flag(True)
-    interpolation: Interpolation = declare_choice("linear", Interpolation)
-    grid: Grid | None = declare(None, check_grid)
+    relu: bool = True
+    interpolation: Interpolation = "linear"
+    grid: GridOption = None
     name: ClassVar[str] = "gradcam"
     needs: ClassVar[str] = "gradients; a convolution or a transformer, or layer=NAME; images or series"
     differentiable: ClassVar[bool] = True

@@ -9,14 +9,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.explainers.background import References, check_background, resolve_background
-from standfast.explainers.base import Explanation, GradientExplainer, check_seed, compute_path_gradients
+from standfast.explainers.background import BackgroundOption, resolve_background
+from standfast.explainers.base import Explanation, GradientExplainer, Seed, compute_path_gradients, explainers
 from standfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
-from standfast.explainers.options import declare, declare_integer, declare_number
 from standfast.model import Model
+from standfast.records import AtLeastZero, Count
 from standfast.tensors import send
 
 
+@explainers.register("gradient_shap")
 @dataclass(frozen=True)
 class GradientSHAP(GradientExplainer):
     """Expected gradients: integrated gradients, averaged over random reference inputs.
@@ -59,10 +60,10 @@ class GradientSHAP(GradientExplainer):
     tensor([[ 0.7500, -1.0000]])
     """
 
-    background: References | None = declare(None, check_background)
-    samples: int = declare_integer(20)
-    noise: float = declare_number(0.0, least=0)
-    seed: int = declare(0, check_seed)
+    background: BackgroundOption = None
+    samples: Count = 20
+    noise: AtLeastZero = 0.0
+    seed: Seed = 0
     name: ClassVar[str] = "gradient_shap"
 
     @property

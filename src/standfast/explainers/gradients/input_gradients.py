@@ -16,23 +16,24 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import (
-    Baseline,
+    BaselineOption,
     Explanation,
     GradientExplainer,
-    check_baseline,
-    check_seed,
+    Seed,
     choose_baseline,
     compute_input_gradient,
     compute_path_gradients,
+    explainers,
 )
 from standfast.explainers.completeness import predict_mean, warn_of_gap
-from standfast.explainers.options import declare, declare_choice, declare_integer, declare_number
 from standfast.model import Model
+from standfast.records import AtLeastZero, Count
 from standfast.tensors import send
 
 Statistic = Literal["mean", "mean_square", "variance"]
 
 
+@explainers.register("saliency")
 @dataclass(frozen=True)
 class Saliency(GradientExplainer):
     """The gradient of the target's logit: `|d f_t(x) / d x|`.
@@ -59,6 +60,7 @@ class Saliency(GradientExplainer):
         return gradient.abs() if self.absolute else gradient, logits
 
 
+@explainers.register("input_x_gradient")
 @dataclass(frozen=True)
 class InputXGradient(GradientExplainer):
     """The input times the gradient of the target's logit: `x * d f_t(x) / d x`.
@@ -82,6 +84,7 @@ class InputXGradient(GradientExplainer):
             return x * gradient, logits
 
 
+@explainers.register("integrated_gradients")
 @dataclass(frozen=True)
 class IntegratedGradients(GradientExplainer):
     """The gradient, averaged on the straight path from a baseline to the input, times the difference of the two.
@@ -108,8 +111,8 @@ class IntegratedGradients(GradientExplainer):
     tensor([[ 0.5000, -1.0000]])
     """
 
-    steps: int = declare_integer(32)
-    baseline: Baseline | None = declare(None, check_baseline)
+    steps: Count = 32
+    baseline: BaselineOption = None
     name: ClassVar[str] = "integrated_gradients"
     gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
 
@@ -140,6 +143,7 @@ def _make_quadrature(steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple((0.5 * (1 + nodes)).tolist()), tuple((0.5 * weights).tolist())
 
 
+@explainers.register("smoothgrad")
 @dataclass(frozen=True)
 class SmoothGrad(GradientExplainer):
     """The gradient at noisy copies of the input, averaged or by another statistic.
@@ -182,17 +186,16 @@ class SmoothGrad(GradientExplainer):
     tensor([[1., 4.]])
     """
 
-    samples: int = declare_integer(16)
-    noise: float = declare_number(0.1, least=0)
+    samples: Count = 16
+    noise: AtLeastZero = 0.1
     absolute: bool = False
     times_input: bool = False
-    seed: int = declare(0, check_seed)
-    statistic: Statistic = declare_choice("mean", Statistic)
+    seed: Seed = 0
+    statistic: Statistic = "mean"
     name: ClassVar[str] = "smoothgrad"
     visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         fine = self.statistic != "variance" or self.samples >= 2
         check(fine, "samples", "at least 2 for a variance", repr(self.samples))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch.nn.functional as F
@@ -41,8 +40,10 @@ class ReluReplacement(FunctionMode):
         self.capped = capped or (lambda z, cap: replacement(z).clamp(max=cap))
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        given = dict(zip(_PARAMETERS.get(name, ()), args, strict=False)) | kwargs
-        if name not in _PARAMETERS or given.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
+        if name not in _PARAMETERS:
+            return func(*args, **kwargs)
+        given = dict(zip(_PARAMETERS[name], args, strict=False)) | kwargs
+        if given.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
             return func(*args, **kwargs)
         z = given["input"]
 
@@ -114,8 +115,7 @@ def guide_gradient(gradient: Tensor, active: Tensor) -> Tensor:
     return gradient.clamp(min=0) * active
 
 
-@contextlib.contextmanager
-def smooth_relu(beta: float = 10.0) -> Iterator[ReluReplacement]:
+def smooth_relu(beta: float = 10.0) -> ReluReplacement:
     """Inside, every ReLU is the softplus `log(1 + exp(beta z)) / beta`, which has second derivatives.
 
     A ReLU6 is the difference of two softplus functions, at `z` and at `z - 6`.
@@ -139,6 +139,11 @@ def smooth_relu(beta: float = 10.0) -> Iterator[ReluReplacement]:
     >>> inside, torch.relu(torch.zeros(1))
     (tensor([0.3466]), tensor([0.]))
     """
+    return ReluReplacement(*make_softplus(beta))
+
+
+def make_softplus(beta: float) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor, float], Tensor]]:
+    """The softplus of sharpness `beta`, and the difference of two for a ReLU that is cut off above."""
     check_number(beta, "beta", above=0)
 
     def softplus(z: Tensor) -> Tensor:
@@ -148,5 +153,4 @@ def smooth_relu(beta: float = 10.0) -> Iterator[ReluReplacement]:
         whole = F.softplus(F.pad(z.flatten(), (0, missing)), beta=beta, threshold=20.0)
         return whole[: z.numel()].reshape(z.shape)
 
-    with ReluReplacement(softplus, lambda z, cap: softplus(z) - softplus(z - cap)) as mode:
-        yield mode
+    return softplus, lambda z, cap: softplus(z) - softplus(z - cap)

@@ -11,27 +11,24 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.background import check_background, resolve_background
-from standfast.explainers.base import Baseline, Explainer, Explanation, check_baseline, check_seed, choose_baseline
-from standfast.explainers.options import declare, declare_choice
+from standfast.explainers.background import resolve_background
+from standfast.explainers.base import BaselineOption, Explainer, Explanation, Seed, choose_baseline
 from standfast.explainers.perturbation.copies import get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import (
     Features,
     PerChannel,
     Segmentation,
-    check_features,
-    check_per_channel,
     label_features,
     split_channels,
 )
 from standfast.model import Model, Output
-from standfast.records import Background, set_fields
+from standfast.records import Background
 from standfast.similarity.rows import row_sum
 from standfast.tensors import count_at_once, send
 
@@ -98,12 +95,12 @@ class CoalitionExplainer(Explainer):
     channel. Flat features have no channels, so there it makes no difference.
     """
 
-    segments: Features = declare("auto", check_features)
-    baseline: Baseline | None = declare(None, check_baseline)
-    output: Output = declare_choice("logit", Output)
-    seed: int = declare(0, check_seed)
-    segmentation: Segmentation = declare_choice("each", Segmentation)
-    per_channel: PerChannel = declare("auto", check_per_channel)
+    segments: Features = "auto"
+    baseline: BaselineOption = None
+    output: Output = "logit"
+    seed: Seed = 0
+    segmentation: Segmentation = "each"
+    per_channel: PerChannel = "auto"
     gateable: ClassVar[bool] = True
 
     @abstractmethod
@@ -184,20 +181,22 @@ class CoalitionExplainer(Explainer):
         return maps.to(x.dtype).expand_as(x).contiguous(), logits
 
 
+def _check_rows(background: Background | Tensor | None, name: str) -> Background | None:
+    rows = Background(background) if isinstance(background, Tensor) else background
+    expected = "reference inputs (B, ...), as a Background or a tensor, or None"
+    check(isinstance(rows, Background | None), name, expected, repr(background))
+    return rows
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShapleyExplainer(CoalitionExplainer):
     """An explainer by Shapley values: a coalition is worth its score, or its mean score over rows of a background."""
 
-    background: Background | Tensor | None = None
+    background: Annotated[Background | Tensor | None, _check_rows] = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.background is not None:
-            rows = check_background(self.background)
-            expected = "reference inputs (B, ...), as a Background or a tensor, or None"
-            check(isinstance(rows, Background), "background", expected, repr(self.background))
-            check(self.baseline is None, "baseline", "None beside a background", repr(self.baseline))
-            set_fields(self, background=rows)
+        fits = self.background is None or self.baseline is None
+        check(fits, "baseline", "None beside a background", repr(self.baseline))
 
     def make_others(self, model: Model, x: Tensor) -> Tensor:
         if self.background is not None or (self.baseline is None and model.reference_for(x) is not None):

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import (
-    Baseline,
+    BaselineOption,
     Explainer,
     Explanation,
-    check_baseline,
     choose_baseline,
     choose_chunk_rows,
     compute_gradient,
+    explainers,
 )
-from standfast.explainers.options import declare, declare_choice, declare_integer, declare_number
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from standfast.gating import rows_of
-from standfast.model import Model, Output, count_padding
+from standfast.model import Model, Output, count_padding, pad_rows
+from standfast.records import AtLeastZero, Count, Positive, Range
 from standfast.tasks import measure_score
 from standfast.tensors import send
 
@@ -41,6 +41,7 @@ def _check_areas(areas: object, name: str) -> tuple[float, ...]:
     return held
 
 
+@explainers.register("extremal_perturbations")
 @dataclass(frozen=True)
 class ExtremalPerturbations(Explainer):
     """The mean over several areas of the smooth mask with the highest score.
@@ -100,16 +101,16 @@ class ExtremalPerturbations(Explainer):
     tensor([[0.5000, 0.0000, 0.0000, 1.0000]])
     """
 
-    areas: Sequence[float] = declare((0.05, 0.1, 0.2), _check_areas)
-    steps: int = declare_integer(100)
-    perturbation: Perturbation = declare_choice("auto", Perturbation)
-    blur: float = declare_number(0.09, above=0)
-    smoothness: float = declare_number(0.09, least=0)
-    baseline: Baseline | None = declare(None, check_baseline)
-    output: Output = declare_choice("logit", Output)
-    learning_rate: float = declare_number(0.1, above=0)
-    momentum: float = declare_number(0.9, least=0, below=1)
-    area_weight: float = declare_number(50.0, above=0)
+    areas: Annotated[Sequence[float], _check_areas] = (0.05, 0.1, 0.2)
+    steps: Count = 100
+    perturbation: Perturbation = "auto"
+    blur: Positive = 0.09
+    smoothness: AtLeastZero = 0.09
+    baseline: BaselineOption = None
+    output: Output = "logit"
+    learning_rate: Positive = 0.1
+    momentum: Annotated[float, Range(least=0, below=1)] = 0.9
+    area_weight: Positive = 50.0
     name: ClassVar[str] = "extremal_perturbations"
     needs: ClassVar[str] = "gradients"
     gateable: ClassVar[bool] = True
@@ -143,9 +144,7 @@ class ExtremalPerturbations(Explainer):
             found = []
             for start in range(0, count * many, size):
                 stop = min(start + size, count * many)
-                rows = torch.arange(start, stop + count_padding(stop - start, size, x.device), device=x.device).clamp(
-                    max=stop - 1
-                )
+                rows = _number_rows(start, stop, size, x.device)
                 first, last = start // many, (stop - 1) // many
                 masks = self._optimise(model, x[first : last + 1], first, classes, rows, kind)
                 found.append(masks[: stop - start])
@@ -183,10 +182,15 @@ class ExtremalPerturbations(Explainer):
         return smooth.crop_to_image(smooth(mask_cells))
 
 
+def _number_rows(start: int, stop: int, size: int, device: torch.device) -> Tensor:
+    """The numbers from `start` to `stop`, the last one repeated so that the batch is large enough."""
+    return pad_rows(torch.arange(start, stop, device=device), count_padding(stop - start, size, device))
+
+
 def _compute_logits(model: Model, x: Tensor, start: int, size: int) -> Tensor:
     """Logits at `x[start : start + size]`, padded to a batch that is large enough."""
     stop = min(start + size, len(x))
-    rows = torch.arange(start, stop + count_padding(stop - start, size, x.device), device=x.device).clamp(max=stop - 1)
+    rows = _number_rows(start, stop, size, x.device)
     with rows_of(rows):
         return model.forward(x[rows])[: stop - start]
 

@@ -6,17 +6,19 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.background import count_references
-from standfast.explainers.options import declare_integer
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import FittedCoalitions, ShapleyExplainer, solve_least_squares
+from standfast.records import Range
 
 
+@explainers.register("kernel_shap")
 @dataclass(frozen=True)
 class KernelSHAP(ShapleyExplainer):
     """Shapley values of the segments, by a weighted least squares fit to the scores of masked copies.
@@ -73,7 +75,7 @@ class KernelSHAP(ShapleyExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    samples: int = declare_integer(200, 2)
+    samples: Annotated[int, Range(least=2)] = 200
     name: ClassVar[str] = "kernel_shap"
 
     @property

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 
-from standfast.explainers.options import declare_integer, declare_number
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import CoalitionExplainer, FittedCoalitions, solve_least_squares
 from standfast.model import Output
+from standfast.records import AtLeastZero, Positive, Range
 
 
+@explainers.register("lime")
 @dataclass(frozen=True)
 class LIME(CoalitionExplainer):
     """Coefficients of a weighted ridge regression of the target's probability on which segments are present.
@@ -62,10 +64,10 @@ class LIME(CoalitionExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    samples: int = declare_integer(200, 2)
+    samples: Annotated[int, Range(least=2)] = 200
     output: Output = field(default="probability", kw_only=True)
-    kernel_width: float = declare_number(0.25, above=0)
-    ridge: float = declare_number(1.0, least=0)
+    kernel_width: Positive = 0.25
+    ridge: AtLeastZero = 1.0
     name: ClassVar[str] = "lime"
 
     @property

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import Baseline, Explainer, Explanation, check_baseline, choose_baseline
-from standfast.explainers.options import declare, declare_choice
+from standfast.explainers.base import BaselineOption, Explainer, Explanation, choose_baseline, explainers
 from standfast.explainers.perturbation.copies import get_map_shape, score_copies
-from standfast.explainers.perturbation.segmented import Sides, check_sides, expand_sides
+from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output
 from standfast.segments import spatial_shape
 
@@ -23,6 +22,7 @@ _WINDOWS, _STEPS = 8, 2
 _USUAL = 169
 
 
+@explainers.register("occlusion")
 @dataclass(frozen=True)
 class Occlusion(Explainer):
     """How far the score drops when a window is covered, averaged over all windows that cover a pixel.
@@ -62,10 +62,10 @@ class Occlusion(Explainer):
     tensor([[-0.5000, -0.5000,  2.0000,  2.0000]])
     """
 
-    window: Sides = declare(None, check_sides)
-    stride: Sides = declare(None, check_sides)
-    baseline: Baseline | None = declare(None, check_baseline)
-    output: Output = declare_choice("probability", Output)
+    window: Sides = None
+    stride: Sides = None
+    baseline: BaselineOption = None
+    output: Output = "probability"
     name: ClassVar[str] = "occlusion"
     gateable: ClassVar[bool] = True
 

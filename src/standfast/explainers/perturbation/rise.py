@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import Baseline, Explainer, Explanation, check_baseline, check_seed, choose_baseline
-from standfast.explainers.options import declare, declare_choice, declare_integer, declare_number
+from standfast.explainers.base import BaselineOption, Explainer, Explanation, Seed, choose_baseline, explainers
 from standfast.explainers.perturbation.copies import get_map_shape, score_copies
-from standfast.explainers.perturbation.segmented import Sides, check_sides, expand_sides
+from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output
+from standfast.records import Count, Fraction
 from standfast.segments import WINDOWS, spatial_shape
 
 # cells along a side of an image
@@ -27,6 +27,7 @@ _KEPT = 1 << 23
 _BLOCK = 64
 
 
+@explainers.register("rise")
 @dataclass(frozen=True)
 class RISE(Explainer):
     """The mean of smooth random masks, weighted by the score of the masked input.
@@ -70,12 +71,12 @@ class RISE(Explainer):
     [[1, 2, 0, 3]]
     """
 
-    samples: int = declare_integer(500)
-    cells: Sides = declare(None, check_sides)
-    keep: float = declare_number(0.5, above=0, below=1)
-    baseline: Baseline | None = declare(None, check_baseline)
-    output: Output = declare_choice("probability", Output)
-    seed: int = declare(0, check_seed)
+    samples: Count = 500
+    cells: Sides = None
+    keep: Fraction = 0.5
+    baseline: BaselineOption = None
+    output: Output = "probability"
+    seed: Seed = 0
     name: ClassVar[str] = "rise"
     gateable: ClassVar[bool] = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -13,15 +13,13 @@ from standfast.errors import ArgumentError, check
 from standfast.segments import LabelMap, Method, SegmentChoice, check_segments, segment, spatial_shape
 from standfast.tensors import send
 
-Features = Method | Literal["pixels"] | int | Tensor
+_Segments = Method | Literal["pixels"] | int | Tensor
 Segmentation = Literal["each", "fixed"]
-#: a number for all axes of the inputs, or one for each; None where the inputs decide
-Sides = int | Sequence[int] | None
 #: whether each channel has segments of its own; `"auto"`: only for a metric that looks at single entries
 PerChannel = bool | Literal["auto"]
 
 
-def check_features(how: Features | LabelMap, name: str = "segments") -> SegmentChoice | Literal["pixels"]:
+def check_features(how: _Segments | LabelMap, name: str) -> SegmentChoice | Literal["pixels"]:
     """The option `segments` in a form that a frozen configuration can hold.
 
     Raises:
@@ -35,18 +33,20 @@ def check_features(how: Features | LabelMap, name: str = "segments") -> SegmentC
         raise ArgumentError(name, f"'pixels', {error.expected}", error.got) from None
 
 
-def check_per_channel(value: PerChannel, name: str) -> None:
-    """Raise `ArgumentError` unless it is True, False or `"auto"`."""
-    check(isinstance(value, bool) or value == "auto", name, "True, False or 'auto'", repr(value))
+Features = Annotated[_Segments, check_features]
 
 
-def check_sides(sides: Sides, name: str) -> Sides:
+def check_sides(sides: int | Sequence[int] | None, name: str) -> int | Sequence[int] | None:
     """The option as a number, a tuple or None; `ArgumentError` unless it is whole numbers of at least 1, or None."""
     held = tuple(sides) if isinstance(sides, list) else sides
     each = held if isinstance(held, tuple) else (1 if held is None else held,)
     fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
     check(fine, name, "a whole number of at least 1, or one for each axis", repr(sides))
     return held
+
+
+#: a number for all axes of the inputs, or one for each; None where the inputs decide
+Sides = Annotated[int | Sequence[int] | None, check_sides]
 
 
 def expand_sides(name: str, sides: Sides, usual: Sequence[int]) -> list[int]:

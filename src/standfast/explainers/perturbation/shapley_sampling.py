@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from standfast.explainers.background import count_references
-from standfast.explainers.options import declare_flag, declare_integer
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import Coalitions, ShapleyExplainer
+from standfast.records import Count
 from standfast.segments import WINDOWS, LabelMap
 
 # the largest number of features for which a coalition fits into the bits of one int64
@@ -39,6 +40,7 @@ class Walks(Coalitions):
         return found / len(self.ranks)
 
 
+@explainers.register("shapley_sampling")
 @dataclass(frozen=True)
 class ShapleySampling(ShapleyExplainer):
     """Shapley values of the segments, from random orders in which they are added.
@@ -95,8 +97,8 @@ class ShapleySampling(ShapleyExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    permutations: int = declare_integer(24)
-    antithetic: bool = declare_flag(True)
+    permutations: Count = 24
+    antithetic: bool = True
     name: ClassVar[str] = "shapley_sampling"
 
     @property
@@ -105,7 +107,7 @@ class ShapleySampling(ShapleyExplainer):
         if isinstance(self.segments, int):
             features = self.segments
         elif isinstance(self.segments, LabelMap):
-            features = len(self.segments.labels.unique())
+            features = len(self.segments.tensor.unique())
         return (self.permutations * (features - 1) + 2) * count_references(self.background)
 
     def draw_coalitions(self, features: int, device: torch.device) -> Walks:

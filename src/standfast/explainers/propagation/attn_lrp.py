@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.attention.attention_calls import PlainAttention
-from standfast.explainers.base import Explainer, Explanation, compute_gradient, make_leaf, select_scores
-from standfast.explainers.options import declare_number
+from standfast.explainers.base import Explainer, Explanation, compute_gradient, explainers, make_leaf, select_scores
 from standfast.explainers.propagation.attention_rules import AttentionRule
 from standfast.explainers.propagation.backward_rules import check_same_shape
 from standfast.model import Model
+from standfast.records import AtLeastZero
 
 
+@explainers.register("attn_lrp")
 @dataclass(frozen=True)
 class AttnLRP(Explainer):
     """Layer-wise relevance propagation with rules for attention, normalisation and gates: `x * g`.
@@ -69,8 +70,8 @@ class AttnLRP(Explainer):
     True
     """
 
-    gamma: float = declare_number(0.0, least=0)
-    convolution_gamma: float = declare_number(0.0, least=0)
+    gamma: AtLeastZero = 0.0
+    convolution_gamma: AtLeastZero = 0.0
     name: ClassVar[str] = "attn_lrp"
     needs: ClassVar[str] = "gradients; layers that have a rule, attention among them"
     differentiable: ClassVar[bool] = True

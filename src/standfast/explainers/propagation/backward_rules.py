@@ -19,23 +19,23 @@ from torch import Tensor
 
 from standfast.errors import ModelError, check
 from standfast.explainers.base import (
-    Baseline,
+    BaselineOption,
     Explainer,
     Explanation,
-    check_baseline,
     choose_baseline,
     compute_gradient,
     compute_input_gradient,
+    explainers,
     make_leaf,
     select_scores,
 )
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.gradients.surrogates import GradientRule, guide_gradient, replace_relu_gradient
-from standfast.explainers.options import declare, declare_number
 from standfast.explainers.propagation.difference_rules import DifferenceRule
 from standfast.explainers.propagation.relevance_rules import EpsilonRule
 from standfast.function_calls import FunctionMode
 from standfast.model import ROW_ALIGNMENT, Model
+from standfast.records import AtLeastZero, Positive
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class _RectifiedGradient(Explainer):
             return compute_input_gradient(model, x, targets, create_graph=False, forward=forward)
 
 
+@explainers.register("guided_backprop")
 @dataclass(frozen=True)
 class GuidedBackprop(_RectifiedGradient):
     """The gradient, but every ReLU passes back only what is positive and where it was active.
@@ -74,6 +75,7 @@ class GuidedBackprop(_RectifiedGradient):
     rule: ClassVar[GradientRule] = staticmethod(guide_gradient)
 
 
+@explainers.register("deconvolution")
 @dataclass(frozen=True)
 class Deconvolution(_RectifiedGradient):
     """The gradient, but every ReLU passes back all that is positive.
@@ -94,6 +96,7 @@ class Deconvolution(_RectifiedGradient):
     rule: ClassVar[GradientRule] = staticmethod(lambda gradient, active: gradient.clamp(min=0))
 
 
+@explainers.register("deeplift")
 @dataclass(frozen=True)
 class DeepLift(Explainer):
     """What each feature's difference from a baseline adds to the logit, passed back through the layers.
@@ -144,9 +147,9 @@ class DeepLift(Explainer):
     True
     """
 
-    baseline: Baseline | None = declare(None, check_baseline)
+    baseline: BaselineOption = None
     times_input: bool = True
-    epsilon: float = declare_number(1e-10, above=0)
+    epsilon: Positive = 1e-10
     name: ClassVar[str] = "deeplift"
     needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
@@ -205,6 +208,7 @@ class RelevanceExplainer(Explainer):
             return compute_gradient(scores * scores.detach(), leaf), logits.detach()
 
 
+@explainers.register("lrp")
 @dataclass(frozen=True)
 class LRP(RelevanceExplainer):
     """Layer-wise relevance propagation with the epsilon rule (epsilon-LRP).
@@ -242,7 +246,7 @@ class LRP(RelevanceExplainer):
     True
     """
 
-    epsilon: float = declare_number(1e-9, least=0)
+    epsilon: AtLeastZero = 1e-9
     name: ClassVar[str] = "lrp"
 
     def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> EpsilonRule:

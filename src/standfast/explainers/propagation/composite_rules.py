@@ -45,7 +45,8 @@ from standfast.explainers.propagation.relevance_rules import (
 )
 from standfast.function_calls import bind_arguments, is_decomposed, split_names, strip_underscore
 
-RuleName = Literal["epsilon", "z_plus", "taylor", "alpha2_beta1", "gamma", "box", "flat"]
+LayerRule = Literal["epsilon", "z_plus", "taylor", "alpha2_beta1", "gamma", "flat"]
+RuleName = LayerRule | Literal["box"]
 _Box = tuple[Tensor, Tensor]
 # functions that shift and scale every value alone, so that they can be applied to the ends of a box
 _ELEMENTWISE = split_names("add sub mul div __add__ __radd__ __sub__ __rsub__ rsub __mul__ __rmul__ true_divide")

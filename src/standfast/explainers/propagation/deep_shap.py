@@ -9,18 +9,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.explainers.background import References, check_background, count_references, resolve_background
-from standfast.explainers.base import Explainer, Explanation, make_leaf, select_scores
+from standfast.explainers.background import BackgroundOption, count_references, resolve_background
+from standfast.explainers.base import Explainer, Explanation, explainers, make_leaf, select_scores
 from standfast.explainers.completeness import warn_of_gap
-from standfast.explainers.options import declare, declare_number
 from standfast.explainers.propagation.difference_rules import PairedRule
 from standfast.function_calls import check_has_gradients
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, pad_rows
+from standfast.records import Positive
 
 # the largest number of rows that one input is counted as, though its backward passes may have more
 _MOST_ROWS = 8
 
 
+@explainers.register("deep_shap")
 @dataclass(frozen=True)
 class DeepSHAP(Explainer):
     """DeepLift, averaged over reference inputs.
@@ -58,8 +59,8 @@ class DeepSHAP(Explainer):
     True
     """
 
-    background: References | None = declare(None, check_background)
-    epsilon: float = declare_number(1e-10, above=0)
+    background: BackgroundOption = None
+    epsilon: Positive = 1e-10
     name: ClassVar[str] = "deep_shap"
     needs: ClassVar[str] = "gradients"
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 from torch import Tensor
 
-from standfast.errors import check
-from standfast.explainers.options import declare, declare_number
+from standfast.explainers.base import explainers
 from standfast.explainers.propagation.backward_rules import RelevanceExplainer
-from standfast.explainers.propagation.composite_rules import CompositeRule, RuleName
+from standfast.explainers.propagation.composite_rules import CompositeRule, LayerRule, RuleName
+from standfast.records import AtLeastZero
 
 
-def _check_rule(rule: RuleName | None, name: str) -> None:
-    known = [each for each in get_args(RuleName) if each != "box" or name == "first"]
-    fine = rule in known or (rule is None and name == "first")
-    check(fine, name, f"one of {', '.join(known)}", repr(rule))
-
-
+@explainers.register("lrp_composite")
 @dataclass(frozen=True)
 class LRPComposite(RelevanceExplainer):
     """Layer-wise relevance propagation with one rule for convolutions and one for linear layers.
@@ -61,11 +56,11 @@ class LRPComposite(RelevanceExplainer):
     True
     """
 
-    convolution: RuleName = declare("z_plus", _check_rule)
-    dense: RuleName = declare("epsilon", _check_rule)
-    first: RuleName | None = declare(None, _check_rule)
-    epsilon: float = declare_number(1e-6, least=0)
-    gamma: float = declare_number(0.25, least=0)
+    convolution: LayerRule = "z_plus"
+    dense: LayerRule = "epsilon"
+    first: RuleName | None = None
+    epsilon: AtLeastZero = 1e-6
+    gamma: AtLeastZero = 0.25
     name: ClassVar[str] = "lrp_composite"
 
     @property
@@ -77,6 +72,7 @@ class LRPComposite(RelevanceExplainer):
         return CompositeRule(rules, self.epsilon, self.gamma, inputs, (low, high))
 
 
+@explainers.register("lrp_epsilon_plus")
 @dataclass(frozen=True)
 class LRPEpsilonPlus(LRPComposite):
     """LRP with the z-plus rule in convolutions and the epsilon rule in linear layers.
@@ -88,6 +84,7 @@ class LRPEpsilonPlus(LRPComposite):
     name: ClassVar[str] = "lrp_epsilon_plus"
 
 
+@explainers.register("lrp_epsilon_alpha2_beta1")
 @dataclass(frozen=True)
 class LRPEpsilonAlpha2Beta1(LRPComposite):
     """LRP with the alpha-beta rule (2 and 1) in convolutions and the epsilon rule in linear layers.
@@ -97,10 +94,11 @@ class LRPEpsilonAlpha2Beta1(LRPComposite):
     formulas.
     """
 
-    convolution: RuleName = "alpha2_beta1"
+    convolution: LayerRule = "alpha2_beta1"
     name: ClassVar[str] = "lrp_epsilon_alpha2_beta1"
 
 
+@explainers.register("lrp_epsilon_plus_flat")
 @dataclass(frozen=True)
 class LRPEpsilonPlusFlat(LRPEpsilonPlus):
     """`lrp_epsilon_plus`, but with the flat rule in the layers that read the input.
@@ -113,6 +111,7 @@ class LRPEpsilonPlusFlat(LRPEpsilonPlus):
     name: ClassVar[str] = "lrp_epsilon_plus_flat"
 
 
+@explainers.register("lrp_epsilon_alpha2_beta1_flat")
 @dataclass(frozen=True)
 class LRPEpsilonAlpha2Beta1Flat(LRPEpsilonAlpha2Beta1):
     """`lrp_epsilon_alpha2_beta1`, but with the flat rule in the layers that read the input.
@@ -125,6 +124,7 @@ class LRPEpsilonAlpha2Beta1Flat(LRPEpsilonAlpha2Beta1):
     name: ClassVar[str] = "lrp_epsilon_alpha2_beta1_flat"
 
 
+@explainers.register("lrp_epsilon_gamma_box")
 @dataclass(frozen=True)
 class LRPEpsilonGammaBox(LRPComposite):
     """LRP with the gamma rule in convolutions, the epsilon rule in linear layers and the box rule at the input.
@@ -134,11 +134,12 @@ class LRPEpsilonGammaBox(LRPComposite):
     the formulas.
     """
 
-    convolution: RuleName = "gamma"
+    convolution: LayerRule = "gamma"
     first: RuleName | None = "box"
     name: ClassVar[str] = "lrp_epsilon_gamma_box"
 
 
+@explainers.register("deep_taylor")
 @dataclass(frozen=True)
 class DeepTaylor(LRPComposite):
     """The relevance of the target's logit, passed back from unit to unit in proportion to their positive contributions.
@@ -169,8 +170,8 @@ class DeepTaylor(LRPComposite):
     (True, True)
     """
 
-    convolution: RuleName = "taylor"
-    dense: RuleName = "taylor"
+    convolution: LayerRule = "taylor"
+    dense: LayerRule = "taylor"
     first: RuleName | None = "box"
     epsilon: float = 1e-9
     name: ClassVar[str] = "deep_taylor"

@@ -58,13 +58,15 @@ class CEvalResult(DistortionResult):
             is known. `(N,)`
         search_gap: by how much the second best search is worse, as a share of c, `(N,)`; NaN where there is none.
         found: whether a change of the prediction was found. `(N,)`
-        censored: no change was found, so `c` and the ratio are lower bounds, `c_empty` and 1. bool `(N,)`
+        censored: no change was found, so `c` and the ratio are lower bounds, `c_empty` and 1; or, of other tasks than
+            classification, none that is smaller with no feature fixed, so that the ratio is at least 1. bool `(N,)`
         certified_c: a certified lower bound of the true minimum, so that `certified_c <= true c(e) <= c`; NaN without
             one. `(N,)`
         fixed_share: the share of places that is fixed, `(N,)`.
         empty_evaluations: inputs predicted for `c_empty`, which all explainers share, int `(N,)`; they are not part of
             `model_evaluations`.
-        predicted: the class predicted at the changed input, `(N,)`; -1 where there is none.
+        predicted: the class predicted at the changed input, `(N,)`, or what else the answer has become there
+            (`Task.read_answer`); -1 or NaN where there is none.
         mask: the fixed places, bool `(N, *spatial)`.
         inputs, origins, origin_maps: the changed inputs, the samples and their explanations, `(N, ...)`.
     """
@@ -130,15 +132,15 @@ class CEval(DistortionMetric):
         search = DistortionSearch(self, call)
         probe, rows, fixed, empty = search.probe, search.rows, search.fix_places(self.fraction), search.find_empty()
         least = search.find([fixed], empty)
-        empty.improve_by(least, 0, 0)
+        tied = search.improve_empty(empty, least)
         probe.charge(rows, least.evaluations)
         c, found, second, c_empty = least.c[:, 0], least.found[:, 0], least.second[:, 0], empty.c[:, 0]
         points, mask = call.inputs.clone(), torch.zeros_like(search.scores, dtype=torch.bool)
         points[rows], mask[rows] = least.points[:, 0], fixed
-        describe = task.describe
-        predicted, flipped = torch.full_like(describe(probe.targets), -1), rows[found]
+        predicted, flipped = task.read_answer(probe.logits, probe.targets), rows[found]
+        predicted.fill_(torch.nan if predicted.is_floating_point() else -1)
         if len(flipped):
-            predicted[flipped] = describe(call.model.predict(points[flipped]))
+            predicted[flipped] = task.read_answer(call.model.logits(points[flipped]), probe.targets[flipped])
         certified = torch.full((len(rows),), torch.nan, dtype=torch.float64, device=points.device)
         if self.certify and len(rows):
             free = mark_free(fixed, search.inputs)
@@ -158,7 +160,7 @@ class CEval(DistortionMetric):
             c_low=least.low[:, 0],
             search_gap=torch.where(second.isfinite() & found, gap, torch.nan),
             found=found,
-            censored=~found,
+            censored=~found | tied,
             certified_c=certified,
             fixed_share=fixed.flatten(1).double().mean(1),
             empty_evaluations=empty.evaluations,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,6 @@ from standfast.metrics.c_eval.fixed_distortion import (
     compute_ratio,
 )
 from standfast.metrics.probe import Call
-from standfast.records import set_fields
 from standfast.tensors import send
 
 
@@ -82,11 +81,7 @@ class CEvalPlot(DistortionMetric):
         "paper": {"attack": "iga"},
     }
 
-    fractions: Sequence[float] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, fractions=check_fractions(self.fractions))
+    fractions: Annotated[Sequence[float], check_fractions] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
     @classmethod
     def example(cls) -> CEvalPlot:
@@ -100,7 +95,7 @@ class CEvalPlot(DistortionMetric):
         search = DistortionSearch(self, call)
         empty = search.find_empty()
         found = search.find([search.fix_places(size) for size in self.fractions], empty)
-        empty.improve_by(found, 0, 0)
+        tied = search.improve_empty(empty, found)
         search.probe.charge(search.rows, found.evaluations)
         whole = found.found.all(1)
         curves = torch.where(whole[:, None], found.c.double(), torch.nan)
@@ -115,7 +110,7 @@ class CEvalPlot(DistortionMetric):
             c_empty=torch.where(empty.found, empty.c, torch.nan)[:, 0],
             knee=send(knees, call.inputs.device),
             found=whole,
-            censored=~whole,
+            censored=~whole | tied,
             empty_evaluations=empty.evaluations,
             curve=found.c,
             curve_found=found.found,

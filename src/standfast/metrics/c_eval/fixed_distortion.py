@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,8 +18,7 @@ from standfast.metrics.c_eval.empty_distortion import find_empty_distortion
 from standfast.metrics.c_eval.fixed_features import Unit, fix_pixels, fix_segments, mark_free, score_pixels
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
-from standfast.records import set_fields
-from standfast.segments import Method, check_segments, segment
+from standfast.segments import SegmentsOption, segment
 
 #: fewer steps, for an answer in seconds
 QUICK = "fmn:steps=8,second=12,polish=2"
@@ -33,7 +32,8 @@ class DistortionResult(Result):
     Attributes:
         c_empty: the distortion with no feature fixed, `(N,)`; the smaller of what the attack found without and with
             fixed features. NaN where no change of the prediction was found.
-        censored: with some features fixed no change was found, so that the value is only a lower bound. bool `(N,)`
+        censored: the value is only a lower bound: with some features fixed no change was found; or, of other tasks
+            than classification, none with no feature fixed that is smaller. bool `(N,)`
     """
 
     c_empty: Tensor
@@ -66,13 +66,12 @@ class DistortionMetric(Metric):
 
     attack: str | Attack = "fmn"
     unit: Unit = "pixel"
-    segments: Method | int | Tensor = "auto"
-    norm: float | str = 2
+    segments: SegmentsOption = "auto"
+    norm: Annotated[float | str, check_norm] = 2
     absolute: bool = False
 
     def __post_init__(self) -> None:
         get_attack(self.attack)
-        set_fields(self, segments=check_segments(self.segments), norm=check_norm(self.norm))
 
     @abstractmethod
     def count_searches(self) -> int:
@@ -82,11 +81,11 @@ class DistortionMetric(Metric):
         return Cost(self.count_searches() * get_attack(self.attack).expected_for(classes), explanations=1)
 
 
-def check_fractions(fractions: Sequence[float]) -> tuple[float, ...]:
+def check_fractions(fractions: Sequence[float], name: str) -> tuple[float, ...]:
     """The shares as a tuple; raises `ArgumentError` unless they lie between 0 and 1, in rising order."""
     fits = isinstance(fractions, tuple | list) and len(fractions) > 0
     fits = fits and all(isinstance(f, int | float) and 0 < f < 1 for f in fractions)
-    check(fits and list(fractions) == sorted(set(fractions)), "fractions", _EXPECTED, fractions)
+    check(fits and list(fractions) == sorted(set(fractions)), name, _EXPECTED, fractions)
     return tuple(float(fraction) for fraction in fractions)
 
 
@@ -202,6 +201,39 @@ class DistortionSearch:
         c = torch.where(every.found, every.c, 0.0)
         every.c[:] = torch.where(every.found, c, torch.cat([before, c], 1).cummax(1).values[:, 1:])
         return every
+
+    def improve_empty(self, empty: Distortions, found: Distortions) -> Tensor:
+        """Let c(empty) be at most what was found with features fixed; returns where it is that, so that ratios are 1.
+
+        Of classes such a ratio counts as it is. Of other tasks, where a margin may have no gradient at the clean input,
+        c(empty) is searched for once more from the solution with features fixed; if nothing less is found there, it is
+        only known that the ratio is at least 1. bool `(n,)`.
+        """
+        before = torch.where(empty.found[:, 0], empty.c[:, 0], torch.inf)
+        empty.improve_by(found, 0, 0)
+        rows = torch.where(empty.c[:, 0] < before)[0] if not self.call.model.task.classes else before[:0].long()
+        tied = torch.zeros_like(before, dtype=torch.bool)
+        if not len(rows):
+            return tied
+        generator = torch.Generator().manual_seed(self.call.seed)
+        columns = (self.inputs[rows], self.targets[rows], None, self.norm, generator, empty.points[rows, 0])
+        again = self.attack.minimise_checked(self.call.model, *columns)
+        other = Distortions(
+            again.distortion[:, None],
+            again.found[:, None],
+            again.second[:, None],
+            again.inputs[:, None],
+            again.model_evaluations,
+        )
+        part = Distortions(
+            empty.c[rows], empty.found[rows], empty.second[rows], empty.points[rows], empty.evaluations[rows]
+        )
+        tied[rows] = ~(again.found & (again.distortion < part.c[:, 0]))
+        part.improve_by(other, 0, 0)
+        for name in ("c", "found", "second", "points"):
+            getattr(empty, name)[rows] = getattr(part, name)
+        self.probe.charge(self.rows[rows], again.model_evaluations)
+        return tied
 
     def _find_none(self, count: int) -> Distortions:
         c = self.inputs.new_zeros((0, count))

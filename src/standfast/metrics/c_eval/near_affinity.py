@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,7 +28,6 @@ from standfast.metrics.c_eval.fixed_distortion import (
     check_fractions,
 )
 from standfast.metrics.probe import Call
-from standfast.records import set_fields
 from standfast.tensors import send
 
 
@@ -84,12 +83,8 @@ class NearAffinity(DistortionMetric):
         "paper": {"attack": "iga"},
     }
 
-    fractions: Sequence[float] = (0.1, 0.3, 0.5, 0.7, 0.9)
+    fractions: Annotated[Sequence[float], check_fractions] = (0.1, 0.3, 0.5, 0.7, 0.9)
     norm: float | str = field(default=2, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, fractions=check_fractions(self.fractions))
 
     @classmethod
     def example(cls) -> NearAffinity:

@@ -31,16 +31,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check
+from standfast.errors import check
 from standfast.explainers import Background
 from standfast.explainers.background import check_background
-from standfast.explainers.base import Baseline, check_baseline
+from standfast.explainers.base import BaselineOption
 from standfast.metrics.base import Cost, Direction, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
@@ -57,7 +57,7 @@ from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from standfast.metrics.result import Result
 from standfast.model import Model
-from standfast.records import Count, set_fields
+from standfast.records import Count, Share, set_fields
 from standfast.tasks import measure_score
 
 Replacement = Literal["gaussian", "constant", "sample"]
@@ -85,6 +85,7 @@ class CorruptionCurveResult(Result):
             finite in any draw, and for an order that was not measured. `(N, K)`
         corrupted_share: `floor(k n_plus)` over the number of all positions. `(N, K)`
         fractions: the shares k.
+        shares: whether drops are shares of the score; where they are not, such as for a number, there is no F1.
         origins: the samples, `(N, ...)`.
         replaced_at: for pictures, at which share each position is replaced, see `find_levels`; `(N, ...)`.
         noise_key: the key of the replacements of each sample, `(N,)`. Results with the same keys, shapes and `samples`
@@ -108,6 +109,7 @@ class CorruptionCurveResult(Result):
     origins: Tensor
     replaced_at: Tensor
     noise_key: Tensor = field(metadata={"per_sample": False})
+    shares: bool = True
 
     def tensors(self) -> dict[str, Tensor]:
         """The drops of the measured orders, with their shares, the keys of the noise, and the tensors for pictures."""
@@ -125,7 +127,7 @@ class CorruptionCurveResult(Result):
         drops = {order: values.double().cpu().numpy() for order, values in self.score_drop.items()}
         share = self.corrupted_share.double().cpu().numpy().copy()
         share[[status != "ok" for status in self.status]] = math.nan
-        return Curves(drops.get("top"), drops.get("bottom"), share, np.array(self.fractions))
+        return Curves(drops.get("top"), drops.get("bottom"), share, np.array(self.fractions), self.shares)
 
     def summary(self, *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0) -> CorruptionSummary:
         """All numbers of these samples, with intervals; see `standfast.metrics.coarse_to_fine.summary.summarise`."""
@@ -179,32 +181,22 @@ class CorruptionCurve(Metric):
     }
     presets: ClassVar[Presets] = {"quick": {"samples": 1}, "paper": {"samples": 1, "mean": 0.0, "sd": 1.0}}
 
-    fractions: tuple[float, ...] = FRACTIONS
+    fractions: tuple[Share, ...] = FRACTIONS
     order: Order | tuple[Order, ...] = ("top", "bottom")
     replacement: Replacement = "gaussian"
     samples: Count = 5
-    mean: Baseline | None = None
-    sd: Baseline | None = None
-    baseline: Baseline | None = None
-    background: Background | Tensor | None = None
+    mean: BaselineOption = None
+    sd: BaselineOption = None
+    baseline: BaselineOption = None
+    background: Annotated[Background | Tensor | None, check_background] = None
     unit: Unit = "entry"
 
     def __post_init__(self) -> None:
-        if isinstance(self.order, str):
-            set_fields(self, order=(self.order,))
-        for name in ("fractions", "order", "mean", "sd", "baseline"):
-            value = getattr(self, name)
-            set_fields(self, **{name: tuple(value) if isinstance(value, list) else value})
-        shares = self.fractions if isinstance(self.fractions, tuple) else ()
-        within = len(shares) > 0 and all(isinstance(k, int | float) and 0 < k <= 1 for k in shares)
-        increasing = within and all(a < b for a, b in pairwise(shares))
+        increasing = all(a < b for a, b in pairwise(self.fractions))
         check(increasing, "fractions", "increasing numbers above 0, up to 1", repr(self.fractions))
-        orders = self.order if isinstance(self.order, tuple) else ()
-        known = len(orders) > 0 and set(orders) <= set(get_args(Order)) and len(set(orders)) == len(orders)
-        check(known, "order", "'top', 'bottom', or a list of both", repr(self.order))
-        for name in ("mean", "sd", "baseline"):
-            if name == "baseline" or getattr(self, name) is not None:
-                self._check_numbers(name)
+        orders = (self.order,) if isinstance(self.order, str) else self.order
+        check(len(set(orders)) == len(orders), "order", "'top', 'bottom', or a list of both", repr(self.order))
+        set_fields(self, order=orders)
         sd = 1.0 if self.sd is None else self.sd
         spread = [sd] if isinstance(sd, int | float) else sd
         check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
@@ -212,15 +204,8 @@ class CorruptionCurve(Metric):
         if self.replacement == "sample":
             given = isinstance(self.background, Background | Tensor)
             check(given, "background", "reference inputs (B, ...), as the replacement is 'sample'", got)
-            set_fields(self, background=check_background(self.background))
         else:
             check(self.background is None, "background", "None, as the replacement is not 'sample'", got)
-
-    def _check_numbers(self, name: str) -> None:
-        try:
-            check_baseline(getattr(self, name))
-        except ArgumentError as error:
-            raise ArgumentError(name, error.expected, error.got) from None
 
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
@@ -294,6 +279,7 @@ class CorruptionCurve(Metric):
             origins=inputs,
             replaced_at=find_levels(probe.maps, corrupted.counts, self.unit),
             noise_key=keys,
+            shares=not probe.model.task.words.fall,
         )
 
 

@@ -65,6 +65,7 @@ class Curves:
             it was not measured.
         share: the share of all positions that is corrupted, `(n, K)`, in [0, 1].
         fractions: the shares k of the positive positions, `(K,)`, increasing.
+        shares: whether drops are shares that are lost, at most 1; without it there are no numbers of such shares.
 
     Raises:
         ArgumentError: shapes that do not fit together; neither top nor bottom.
@@ -74,6 +75,7 @@ class Curves:
     bottom: Array | None
     share: Array
     fractions: Array
+    shares: bool = True
 
     def __post_init__(self) -> None:
         check(self.top is not None or self.bottom is not None, "top", "drops in at least one order", None)
@@ -117,7 +119,7 @@ class Curves:
     def select(self, rows: Array) -> Curves:
         """The curves of some samples, by their numbers or by a bool array."""
         top, bottom = (None if drops is None else drops[rows] for drops in (self.top, self.bottom))
-        return Curves(top, bottom, self.share[rows], self.fractions)
+        return Curves(top, bottom, self.share[rows], self.fractions, self.shares)
 
 
 @dataclass(frozen=True)
@@ -132,12 +134,12 @@ class CorruptionSummary:
         share: the mean share of all positions that is corrupted, `(K,)`.
         mean_top, mean_bottom: the mean drops, `(K,)`.
         auc_top, auc_bottom: the areas under them over `share`.
-        f1: their F1 score, at most 1; below 0 where the class's score rises.
+        f1: their F1 score, at most 1; below 0 where the class's score rises. NaN where drops are no shares.
         skewness, kurtosis: of the drops, most relevant first, `(K,)`; kurtosis is the excess over that of a normal.
         flat: whether all drops are equal, so that both are 0 by definition, bool `(K,)`.
         auc_skewness, auc_kurtosis: 1 minus the area under the rescaled skewness over k, and the area under the rescaled
             kurtosis; NaN for a single share. Larger is better, if the gate is passed.
-        tau, share_above: the share of samples with a drop of at least tau, `(K,)`.
+        tau, share_above: the share of samples with a drop of at least tau, `(K,)`; NaN where drops are no shares.
         auc_share_above: the area under it over k.
         q, quantile: the least drop that a share q of the samples does not exceed, `(K,)`.
         intervals: the ends, by the names of the numbers; empty if there was no bootstrap.
@@ -189,11 +191,11 @@ class Columns:
         missing = np.full_like(curves.share, np.nan)
         self.top = missing if curves.top is None else curves.top
         bottom = missing if curves.bottom is None else curves.bottom
-        above = np.where(np.isnan(self.top), np.nan, self.top >= tau)
+        above = np.where(np.isnan(self.top) | (not curves.shares), np.nan, self.top >= tau)
         # powers about the median: a resample without the few samples that react lies near it, so that its moments keep
         # their digits; about the mean they would be lost
         self._centre = np.median(self.top, axis=0) if len(self.top) else np.full(self.top.shape[1], np.nan)
-        self._fractions = curves.fractions
+        self._fractions, self._shares = curves.fractions, curves.shares
         powers = compute_centred_powers(self.top, self._centre)
         self.values = np.concatenate([*powers, above, bottom, curves.share], axis=1)
 
@@ -209,7 +211,8 @@ class Columns:
             "auc_kurtosis": integrate_over_fractions(rescale_kurtosis(kurtosis), self._fractions),
             "auc_share_above": integrate_over_fractions(above, self._fractions),
         }
-        single["f1"] = 2 * compute_printed_f1(single["auc_top"], single["auc_bottom"])
+        f1 = 2 * compute_printed_f1(single["auc_top"], single["auc_bottom"])
+        single["f1"] = f1 if self._shares else np.full_like(f1, np.nan)
         return {
             "share": share,
             "mean_top": top,

@@ -26,25 +26,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
+from standfast.explainers.base import BaselineOption, resolve_baseline
 from standfast.metrics.base import Cost, Direction, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.positions import Order, rank_with_random_ties, sum_channels
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.replaced_copies import (
-    PerturbationCurves,
-    ReplacedCopies,
-    make_draw_keys,
-    make_sample_keys,
-)
+from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys, make_sample_keys
 from standfast.metrics.result import Result
-from standfast.records import Count, set_fields
-from standfast.segments import Method, Segments, check_segments, segment, spatial_shape
+from standfast.records import Count
+from standfast.segments import Method, SegmentChoice, Segments, check_segments, segment, share_labels, spatial_shape
 from standfast.tasks import Scale, measure_score
 from standfast.tensors import hashed_uniform
 
@@ -79,6 +74,13 @@ class AOPCResult(Result):
     grid_fallback: Tensor
     curve: Tensor
     noise_key: Tensor = field(metadata={"per_sample": False})
+
+
+def _check_regions(segments: Method | int | Tensor | None, name: str) -> SegmentChoice | None:
+    try:
+        return None if segments is None else check_segments(segments, name)
+    except ArgumentError as error:
+        raise ArgumentError(name, f"None (for cells), {error.expected}", error.got) from None
 
 
 @metrics.register("aopc")
@@ -128,19 +130,14 @@ class AOPC(Metric):
     samples: Count = 5
     order: Order = "top"
     replacement: Literal["uniform", "constant"] = "uniform"
-    baseline: Baseline | None = None
+    baseline: BaselineOption = None
     absolute: bool = False
     score: Scale = "probability"
-    segments: Method | int | Tensor | None = None
+    segments: Annotated[Method | int | Tensor | None, _check_regions] = None
 
     def __post_init__(self) -> None:
-        check_baseline(self.baseline)
-        if self.segments is not None:
-            check(self.region is None, "region", "None where segments are given", repr(self.region))
-            try:
-                set_fields(self, segments=check_segments(self.segments))
-            except ArgumentError as error:
-                raise ArgumentError("segments", f"None (for cells), {error.expected}", error.got) from None
+        alone = self.segments is None or self.region is None
+        check(alone, "region", "None where segments are given", repr(self.region))
 
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
@@ -256,9 +253,7 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
         labels = labels * along + place.reshape([-1 if a == axis else 1 for a in range(len(spatial))])
         total *= along
     check(total >= 2, "region", f"cells small enough that inputs of shape {spatial} have two of them", side)
-    count = torch.full((len(inputs),), total, device=inputs.device)
-    fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    return Segments(labels.expand(len(inputs), *spatial), count, total, fallback, (total,) * len(inputs))
+    return share_labels(inputs, labels, total)
 
 
 def sum_over_regions(maps: Tensor, cut: Segments) -> Tensor:

@@ -60,7 +60,7 @@ class Regions(SampleOption):
         ArgumentError: the tensor does not have this form.
 
     >>> a, b = (Regions(torch.tensor([[True, False, True]])) for _ in range(2))
-    >>> a == b, a.shape, a.values.tolist()
+    >>> a == b, a.shape, a.tensor.tolist()
     (True, (1, 3), [[True, False, True]])
     """
 
@@ -71,20 +71,15 @@ class Regions(SampleOption):
             check(bool(((regions == 0) | (regions == 1)).all()), "regions", _EXPECTED, got)
         super().__init__(regions.to(torch.bool))
 
-    @property
-    def values(self) -> Tensor:
-        """The regions themselves, bool on the CPU."""
-        return self.tensor
-
     def of_samples(self, inputs: Tensor, rows: slice) -> Regions:
         """The regions of the samples `rows` of all `inputs`; the same object if there is one region for all.
 
         >>> regions = Regions(torch.tensor([[0, 0, 1], [1, 0, 0]]))
-        >>> regions.of_samples(torch.zeros(2, 3), slice(1, 2)).values.tolist()
+        >>> regions.of_samples(torch.zeros(2, 3), slice(1, 2)).tensor.tolist()
         [[True, False, False]]
         """
-        expand_regions(self.values, inputs)
-        return self if len(self.values) == 1 else Regions(self.values[rows])
+        expand_regions(self.tensor, inputs)
+        return self if len(self.tensor) == 1 else Regions(self.tensor[rows])
 
 
 def expand_regions(regions: Tensor, inputs: Tensor) -> Tensor:
@@ -215,12 +210,12 @@ class RelevanceLocalisation(Metric):
             )
             raise ArgumentError("regions", words, repr(self.regions))
         if isinstance(self.regions, Regions):
-            regions = self.regions.values
+            regions = self.regions.tensor
         else:
             assert callable(self.regions)  # since `__post_init__`
             found = self.regions(inputs.clone())
             check(isinstance(found, Tensor), "regions", "a function that returns regions", type(found).__name__)
-            regions = Regions(found).values
+            regions = Regions(found).tensor
         regions = expand_regions(regions, inputs)
         if self.unit == "pixel" and inputs.ndim > 2:
             regions = regions.any(1)

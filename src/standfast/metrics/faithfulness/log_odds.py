@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
+from standfast.explainers.base import BaselineOption, resolve_baseline
 from standfast.explainers.baselines import ModelFreeExplainer
 from standfast.metrics.base import Cost, Direction, Metric, Presets, metrics
 from standfast.metrics.positions import count_positions, rank_with_random_ties, sum_channels
@@ -112,7 +112,7 @@ class LogOdds(Metric):
 
     pairs: Pairs | None = None
     fraction: Share = 0.2
-    baseline: Baseline | None = None
+    baseline: BaselineOption = None
 
     def __post_init__(self) -> None:
         expected = "None, or pairs of different classes such as ((8, 3), (9, 1)), each once"
@@ -122,7 +122,6 @@ class LogOdds(Metric):
             pairs = tuple((int(o), int(t)) for o, t in self.pairs)
             check(len(set(pairs)) == len(pairs), "pairs", expected, repr(self.pairs))
             set_fields(self, pairs=pairs)
-        check_baseline(self.baseline)
 
     def cost(self, classes: int | None = None) -> Cost:
         """The explanations of both classes, and the erased input: most samples have one pair or none."""

@@ -29,7 +29,6 @@ guided ones a twentieth more, but at most 100, of predictions only, for the shar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -39,23 +38,17 @@ from torch import Tensor
 
 from standfast.algorithms.searches.base import Outcome
 from standfast.algorithms.searches.sign import SignSearch
-from standfast.errors import check, is_number
+from standfast.errors import check
 from standfast.explainers import Explainer
 from standfast.metrics.base import NO_EFFECT, Cost, Direction, Metric, PartOf, Presets, Role, larger_is_closer, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
-from standfast.metrics.lens.attribution_objectives import (
-    BLIND,
-    AttributionObjective,
-    BlindObjective,
-    GuidedObjective,
-    check_count,
-)
+from standfast.metrics.lens.attribution_objectives import BLIND, AttributionObjective, BlindObjective, GuidedObjective
 from standfast.metrics.lens.attribution_objectives import get as get_attack
 from standfast.metrics.probe import Call, Probe, score_kept_class
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
 from standfast.model import ROW_ALIGNMENT, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
-from standfast.records import Count, Positive, set_fields
+from standfast.records import Count, CountFromZero, CountOrFraction, Positive, set_fields
 from standfast.similarity import Kendall, LensProfile, Similarity, correct_for_chance, lens_profile, per_position
 from standfast.similarity import get as get_similarity
 from standfast.similarity import similarities as known_similarities
@@ -194,11 +187,11 @@ class AttributionAttack(Metric):
     step: Positive | None = None
     restarts: Count = 3
     similarities: tuple[str | Similarity, ...] = ("topk_intersection", "lens_precision", "lens_recall")
-    k: int | float | None = None
-    curve_k: tuple[int | float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4)
-    curve_w: tuple[int, ...] = (1, 2, 3)
+    k: CountOrFraction | None = None
+    curve_k: tuple[CountOrFraction, ...] = (0.02, 0.05, 0.1, 0.2, 0.4)
+    curve_w: tuple[CountFromZero, ...] = (1, 2, 3)
     absolute: bool = True
-    beta: float | tuple[float, ...] = (10.0, 30.0)
+    beta: Positive | tuple[Positive, ...] = (10.0, 30.0)
     protocol: Protocol = "paper"
 
     def __post_init__(self) -> None:
@@ -209,24 +202,14 @@ class AttributionAttack(Metric):
         get_attack(self.attack)
         fits = self.step is None or isinstance(self.neighbourhood, LinfBall)
         check(fits, "step", "None for a transformation, each of whose parameters has a range of its own", self.step)
-        betas = tuple(self.beta) if isinstance(self.beta, list | tuple) else (self.beta,)
-        set_fields(self, beta=betas)
-        fine = len(betas) > 0 and all(is_number(beta) and 0 < beta < math.inf for beta in betas)
-        check(fine, "beta", "finite numbers above 0", repr(self.beta))
-        for option in ("similarities", "curve_k", "curve_w"):
-            value = getattr(self, option)
-            listed = isinstance(value, list | tuple) and len(value) > 0
-            check(listed, option, "a list with at least one entry", repr(value))
-            set_fields(self, **{option: tuple(value)})
+        listed = isinstance(self.similarities, list | tuple) and len(self.similarities) > 0
+        check(listed, "similarities", "a list with at least one entry", repr(self.similarities))
+        betas = self.beta if isinstance(self.beta, tuple) else (self.beta,)
+        set_fields(self, beta=betas, similarities=tuple(self.similarities))
         self._check_similarities()
-        if self.k is not None:
-            check_count("k", self.k)
         if self.k is None:
             given = (getattr(similarity, "k", None) for similarity in self._similarities())
             set_fields(self, k=next((k for k in given if isinstance(k, int | float)), None))
-        for count in self.curve_k:
-            check_count("curve_k", count)
-        check(all(type(w) is int and w >= 0 for w in self.curve_w), "curve_w", "whole numbers, 0 or more", self.curve_w)
 
     def _check_similarities(self) -> None:
         """Names must be usable as columns, and a report must know the direction of the first from its name."""
@@ -267,7 +250,7 @@ class AttributionAttack(Metric):
         return {**super().options(), "similarities": [similarity.name for similarity in self._similarities()]}
 
     def cost(self, classes: int | None = None) -> Cost:
-        """Those of the search, the clean input, the final check and the draws; a blind attack has two of these."""
+        """What the search, the clean input, the last check and the draws cost; a blind attack only explains twice."""
         if not isinstance(get_attack(self.attack), GuidedObjective):
             return Cost(predictions=0, explanations=2)
         return Cost(predictions=0, explanations=self._search_budget() + 2 + self._count_draws())
@@ -301,13 +284,11 @@ class AttributionAttack(Metric):
         attack, model, inputs = get_attack(self.attack), call.model, call.inputs
         region = self.neighbourhood.around(inputs, model.bounds)
         if isinstance(attack, GuidedObjective):
+            place = type(self.neighbourhood).__name__
             for fits, reason in (
                 (call.explainer.differentiable, f"{call.explainer.label} cannot be differentiated"),
                 (model.differentiable, f"{module_name(model.module)} has no gradients"),
-                (
-                    region.differentiable,
-                    f"{type(self.neighbourhood).__name__} cannot be differentiated by its parameters",
-                ),
+                (region.differentiable, f"{place} cannot be differentiated by its parameters"),
             ):
                 check(fits, "attack", f"random_sign or universal, since {reason}", attack.name)
         # whatever the similarities are, the report counts the largest positions, which a constant map does not have

@@ -30,9 +30,9 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, as_number, check
+from standfast.errors import ArgumentError
 from standfast.neighbourhoods import Region
-from standfast.records import ConfigurationType, CountFromZero, Range, Share
+from standfast.records import AtLeastZero, ConfigurationType, CountFromZero, CountOrFraction, Range, Share
 from standfast.registry import Registry, build
 from standfast.similarity import dilate, mass_centre, smooth, top_k
 from standfast.similarity.rows import row_sum
@@ -102,11 +102,7 @@ class TopK(GuidedObjective):
     """
 
     name: ClassVar[str] = "top_k"
-    t: int | float | None = None
-
-    def __post_init__(self) -> None:
-        if self.t is not None:
-            check_count("t", self.t)
+    t: CountOrFraction | None = None
 
     def state(self, reference: Tensor) -> Tensor:
         """The positions with the largest values."""
@@ -188,13 +184,9 @@ class Lens(GuidedObjective):
     """
 
     name: ClassVar[str] = "lens"
-    k: int | float | None = None
+    k: CountOrFraction | None = None
     w: CountFromZero = 1
-    alone: Annotated[float, Range(least=0)] = 0.3
-
-    def __post_init__(self) -> None:
-        if self.k is not None:
-            check_count("k", self.k)
+    alone: AtLeastZero = 0.3
 
     def state(self, reference: Tensor) -> Tensor:
         """The positions, and the windows around them, `(P, 2, ...)`."""
@@ -273,10 +265,3 @@ def _choose_corner(region: Region, upper: Tensor) -> Tensor:
 def _span(start: float, length: float, side: int) -> slice:
     first = min(round(start * side), side - 1)
     return slice(first, max(first + 1, round((start + length) * side)))
-
-
-def check_count(option: str, value: int | float) -> None:
-    """Raise `ArgumentError` unless the value is a number of positions or a share of them."""
-    whole = type(as_number(value)) is int and value >= 1
-    share = isinstance(value, float) and 0 < value < 1
-    check(whole or share, option, "a whole number of at least 1, or a share in (0, 1)", repr(value))

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.masks.random_masks import draw_masks
-from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
+from standfast.explainers.base import BaselineOption, resolve_baseline
 from standfast.metrics.base import Cost, Presets, metrics
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies
@@ -43,8 +43,7 @@ from standfast.metrics.senc.sensitivity_consistency import (
     SensitivityConsistency,
     SensitivityConsistencyResult,
 )
-from standfast.records import set_fields
-from standfast.segments import Method, Segments, check_segments, segment
+from standfast.segments import Segments, SegmentsOption, segment
 from standfast.tensors import Streams, content_keys, send
 
 
@@ -99,13 +98,8 @@ class DataSensitivityConsistency(SensitivityConsistency):
         "paper": {"estimator": "paper"},
     }
 
-    segments: Method | int | Tensor = "auto"
-    baseline: Baseline | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        # a tensor of labels becomes a value that can be compared, hashed and written down
-        set_fields(self, segments=check_segments(self.segments))
-        check_baseline(self.baseline)
+    segments: SegmentsOption = "auto"
+    baseline: BaselineOption = field(default=None, kw_only=True)
 
     @classmethod
     def example(cls) -> DataSensitivityConsistency:

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from standfast.results.controls import Explainers
-from standfast.results.formatting import format_probability
+from standfast.results.formatting import format_number
 from standfast.tensors import Array
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ class Axis:
     probability: bool = False
 
     def write(self, value: float | None, bound: bool = False) -> str:
-        """A value for a tooltip, with a sign if it is a bound; "?" for None.
+        """A value for a tooltip, with a sign if it is a bound.
 
         >>> Axis("margin").write(-0.5), Axis("probability", probability=True).write(-6.0, bound=True)
         ('−0.5', '≤ 0.25%')
         """
         sign = "" if not bound else "≤ " if self.side == "upper" else "≥ "
-        return sign + (format_probability(value) if self.probability and value is not None else write_number(value))
+        return sign + format_number(value, "probability" if self.probability else None)
 
 
 @dataclass(frozen=True)
@@ -220,22 +220,13 @@ def choose_style(explainers: Sequence[str], name: str) -> Style:
     return Style(colour, SHAPES[place % len(SHAPES)], DASHES[place % len(DASHES)])
 
 
-def round_number(value: float, digits: int = 6) -> float | None:
-    """A number with a few significant digits; None if it is not finite.
+def round_number(value: float) -> float | None:
+    """A number with six significant digits; None if it is not finite.
 
     >>> round_number(0.123456789), round_number(float("nan"))
     (0.123457, None)
     """
-    return float(f"{value:z.{digits}g}") if math.isfinite(value) else None
-
-
-def write_number(value: float | None) -> str:
-    """A number for a tooltip; "?" for None.
-
-    >>> write_number(-0.5), write_number(float("-inf")), write_number(None)
-    ('−0.5', '−∞', '?')
-    """
-    return "?" if value is None else f"{value:z.4g}".replace("-", "−").replace("inf", "∞")
+    return float(f"{value:z.6g}") if math.isfinite(value) else None
 
 
 def find_room(values: Iterable[float | None]) -> tuple[float, float]:
@@ -245,13 +236,13 @@ def find_room(values: Iterable[float | None]) -> tuple[float, float]:
     return min(finite) - margin, max(finite) + margin
 
 
-def wrap_name(name: str, width: int = 16) -> str:
-    """A name, split into two lines if it is long.
+def wrap_name(name: str) -> str:
+    """A name, split into two lines if it has more than 16 letters.
 
     >>> wrap_name("integrated gradients"), wrap_name("DeepLift")
     ('integrated\\ngradients', 'DeepLift')
     """
-    if len(name) <= width:
+    if len(name) <= 16:
         return name
     places = [i + (letter != " ") for i, letter in enumerate(name) if letter in " _-:" and 0 < i < len(name) - 1]
     if not places:

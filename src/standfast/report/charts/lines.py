@@ -18,7 +18,6 @@ from standfast.report.charts.base import (
     choose_style,
     find_room,
     round_number,
-    write_number,
 )
 from standfast.report.charts.layers import (
     encode_values,
@@ -28,6 +27,7 @@ from standfast.report.charts.layers import (
     tooltip,
     without_checks,
 )
+from standfast.results.formatting import format_number
 from standfast.tensors import Array
 
 #: the largest number of points per line, and of points with a mark
@@ -154,5 +154,6 @@ def _describe(rows: Rows) -> str:
     texts: dict[str, list[str]] = {}
     for row in rows:
         if "marked" in row:
-            texts.setdefault(row["line"], []).append(f"{row['reads'].partition(' [')[0]} at {write_number(row['x'])}")
+            point = f"{row['reads'].partition(' [')[0]} at {format_number(row['x'], None)}"
+            texts.setdefault(row["line"], []).append(point)
     return "; ".join(f"{name}: {', '.join(points)}" for name, points in texts.items())

@@ -6,6 +6,7 @@ import re
 from itertools import groupby
 
 from standfast.errors import check
+from standfast.report.words import make_environment
 from standfast.results import Results
 from standfast.results.formatting import format_estimate, format_interval
 from standfast.results.summary import SummaryRow
@@ -57,8 +58,6 @@ def to_latex(results: Results, *, caption: str | None = None, label: str | None 
     Raises:
         ArgumentError: no results, or no such label.
     """
-    import jinja2
-
     found = results.summary.rows
     check(label is None or caption is not None, "label", "none without a caption", repr(label))
     check(len(found) > 0, "results", "results with at least one row", "none")
@@ -80,14 +79,7 @@ def to_latex(results: Results, *, caption: str | None = None, label: str | None 
         groups.append((escape(f"{data}, {model}"), rows))
     estimates = [row.estimate for row in found if row.estimate is not None]
     counts = sorted({estimate.count for estimate in estimates}) or [0]
-    environment = jinja2.Environment(
-        *("<%", "%>", "<<", ">>", "<#", "#>"),
-        loader=jinja2.PackageLoader("standfast.report", "templates"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    environment = make_environment(autoescape=False).overlay("<%", "%>", "<<", ">>", "<#", "#>")
     return environment.get_template("table.tex").render(
         samples=str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}",
         coverage=min((each.coverage for each in estimates if intervals and each.low is not None), default=None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from standfast.results import Results
-from standfast.results.formatting import format_coverage, format_difference, format_estimate, format_interval
+from standfast.results.formatting import format_confidence, format_difference, format_estimate
 from standfast.results.summary import SummaryRow
 
 
@@ -39,9 +39,9 @@ def describe_row(results: Results, row: SummaryRow) -> Cell:
     if estimate is None:
         return Cell(notes=("nothing to take a median of", *notes))
     main, count = format_estimate(estimate, decimals), f"n = {estimate.count}"
-    interval = format_interval(estimate, decimals)
+    interval = format_confidence(estimate, decimals)
     if not interval:
         return Cell(main, f"{count}: no interval", tuple(notes))
     if counts.bounds == counts.counted:
         return Cell(main, f"all are bounds, {count}", tuple(notes))
-    return Cell(main, f"{interval}{format_coverage(estimate)}, {count}", tuple(notes))
+    return Cell(main, f"{interval}, {count}", tuple(notes))

@@ -15,12 +15,13 @@ import numpy as np
 
 from standfast.frames.columns import describe_cell
 from standfast.report.charts import GalleryRow, Picture
-from standfast.report.page.pictures import colour_signed, draw_picture, encode_image
+from standfast.report.maps import FEATURES, colour_signed, name_entry, rank_entries
+from standfast.report.page.pictures import draw_picture, encode_image
 from standfast.results.formatting import format_number
 from standfast.tensors import Array
 
-#: features that are drawn, and channels
-FEATURES, CHANNELS = 12, 6
+#: channels that are drawn
+CHANNELS = 6
 #: points of a line, and colours of its ground, over the time of a series
 POINTS = 300
 #: the colour of the time that a map moved back has no values for
@@ -122,21 +123,6 @@ def lay_slices(picture: Picture) -> Picture:
     return replace(picture, title=picture.title + words, alt=picture.alt + words, array=laid, marks=marks)
 
 
-def rank_entries(pictures: Sequence[Array], count: int) -> Array:
-    """The places of the `count` most relevant entries, the most relevant first, of maps `(n,)` on their own scales.
-
-    >>> rank_entries([np.array([0.1, -3.0, 2.0]), np.array([0.9, 0.0, 0.0])], 2).tolist()
-    [0, 1]
-    """
-    sizes = [np.abs(values) / (np.abs(values).max() or 1.0) for values in pictures]
-    return np.argsort(-np.max(sizes, axis=0), kind="stable")[:count]
-
-
-def _name_entry(names: Sequence[str], place: int, kind: str) -> str:
-    """The name of a feature or channel; its number where it has none."""
-    return str(names[place]) if place < len(names) else f"{kind} {place}"
-
-
 def _draw_table(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
     """A line for each feature: its name, its values as numbers, its relevance as bars.
 
@@ -166,7 +152,7 @@ def _draw_table(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
                 first = next(other.array[place] for other in ready if other.plain)
                 changed = bool(row.columns) and value != float(first)
                 cells.append(("number changed" if changed else "number", known or format_number(value, None)))
-        rows.append((_name_entry(row.features, place, "feature"), cells))
+        rows.append((name_entry(row.features, place, "feature"), cells))
     return {"columns": ready, "rows": rows, "left_out": len(ready[0].array) - len(rows)}
 
 
@@ -186,7 +172,7 @@ def _draw_series(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
             low, high = (-each.limit, each.limit) if each.change else (ends[place].min(), ends[place].max())
             points = _list_points(line[place], low, high) if len(line) == channels else ""
             ground = None if each.change or each.plain else _colour_ground(each, place, channels)
-            name = _name_entry(row.features, place, "channel") if channels > 1 or row.features else ""
+            name = name_entry(row.features, place, "channel") if channels > 1 or row.features else ""
             each.parts.append(Lane(name, points, ground))
     return {"panels": [each for each, _ in panels], "steps": steps, "left_out": channels - len(ranked)}
 

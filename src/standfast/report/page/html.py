@@ -29,12 +29,6 @@ from standfast.results.summary import MetricSummary, SummaryRow
 
 #: how many warnings, and how many failures, the page lists
 LISTED = 50
-#: how many pairs of data and model are open at first; the others are folded
-OPEN = 1
-#: with more metrics than this the page is denser: it says each thing once
-CROWD = 6
-#: how many metrics the comparison shows before the rest is folded
-SHOWN = 12
 #: how many metrics are beside each other in a table: as many as fit on a screen of 1400 pixels, and on paper
 COLUMNS = 5
 
@@ -103,6 +97,7 @@ class Page:
         return {
             "where": results.summary.name_pair(data, model),
             "verdict": verdict,
+            "classes": results.task_words.classes,
             "checks_id": f"checks-{results.pairs.index((data, model)) + 1}",
             "standings": order,
             "sanity": {name: results.summary.sanity.get((data, model, name)) for name, _ in order},
@@ -195,9 +190,6 @@ def _make_context(results: Results) -> dict[str, Any]:
         "sections": sections,
         "margins": MARGINS,
         "untrained": [each for each in results.summary.accuracies.values() if each.near_chance],
-        "open": OPEN,
-        "crowd": CROWD,
-        "shown": SHOWN,
         "listed": LISTED,
         "warnings": page.list_warnings(),
         "reasons": describe_failures(results.summary),

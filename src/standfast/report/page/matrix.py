@@ -47,14 +47,17 @@ def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | 
     rows = [row for name in order if (row := metric.find_row(name)) is not None and row.references is not None]
     if not rows:
         return None
+    task = metric.metric.presentation.task
     columns = [
         ("Here", "inputs that are changed"),
         ("Identical maps", "the same for every input"),
-        ("Same class", "maps of other inputs"),
+        (f"Same {task.kind}", "maps of other inputs"),
         ("Scrambled weights", "maps of the same inputs"),
-        ("Unrelated maps", "of other classes: chance"),
+        ("Unrelated maps", f"of other {task.kinds}: chance"),
     ]
-    cells = [(row.explainer, _write_references(row)) for row in rows]
+    shown = [place for place in range(len(columns)) if place != 2 or task.kind]
+    cells = [(row.explainer, [_write_references(row)[place] for place in shown]) for row in rows]
+    columns = [columns[place] for place in shown]
     return Table("What is acceptable?", columns, cells, say("acceptable", rows[0].spec, RARE))
 
 

@@ -78,10 +78,10 @@ def list_options(results: Results) -> list[tuple[str, list[tuple[str, list[tuple
 
 
 def _without_names(options: Any) -> Any:
-    """The options of a data set without the names of its features and the words of its samples, which are many."""
+    """The options without the names of features and the words of samples and tasks, which are many."""
     if not isinstance(options, dict):
         return options
-    return {key: value for key, value in options.items() if key not in ("features", "tokens", "columns")}
+    return {key: value for key, value in options.items() if key not in ("features", "tokens", "columns", "words")}
 
 
 def flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from standfast.errors import StandfastError
-from standfast.neighbourhoods.naming import KEYS, label_neighbourhood, read_stored
+from standfast.neighbourhoods.naming import label_neighbourhood, read_stored
+from standfast.records import split_tag
 from standfast.registry import parse_options
 
 #: letters of a value in words
@@ -110,13 +111,13 @@ def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(inner, Mapping):
             found[str(option)] = value
             continue
-        key = next((key for key in (*KEYS[::-1], "name") if isinstance(inner.get(key), str)), None)
-        if key is not None:
-            given = found[str(option)] = _Given(inner[key])
-            known = read_stored(inner) if key in KEYS else None
+        tag, title, rest = split_tag(inner)
+        if tag:
+            given = found[str(option)] = _Given(title)
+            known = read_stored(inner)
             given.words = label_neighbourhood(known) if known is not None else ""
-        own = flatten_options({name: each for name, each in inner.items() if name != key})
-        if key == "transformation":
+        own = flatten_options(rest)
+        if tag == "transformation":
             own = {name: _find_extent(each) for name, each in own.items()}
         found |= {f"{option}.{path}": each for path, each in own.items()}
     return found

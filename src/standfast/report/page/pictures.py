@@ -9,22 +9,13 @@ import numpy as np
 from PIL import Image
 
 from standfast.report.charts import Picture
+from standfast.report.maps import LARGE, add_channels, colour_signed, find_limit, scale_input
 from standfast.tensors import Array
 
 #: the largest number of pixels on a side of a picture
 PIXELS = 160
-#: pictures with a longer side are large: fewer colours of maps, inputs as WebP, and the scale below
-LARGE = 64
-#: the share of a large map's positions that are below full colour, because single pixels would make the others white
-BELOW_FULL = 0.99
-#: how many colours a large map has on each side of zero
+#: how many colours a large map has on each side of zero; large inputs are WebP
 SHADES = 31
-#: the colours of signed maps: from blue over white to red (ColorBrewer's RdBu)
-SIGNED = (
-    *((0x05, 0x30, 0x61), (0x21, 0x66, 0xAC), (0x43, 0x93, 0xC3), (0x92, 0xC5, 0xDE), (0xD1, 0xE5, 0xF0)),
-    (0xF7, 0xF7, 0xF7),
-    *((0xFD, 0xDB, 0xC7), (0xF4, 0xA5, 0x82), (0xD6, 0x60, 0x4D), (0xB2, 0x18, 0x2B), (0x67, 0x00, 0x1F)),
-)
 #: the greys of an image under marks: how many, the darkest, the palest
 GREYS, DARKEST, PALEST = 12, 0xB0, 0xF6
 #: the greys of stripes where a map that was moved back has no values
@@ -41,11 +32,10 @@ def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str | None:
     array = np.asarray(picture.array, dtype=float)
     if picture.signed:
         return _draw_map(array, picture.moved_back)
-    array = np.nan_to_num(array)
-    low, high = bounds if np.isfinite(bounds).all() else (float(array.min()), float(array.max()))
-    grey = len(array) != 3 or picture.marks is not None
-    channels = array.mean(axis=0, keepdims=True).repeat(3, axis=0) if grey else array
-    rgb = np.moveaxis(np.clip((shrink(channels) - low) / ((high - low) or 1.0), 0, 1), 0, -1)
+    shades = shrink(scale_input(np.nan_to_num(array), bounds))
+    if len(shades) != 3 or picture.marks is not None:
+        shades = shades.mean(axis=0, keepdims=True).repeat(3, axis=0)
+    rgb = np.moveaxis(shades, 0, -1)
     if picture.marks is not None:
         colours = [list(bytes.fromhex(colour[1:])) for colour in picture.colours]
         marks = np.where(picture.marks > 0, picture.marks, len(colours) + 1)
@@ -61,15 +51,13 @@ def _draw_map(array: Array, hatch: bool) -> str | None:
 
     The scale ends at the largest value. In large pictures the largest hundredth of the values has full colour.
     """
-    hidden = shrink((np.isnan(array).all(axis=0, keepdims=True) & hatch).astype(float))[0] > 0.5
-    flat = shrink(np.nan_to_num(array).sum(axis=0, keepdims=True))[0]
-    seen = np.abs(flat[~hidden])
-    if not seen.size or np.ptp(flat[~hidden]) == 0:
+    summed, unseen = add_channels(array)
+    hidden = shrink((unseen & hatch)[None].astype(float))[0] > 0.5
+    flat = shrink(summed[None])[0]
+    if hidden.all() or np.ptp(flat[~hidden]) == 0:
         return None
-    large = max(flat.shape) > LARGE
-    end = float(np.quantile(seen, BELOW_FULL)) if large else 0.0
-    values = np.clip(flat / (end or float(seen.max())), -1, 1)
-    colours = colour_signed(np.rint(values * SHADES) / SHADES if large else values)
+    values = np.clip(flat / find_limit(flat, ~hidden), -1, 1)
+    colours = colour_signed(np.rint(values * SHADES) / SHADES if max(flat.shape) > LARGE else values)
     colours[hidden] = _hatch(*hidden.shape)[hidden]
     return encode_image(colours)
 
@@ -80,16 +68,6 @@ def _hatch(height: int, width: int) -> Array:
     rows, columns = np.indices((height, width))
     dark = (rows + columns) // stripe % 2 == 0
     return np.where(dark, UNSEEN[0], UNSEEN[1])[..., None].repeat(3, axis=-1) / 255
-
-
-def colour_signed(values: Array) -> Array:
-    """The colours `(..., 3)` of values in [-1, 1]: blue below zero, red above.
-
-    >>> colour_signed(np.array([0.0]))[0].round(2).tolist()
-    [0.97, 0.97, 0.97]
-    """
-    stops, colours = np.linspace(-1, 1, len(SIGNED)), np.asarray(SIGNED, dtype=float).T / 255
-    return np.stack([np.interp(values, stops, channel) for channel in colours], axis=-1)
 
 
 def shrink(array: Array) -> Array:

@@ -14,7 +14,7 @@ from standfast.results import ConfiguredMetric, Results
 from standfast.study.store import COORDINATES
 
 #: columns with a place of their own in the table
-_OWN = ("repeat", "sample", "targets", "predicted", "model_evaluations", "degenerate", "nonfinite")
+_OWN = ("repeat", "sample", "targets", "answer", "predicted", "model_evaluations", "degenerate", "nonfinite")
 _KNOWN = {*COORDINATES, *_OWN, "status", "job"}
 
 #: rows with pictures: data, model, label, explainer, sample -> the id of the pictures in the page
@@ -34,8 +34,9 @@ def encode_rows(results: Results, links: Links) -> tuple[str, int]:
             statuses = whole["status"].unique(maintain_order=True)
             names["status"] += [status for status in statuses if status not in names["status"]]
             blocks.append(_encode_block(whole, metric, names, links))
+    answer = "Class" if results.task_words.classes else results.task_words.answer.capitalize()
     content = json.dumps(
-        {"names": {**names, "classes": classes}, "blocks": blocks},
+        {"names": {**names, "classes": classes}, "blocks": blocks, "answer": answer},
         separators=(",", ":"),
         ensure_ascii=False,
         allow_nan=False,

@@ -10,15 +10,26 @@ import numpy as np
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.report.plots.canvas import MEANING, NEGATIVE, POSITIVE, SIGNED, escape_text, import_pyplot, scale_of
+from standfast.report.maps import (
+    FEATURES,
+    SIGNED,
+    add_channels,
+    colour_signed,
+    find_limit,
+    name_entry,
+    rank_entries,
+    scale_input,
+)
+from standfast.report.plots.canvas import escape_text, import_pyplot
 from standfast.tensors import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Maps = Tensor | Array | Mapping[str, Tensor | Array]
-#: how many bars a table or a text has at most, and points on a line
-BARS, POINTS = 12, 2000
+#: points on a line at most
+POINTS = 2000
+MEANING = "red: positive relevance, blue: negative; each map on its own scale"
 #: the ground of hatched positions
 GROUND = "0.86"
 #: the width of a picture in inches, by kind
@@ -47,7 +58,9 @@ def draw_maps(
     for name, each in named.items():
         fits = each.shape == x.shape
         check(fits, f"maps[{name!r}]" if name else "maps", f"the shape of the inputs, {x.shape}", each.shape)
-    if x.ndim == 1 or (tokens is not None and x.ndim == 2) or (x.ndim == 3 and x.shape[0] in (1, 3) and _is_square(x)):
+    # one image rather than a batch of series: no series has as many channels as steps
+    image = x.ndim == 3 and x.shape[0] in (1, 3) and x.shape[1] == x.shape[2]
+    if x.ndim == 1 or (tokens is not None and x.ndim == 2) or image:
         x, named = x[None], {name: each[None] for name, each in named.items()}  # a single sample
     kind = "text" if tokens is not None else {1: "table", 2: "series", 3: "image"}.get(x.ndim - 1, "")
     check(bool(kind), "inputs", "images (N, C, H, W), series (N, C, T) or tables (N, F)", f"shape {x.shape}")
@@ -56,12 +69,9 @@ def draw_maps(
     if features is not None:
         check(len(features) == wide, "features", f"{wide} names, one for each column or channel", len(features))
     for what, values in (("tokens", tokens), ("titles", titles)):
-        check(values is None or len(values) == len(x), what, f"one entry for each of {len(x)} samples", _len(values))
+        fits = values is None or len(values) == len(x)
+        check(fits, what, f"one entry for each of {len(x)} samples", len(values or ()))
     return _draw_grid(kind, x[:most], named, features, tokens, titles)
-
-
-def _len(values: Sequence[Any] | None) -> int:
-    return 0 if values is None else len(values)
 
 
 def _to_array(values: Any, argument: str) -> Array:
@@ -70,11 +80,6 @@ def _to_array(values: Any, argument: str) -> Array:
     # NaN in a map marks positions that it says nothing about
     finite: Array = np.nan_to_num(np.asarray(array, dtype=float), nan=np.nan if argument == "maps" else 0.0)
     return finite
-
-
-def _is_square(x: Array) -> bool:
-    """Whether `(C, H, W)` is rather one image than a batch of series: no series has as many channels as steps."""
-    return bool(x.shape[1] == x.shape[2])
 
 
 def _draw_grid(
@@ -87,9 +92,9 @@ def _draw_grid(
 ) -> list[Axes]:
     plt = import_pyplot()
     extra = 1 if kind == "image" else 0  # the input itself
-    columns, rows = len(maps) + extra, len(x)
-    bars = 0.8 + 0.24 * (BARS + 1 if kind == "text" else min(x.shape[1], BARS + 1))
-    height = {"image": 2.2, "series": 0.6 + 0.55 * min(x.shape[1], 12)}.get(kind, bars)
+    columns, rows, wide = len(maps) + extra, len(x), x.shape[1]
+    bars = 0.8 + 0.24 * (FEATURES + 1 if kind == "text" else min(wide, FEATURES + 1))
+    height = {"image": 2.2, "series": 0.6 + 0.55 * min(wide, 12)}.get(kind, bars)
     size = (_WIDTHS[kind] * columns, height * rows + 0.3)
     figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for row in range(rows):
@@ -104,13 +109,14 @@ def _draw_grid(
             elif kind == "series":
                 _draw_series(axes, own, values, features)
             elif kind == "table":
-                names = [f"feature {n}" for n in range(len(own))] if features is None else features
-                short = (textwrap.shorten(name, 28, placeholder="...") for name in names)
-                labels = [f"{name} = {value:z.4g}" for name, value in zip(short, own, strict=True)]
+                names = (
+                    textwrap.shorten(name_entry(features, n, "feature"), 28, placeholder="...") for n in range(wide)
+                )
+                labels = [f"{name} = {value:z.4g}" for name, value in zip(names, own, strict=True)]
                 _draw_bars(axes, np.nan_to_num(values), labels)
             else:  # relevance is summed over the embedding
                 said = (tokens or ())[row]
-                _draw_bars(axes, np.nan_to_num(values).sum(0)[: len(said)], said)
+                _draw_bars(axes, add_channels(values)[0][: len(said)], said)
             words = [word for word in ("" if extra else title, name) if word]
             axes.set_title(escape_text(": ".join(words)), fontsize=9)
     figure.supxlabel(MEANING, fontsize=8)
@@ -119,50 +125,44 @@ def _draw_grid(
 
 def _draw_image(axes: Any, x: Array, values: Array | None = None) -> None:
     """The input, or a map over its grey shape; channels of the map are summed."""
-    low, high = float(x.min()), float(x.max())
-    shades = (x - low) / ((high - low) or 1.0)
+    shades = scale_input(x)
     axes.set_xticks([])
     axes.set_yticks([])
     if values is None:
         picture = np.moveaxis(shades, 0, -1) if len(x) == 3 else shades.mean(0)
         axes.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         return
-    flat = np.nansum(values, axis=0)
-    limit = scale_of(flat)
+    flat, unseen = add_channels(values)
+    limit = find_limit(flat, ~unseen)
     axes.imshow(1 - 0.45 * shades.mean(0), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     # where a map is weak the input shows through
     strength = np.clip(np.abs(flat) / limit, 0, 1) ** 0.7
-    axes.imshow(flat, cmap=SIGNED, vmin=-limit, vmax=limit, alpha=strength, interpolation="nearest")
-    unseen = np.isnan(values).all(axis=0)
+    axes.imshow(flat, cmap=_make_colours(), vmin=-limit, vmax=limit, alpha=strength, interpolation="nearest")
     if unseen.any():
         axes.contourf(unseen, levels=[0.5, 1.5], colors=[GROUND], hatches=["////"])
 
 
+def _make_colours() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("relevance", np.array(SIGNED) / 255)
+
+
 def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | None) -> None:
     """The channels one below the other, each on its own scale, on the colour of its relevance."""
-    from matplotlib.collections import LineCollection
-
     channels, steps = x.shape
-    unseen = np.isnan(values).all(axis=0)
-    values = np.nan_to_num(values)
-    limit = scale_of(values)
-    for start, stop in zip(*np.flatnonzero(np.diff(unseen, prepend=False, append=False)).reshape(-1, 2).T, strict=True):
-        axes.axvspan(start - 0.5, stop - 0.5, facecolor=GROUND, edgecolor="0.6", lw=0, hatch="////", zorder=0)
     stride = -(-steps // POINTS)
-    for channel in range(channels):
-        line = x[channel]
-        span = float(line.max() - line.min()) or 1.0
-        y = channel + 0.4 - 0.8 * (line - line.min()) / span  # the axis points down, so that the first is on top
-        points = np.stack([np.arange(steps), y], 1)[::stride]
-        pieces = np.stack([points[:-1], points[1:]], 1)
-        axes.plot(points[:, 0], points[:, 1], color="0.25", lw=0.7, zorder=2)
-        shades = values[channel][::stride]
-        colours = LineCollection(list(pieces), cmap=SIGNED, lw=4, zorder=1)
-        colours.set_array((shades[:-1] + shades[1:]) / 2)
-        colours.set_clim(-limit, limit)
-        axes.add_collection(colours)
-    names = [f"channel {n}" for n in range(channels)] if features is None else features
-    axes.set_yticks(range(channels), [escape_text(name) for name in names], fontsize=8)
+    limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+    for channel, (line, ground) in enumerate(zip(x, np.nan_to_num(values), strict=True)):
+        y = channel + 0.4 - 0.8 * scale_input(line)  # the axis points down, so that the first is on top
+        place = (-0.5, steps - 0.5, channel + 0.45, channel - 0.45)
+        axes.imshow(ground[None], cmap=_make_colours(), vmin=-limit, vmax=limit, extent=place, aspect="auto")
+        axes.plot(np.arange(steps)[::stride], y[::stride], color="0.25", lw=0.7)
+    edges = np.flatnonzero(np.diff(add_channels(values)[1], prepend=False, append=False))
+    for start, stop in edges.reshape(-1, 2):
+        axes.axvspan(start - 0.5, stop - 0.5, facecolor=GROUND, edgecolor="0.6", lw=0, hatch="////", zorder=1)
+    axes.set_yticks(range(channels), [escape_text(name_entry(features, n, "channel")) for n in range(channels)])
+    axes.tick_params("y", labelsize=8)
     axes.set_ylim(channels - 0.4, -0.6)
     axes.set_xlim(0, max(steps - 1, 1))
     axes.set_xlabel("time step", fontsize=8)
@@ -170,14 +170,12 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
 
 def _draw_bars(axes: Any, values: Array, labels: Sequence[str]) -> None:
     """Bars with the names of features, or words, the largest first; the others are added up."""
-    order = np.argsort(-np.abs(values), kind="stable")
-    shown = order if len(order) <= BARS + 1 else order[:BARS]
-    names, heights = [labels[n] for n in shown], [float(values[n]) for n in shown]
-    if len(shown) < len(order):
-        names.append(f"{len(order) - len(shown)} more, together")
-        heights.append(float(values[order[BARS:]].sum()))
-    colours = [POSITIVE if height > 0 else NEGATIVE for height in heights]
-    axes.barh(range(len(heights)), heights, color=colours, height=0.75)
+    order = rank_entries([values], len(values))
+    shown, rest = (order, order[:0]) if len(order) <= FEATURES + 1 else (order[:FEATURES], order[FEATURES:])
+    names, heights = [labels[n] for n in shown], values[shown]
+    if len(rest):
+        names, heights = [*names, f"{len(rest)} more, together"], np.append(heights, values[rest].sum())
+    axes.barh(range(len(heights)), heights, color=colour_signed(0.8 * np.sign(heights)), height=0.75)
     axes.axvline(0, color="0.3", lw=0.8)
     axes.set_yticks(range(len(heights)), [escape_text(name) for name in names], fontsize=8)
     axes.set_ylim(len(heights) - 0.4, -0.6)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from standfast.errors import check
+from standfast.report.charts.base import find_room
 from standfast.report.plots.canvas import ESTIMATE, REFERENCE, escape_text, import_pyplot, label_ticks
 from standfast.results.controls import Explainers
 from standfast.results.results import Results
@@ -55,10 +56,7 @@ def plot_panels(panels: Sequence[MetricSummary], explainers: Explainers, rows: S
 
 def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None:
     estimates = {row.explainer: row.estimate for row in panel.rows if row.value is not None}
-    known = [end for each in estimates.values() if each for end in (each.value, each.low, each.high) if end is not None]
-    finite = [end for end in known if math.isfinite(end)]
-    least, most = (min(finite), max(finite)) if finite else (0.0, 1.0)
-    margin = 0.08 * (most - least) or 0.5
+    room = find_room(end for each in estimates.values() if each for end in (each.value, each.low, each.high))
     for place, name in enumerate(explainers):
         row, control = panel.find_row(name), name in explainers.controls
         estimate = estimates.get(name)
@@ -68,7 +66,7 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
             continue
         low, high = (
             end if end is not None and math.isfinite(end) else edge
-            for end, edge in ((estimate.low, least - margin), (estimate.high, most + margin))
+            for end, edge in zip((estimate.low, estimate.high), room, strict=True)
         )
         if estimate.low is not None or estimate.high is not None:
             axes.plot([low, high], [place, place], color="0.45", lw=1.6, solid_capstyle="butt", zorder=1)
@@ -76,7 +74,7 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
         colour = REFERENCE if control else ESTIMATE
         face = colour if row.verdict in ("best", "tied") else "white"
         axes.plot(estimate.value, place, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
-    axes.set_xlim(least - 1.5 * margin, most + 1.5 * margin)
+    axes.set_xlim(*room)
     axes.set_ylim(len(explainers) - 0.5, -0.5)
     axes.set_yticks(range(len(explainers)), [escape_text(name) for name in explainers])
     for name, text in zip(explainers, axes.get_yticklabels(), strict=False):  # none beside the first panel of a row

@@ -11,10 +11,16 @@ import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
-from standfast.report.words import words_of
+from standfast.report.words import Options, words_of
 from standfast.results.formatting import format_number
-from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation, ValueSpec, presentation_of
-from standfast.tensors import Array
+from standfast.results.presentation import (
+    ConfiguredMetric,
+    MetricResults,
+    Presentation,
+    StoredSample,
+    ValueSpec,
+    presentation_of,
+)
 
 #: how many samples are tried until one has stored pictures
 EXAMPLES = 20
@@ -23,20 +29,13 @@ ALIGNED = ("aligned_maps",)
 
 
 def make_row(
-    view: MetricResults, explainer: str, sample: int, pictures: Sequence[Picture], text: str, found: bool = True
+    view: MetricResults, shown: StoredSample, pictures: Sequence[Picture], text: str, found: bool = True
 ) -> GalleryRow:
     """Pictures of an explainer on a sample, with the names of features and the words of the sample."""
-    tokens = view.tokens[sample] if sample < len(view.tokens) else ()
-    return GalleryRow(
-        explainer,
-        sample,
-        tuple(pictures),
-        text,
-        found,
-        features=tuple(view.features),
-        tokens=tuple(tokens),
-        columns=tuple(view.columns),
-    )
+    sample, features = shown.sample, tuple(view.features)
+    tokens = tuple(view.tokens[sample]) if sample < len(view.tokens) else ()
+    columns = tuple(view.columns)
+    return GalleryRow(shown.explainer, sample, tuple(pictures), text, found, features, tokens, columns)
 
 
 def read_swaps(row: Mapping[str, Any]) -> dict[int, str]:
@@ -52,7 +51,7 @@ def describe_maps(view: MetricResults, rows: Sequence[GalleryRow]) -> str:
     """How the page draws the maps in these rows of pictures, in one or two sentences."""
     axes = min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
     swaps = "swapped_words" in view.frame.columns
-    return words_of(presentation_of(view.metric)).say("maps", axes, bool(view.tokens), swaps)
+    return words_of(presentation_of(view.metric, task=view.task)).say("maps", axes, bool(view.tokens), swaps)
 
 
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
@@ -68,16 +67,17 @@ def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Figure]
     return [each for each in figures if each is not None and not (isinstance(each, Gallery) and not each.rows)]
 
 
-def draw_distribution(view: MetricResults, *rules: float | None, note: str = "") -> Chart | None:
-    """The distribution over samples, a row for each explainer, with lines at `rules`; `note` ends the caption."""
-    strips = []
+def draw_distribution(view: MetricResults) -> Chart | None:
+    """The distribution over samples, a row for each explainer, with lines at the `"rules"` of the metric's facts."""
+    own, strips = presentation_of(view.metric, task=view.task), []
     for name in view.present:
         rows = view.spec.select_valid(view.rows_for(name))
         samples = [int(sample) for sample in rows["sample"]]
         strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
-    axis = make_axis(view.spec, *(rule for rule in rules if rule is not None))
+    facts = {"rules": (), "options": Options(view.options), **own.facts(view)}
+    note = words_of(own).say("distribution", facts)
     words = Words(view.spec.title, note, "distribution", "Distribution over samples")
-    return draw_values(strips, view.explainers, axis, words)
+    return draw_values(strips, view.explainers, make_axis(view.spec, *facts["rules"]), words)
 
 
 def draw_example(presentation: Presentation, view: MetricResults, what: str) -> GalleryRow | None:
@@ -99,38 +99,35 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
     rows = rows.sort(spec.column, descending=spec.direction == "lower", maintain_order=True)
     names = ("origins", "origin_maps", "inputs", "maps")
     for row in rows.head(EXAMPLES).iter_rows(named=True):
-        explainer, sample = str(row["explainer"]), int(row["sample"])
-        arrays = view.arrays(explainer, sample, names, also=ALIGNED)
-        if arrays is None:
+        shown = view.load_sample(str(row["explainer"]), int(row["sample"]), names, also=ALIGNED)
+        if shown is None:
             continue
         here = {
-            "explainer": explainer,
-            "sample": sample,
+            "explainer": shown.explainer,
+            "sample": shown.sample,
             "changed": describe_transformation(view.options),
             "moved": describe_reach(view.options, "number of the embedding" if view.tokens else "feature"),
-            "parameters": describe_parameters(row, view.options, np.shape(arrays["origins"])),
-            "target": view.name_classes(row).get("targets"),
+            "parameters": describe_parameters(row, view.options, np.shape(shown.arrays["origins"])),
+            "target": shown.row.get("targets"),
             "what": what,
             "value": format_number(row[spec.column], spec.decimals),
             "same": spec.same,
-            "moved_back": ALIGNED[0] in arrays,
+            "moved_back": ALIGNED[0] in shown.arrays,
         }
         text = words_of(presentation).say("example", here)
-        return make_row(view, explainer, sample, show_change(arrays, explainer, sample, row), text)
+        return make_row(view, shown, show_change(shown), text)
     return None
 
 
-def show_change(
-    arrays: Mapping[str, Array], explainer: str, sample: int, row: Mapping[str, Any]
-) -> tuple[Picture, ...]:
+def show_change(shown: StoredSample) -> tuple[Picture, ...]:
     """The input and its map, the perturbed input and its map, and this map moved back where positions were moved."""
-    who, new = f"{explainer}, sample {sample}", read_swaps(row)
+    arrays, who, new = shown.arrays, shown.who, read_swaps(shown.row)
     back = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
     moved = [
         Picture("moved back", arrays[name], back, signed=True, moved_back=True) for name in ALIGNED if name in arrays
     ]
     return (
-        Picture("input", arrays["origins"], f"Input, sample {sample}"),
+        Picture("input", arrays["origins"], f"Input, sample {shown.sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         Picture("changed", arrays["inputs"], f"Perturbed input: {who}", swapped=new),
         Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", True, swapped=new),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import polars as pl
 
 from standfast.report.charts import Line, TableCell
 from standfast.results import Detail, MetricResults, format_number
+from standfast.results.formatting import Decimals
 from standfast.results.presentation import read_flags, read_numbers
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.tensors import Array
@@ -25,7 +26,7 @@ def stack_arrays(
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     """The rows of an explainer's first samples, and the named arrays of all of them, `(n, ...)`; no rows if none."""
     found = list(results.lines(explainer, names, MOST_SAMPLES))
-    return [row for row, _ in found], {name: np.array([arrays[name] for _, arrays in found]) for name in names}
+    return [each.row for each in found], {name: np.array([each.arrays[name] for each in found]) for name in names}
 
 
 def make_line(name: str, x: Array, y: Array, low: Array, high: Array) -> Line:
@@ -89,12 +90,26 @@ def find_finite(frame: pl.DataFrame, column: str) -> Array:
     return values[np.isfinite(values)]
 
 
+def describe_columns(
+    frame: pl.DataFrame,
+    labels: Mapping[str, str],
+    middle: Callable[[Array], Any] = np.mean,
+    scale: float = 1.0,
+    decimals: Decimals = 2,
+) -> list[Detail]:
+    """The mean of each column over the samples where it is finite, or another middle; nothing where it never is.
+
+    >>> describe_columns(pl.DataFrame({"top1": [0.25, 0.75, None]}), {"top1": "agreement", "top3": "more"})[0].text
+    'agreement: 0.50'
+    """
+    known = {label: values for column, label in labels.items() if len(values := find_finite(frame, column))}
+    return [Detail(label, scale * float(middle(values)), decimals=decimals) for label, values in known.items()]
+
+
 def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
     """The median of the samples' standard errors due to random draws; empty where none is known."""
-    errors = find_finite(frame, "std_error")
-    if not len(errors):
-        return []
-    return [Detail("standard error of the random draws, median", float(np.median(errors)), decimals=4)]
+    label = "standard error of the random draws, median"
+    return describe_columns(frame, {"std_error": label}, middle=np.median, decimals=4)
 
 
 def _find_quartiles(values: Array) -> Array:

@@ -7,10 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from standfast.report.charts import Chart
-from standfast.report.presentation.drawing import draw_distribution
-from standfast.report.words import words_of
-from standfast.results.presentation import Detail, MetricResults, Presentation, ValueSpec, presentations
+from standfast.results.presentation import Detail, Presentation, ValueSpec, presentations
 
 
 @presentations.register("seed_agreement")
@@ -29,7 +26,3 @@ class SeedAgreementPresentation(Presentation):
         titles["signs"] = "same signs"
         found = {name: frame[name].drop_nans().median() for name in titles if name in frame.columns}
         return [Detail(titles[name], float(value)) for name, value in found.items() if isinstance(value, float)]
-
-    def figures(self, view: MetricResults) -> list[Chart | None]:
-        """The distribution over samples."""
-        return [draw_distribution(view, note=words_of(self).say("note"))]

@@ -99,8 +99,10 @@
     repeated && ["Repeat", number("repeat"), number("repeat"), true],
     ["Sample", number("sample"), number("sample"), true],
     ["Status", name("status")],
-    ["Class", function (row) {
+    [stored.answer, function (row) {
       var known = names.classes[cell(row, "data")];
+      var read = cell(row, "answer"), number = read !== null && read !== undefined;
+      if (number) return show(read, null) + (isFinite(cell(row, "predicted") || NaN) ? " → " + show(cell(row, "predicted"), null) : "");
       var found = [cell(row, "targets"), cell(row, "predicted")].map(function (x) { return x in known ? known[x] : x; });
       return (found[0] === null ? "–" : found[0]) + (found[1] === null || found[1] === undefined ? "" : " → " + found[1]);
     }],

@@ -34,8 +34,7 @@ class Slurm(Executor):
     """Tasks of a Slurm job array; each does every n-th job. All tasks write into the store, which they must reach.
 
     A task that is preempted or out of time is put into the queue again, and then continues with the jobs that the store
-    does not have. If this process is stopped, the tasks are cancelled. With `wait=False` they are not, and a later run
-    collects their results.
+    does not have. If this process is stopped, the tasks are cancelled.
 
     Args:
         tasks: of the array, or `"auto"` for one for each eight jobs, at most 64.
@@ -43,7 +42,6 @@ class Slurm(Executor):
         cluster: submitit's: `"slurm"`, or `"local"` for tasks on this computer.
         options: for submitit's executor, such as `timeout_min`, `slurm_partition`, `cpus_per_task`, `gpus_per_node`,
             `mem_gb`, `slurm_array_parallelism`.
-        wait: until everything is done.
         limits: what one job may take; each task then does its jobs in a process beside it, which it watches. Slurm is
             asked for the memory, unless `options` say how much. (`timeout_min` is the time of a task, which does many
             jobs.)
@@ -57,12 +55,11 @@ class Slurm(Executor):
         folder: str | Path = "slurm",
         cluster: str = "slurm",
         options: Mapping[str, Any] | None = None,
-        wait: bool = True,
         limits: Limits = UNLIMITED,
     ) -> None:
         check_integer(tasks, "tasks", also=("auto",))
         check(cluster in ("slurm", "local"), "cluster", "slurm or local", repr(cluster))
-        self.tasks, self.folder, self.cluster, self.wait = tasks, Path(folder), cluster, wait
+        self.tasks, self.folder, self.cluster = tasks, Path(folder), cluster
         asked = {} if limits.memory_gb is None else {"mem_gb": limits.memory_gb + _BESIDE_GB}
         self.options = {**asked, **(options or {})}
         self.limits = limits
@@ -82,8 +79,6 @@ class Slurm(Executor):
         parts = [Task(grid, store, tuple(jobs[number::tasks]), self.limits) for number in range(tasks)]
         with pickle_modules_of(grid, import_package("cloudpickle", "slurm")):
             submitted = executor.map_array(Task.__call__, parts)
-        if not self.wait:
-            return
         try:
             yield from self._collect(submitted, parts)
         except BaseException:

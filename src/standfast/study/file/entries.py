@@ -266,29 +266,3 @@ class RequirementEntry(Entry):
     def share(self) -> float:
         """The share of samples that has to meet the limit."""
         return 0.5 if self.share_of_samples is None else self.share_of_samples
-
-    def describe(self, label: str | None = None, limit: str | None = None) -> str:
-        """In words, without the explainer, data and model.
-
-        Args:
-            label: of the metric, where the entry names none, or one with several labels.
-            limit: in words, where the number as it was given does not say what it is.
-
-        >>> RequirementEntry(metric="worst_case", at_least=0.6, share_of_samples=0.95).describe()
-        'worst_case: at least 0.6 in at least 95% of samples'
-        """
-        metric = label or self.metric
-        start = f"{metric}: " if metric else ""
-        if self.better_than is not None:
-            return f"{start}better than {self.better_than}"
-        if self.no_worse_than is not None:
-            margin = f" by more than {self.by:g}" if self.by else ""
-            return f"{start}{self._where()} not worse than {self.no_worse_than}{margin}"
-        words = "at least" if self.side == "higher" else "at most"
-        number = f"{getattr(self, self.kind):g}" if limit is None else limit
-        if self.mean or self.share_of_samples is None:
-            return f"{start}{'mean' if self.mean else 'median'} {words} {number}"
-        return f"{start}{words} {number} {self._where()}"
-
-    def _where(self) -> str:
-        return "in the mean" if self.mean else f"in at least {100 * self.share:g}% of samples"

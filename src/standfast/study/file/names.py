@@ -37,6 +37,7 @@ from standfast.study.file.problems import (
     with_article,
 )
 from standfast.tasks import tasks
+from standfast.zoo.hub import HUBS
 
 T = TypeVar("T")
 
@@ -94,8 +95,8 @@ class Names:
 
 
 _FORMS = ("path", "function", "architecture")
-DATA = Names("data", data.datasets, tuple(data.prefixes()), _FORMS[:2])
-MODELS = Names("models", zoo.models, tuple(zoo.hubs()), _FORMS)
+DATA = Names("data", data.datasets, tuple(data.ARCHIVES), _FORMS[:2])
+MODELS = Names("models", zoo.models, tuple(HUBS), _FORMS)
 EXPLAINERS = Names("explainers", explainers, forms=("function",), in_text=True)
 METRICS = Names("metrics", metrics, forms=("function",), in_text=True)
 SEARCHES = Names("searches", searches, in_text=True)

@@ -34,6 +34,7 @@ from standfast import similarity
 from standfast.algorithms.searches.base import Search, searches
 from standfast.explainers import Background, Explainer
 from standfast.explainers.base import Baseline
+from standfast.metrics.base import plain
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import label_neighbourhoods
 from standfast.similarity import Similarity
@@ -328,18 +329,14 @@ def to_plain(value: object) -> Any:
     >>> to_plain(LinfBall(0.1))
     {'linf': {'radius': 0.1, 'distribution': 'uniform', 'sigma': None}}
     """
-    if isinstance(value, Similarity):
-        return value.name
+    return plain(value, _write)
+
+
+def _write(value: Any) -> Any:
     if isinstance(value, StoredBackground):
         return value.written
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        name = find_name_in_file(value)
-        return {name: plain_options(value)} if name else plain_options(value)
-    if isinstance(value, list | tuple):
-        return [to_plain(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(entry) for key, entry in value.items()}
-    return value if isinstance(value, int | float | str | bool | None) else repr(value)
+    name = find_name_in_file(value)
+    return {name: plain_options(value)} if name else plain_options(value)
 
 
 def plain_options(value: Any) -> dict[str, Any]:

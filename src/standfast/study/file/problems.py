@@ -125,7 +125,9 @@ def _problems_of(error: Exception, keys: Collection[str], key: str) -> list[Prob
 def _from_pydantic(error: ValidationError, keys: Collection[str]) -> list[Problem]:
     """The problems by place; alternatives that a value does not fit are one problem."""
     found: dict[Keys, Problem] = {}
-    for details in error.errors(include_url=False):
+    every = error.errors(include_url=False)
+    # tensors and objects, which a file cannot hold, are no alternatives
+    for details in [each for each in every if each["type"] not in ("needs_python_object", "dataclass_type")] or every:
         for each in _from_details(details, keys):
             earlier = found.setdefault(each.path, each)
             if each.expected not in earlier.expected:

@@ -62,7 +62,7 @@ from standfast.study.file.problems import (
 from standfast.study.file.references import read_data_at
 from standfast.study.grid import ModelSource, Samples
 from standfast.study.identity import is_estimator
-from standfast.tasks import Classification, Task
+from standfast.tasks import Classification, Regression, Task
 from standfast.tensors import describe_bounds
 from standfast.zoo import architectures
 from standfast.zoo.programs import as_module, check_program, fill, load_program, read_weights
@@ -153,6 +153,8 @@ class DataEntry(Entry):
             rows, count = len(found.inputs), len(found.labels)
             check(count == rows, "path", f"as many labels as inputs ({rows})", f"{count} labels")
             extras = {"labels": found.labels, **extras}
+            classes = not found.labels.is_floating_point()
+            check(classes or self.targets != "labels", "targets", "predicted, as the labels are no classes", "labels")
         else:
             check(self.targets != "labels", "targets", "predicted, as there are no labels", "labels")
         labels = found.labels if self.targets == "labels" else None
@@ -326,6 +328,11 @@ class ModelEntry(Entry):
         """The entry under its name; or one for each seed, under name#0, name#1 and so on."""
         return {name: self}
 
+    @property
+    def method(self) -> Literal["predict_proba", "predict"]:
+        """What the answers of an estimator are read from."""
+        return "predict" if isinstance(self.task, Regression) else "predict_proba"
+
     def source(self, base: Path) -> StudyModel:
         """What the entry stands for; its file, whose path is relative to `base`, is read here and now.
 
@@ -387,15 +394,15 @@ class ModelProgram(ModelEntry):
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The program of the file."""
-        return load_program(content, self.path, device, self.trust)
+        return load_program(content, self.path, device, self.trust, self.method)
 
 
 class ModelFunction(ModelEntry):
     """A module, an estimator or a model that a function of the user's returns.
 
     Args:
-        function: module:function that returns a torch.nn.Module, a fitted estimator with predict_proba, or a
-            standfast.Model; with random numbers from a fixed seed.
+        function: module:function that returns a torch.nn.Module, a fitted estimator with predict_proba (of a
+            regression: with predict), or a standfast.Model; with random numbers from a fixed seed.
         options: arguments of the function.
         weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
         seeds: make this many models, name#0, name#1 and so on, with the further argument seed of the function: 0, 1
@@ -428,7 +435,7 @@ class ModelFunction(ModelEntry):
             if isinstance(found, Model):
                 return found
             try:
-                found = as_module(found, "function")
+                found = as_module(found, "function", self.method)
             except ArgumentError as error:
                 expected = f"{error.expected}, or a standfast.Model"
                 raise reject(expected, f"{with_article(str(error.got))} from {self.function}") from error
@@ -505,7 +512,9 @@ class StudyModel(ModelSource):
             module = entry.build(self.base, device, self.content)
         if not isinstance(module, Model):
             mixed = entry.mixed_precision
-            size, task = entry.batch_size, entry.task
+            size = entry.batch_size
+            with errors_at("task"):
+                task = entry.task.load_files(self.base)
             more: dict[str, Any] = {"task": task, "output": entry.output, "extras": entry.extras}
             return Model(module, samples.bounds, prepare, device, size, forward, mixed, **more)
         for key in _OF_MODULES & entry.model_fields_set:
@@ -537,6 +546,10 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> None:
         raise reject(
             f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}", got, note=note
         ) from error
+    labels = samples.extras.get("labels")
+    if model.task.classes and labels is not None and labels.is_floating_point():
+        expected = "labels as whole numbers, as the model answers with classes (or another task of it)"
+        raise reject(expected, f"{labels.dtype} of shape {tuple(labels.shape)}", note=note)
     if samples.targets is not None and model.task.classes and int(samples.targets.max()) >= logits.shape[1]:
         got = f"{int(samples.targets.max())} among them"
         raise reject(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got, note=note)

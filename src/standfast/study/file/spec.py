@@ -462,11 +462,6 @@ def load_study(path: str | Path, preset: str | None = None) -> Study:
     return _check(read_document(path), preset)
 
 
-def with_preset(study: Study, preset: str) -> Study:
-    """The same study with another preset for what its file does not set."""
-    return _check(study._document, preset)
-
-
 def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
     """The same from plain values, with paths relative to `base`.
 

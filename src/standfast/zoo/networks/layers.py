@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import nn
 
-from standfast.errors import check
+from standfast.errors import check_choice
 
 Activation = Literal["relu", "relu6", "softplus", "tanh"]
 
@@ -30,7 +30,7 @@ def find_activation(name: str) -> Callable[[], nn.Module]:
     >>> find_activation("softplus")()
     Softplus(beta=10.0, threshold=20.0)
     """
-    check(name in _ACTIVATIONS, "activation", f"one of {', '.join(_ACTIVATIONS)}", repr(name))
+    check_choice(name, "activation", list(_ACTIVATIONS))
     return _ACTIVATIONS[name]
 
 
@@ -41,7 +41,6 @@ def make_conv_block(
     *,
     stride: int = 1,
     groups: int = 1,
-    bias: bool = False,
     activation: Callable[[], nn.Module] = nn.ReLU,
 ) -> nn.Sequential:
     """Convolution `conv`, batch normalisation `norm` and activation `relu` (its name, whatever it is).
@@ -56,13 +55,7 @@ def make_conv_block(
     return nn.Sequential(
         OrderedDict(
             conv=nn.Conv2d(
-                in_channels,
-                channels,
-                kernel_size,
-                stride=stride,
-                padding=kernel_size // 2,
-                groups=groups,
-                bias=bias,
+                in_channels, channels, kernel_size, stride, padding=kernel_size // 2, groups=groups, bias=False
             ),
             norm=nn.BatchNorm2d(channels),
             relu=activation(),

@@ -75,10 +75,10 @@ class ResNet18(nn.Module):
         super().__init__()
         check(width >= 1, "width", "at least 1", width)
         self.stem = make_conv_block(in_channels, width)
-        self.stage1 = _make_stage(width, width, stride=1)
-        self.stage2 = _make_stage(width, 2 * width, stride=2)
-        self.stage3 = _make_stage(2 * width, 4 * width, stride=2)
-        self.stage4 = _make_stage(4 * width, 8 * width, stride=2)
+        self.stage1 = make_stage(width, width, 1, 2)
+        self.stage2 = make_stage(width, 2 * width, 2, 2)
+        self.stage3 = make_stage(2 * width, 4 * width, 2, 2)
+        self.stage4 = make_stage(4 * width, 8 * width, 2, 2)
         self.classifier = make_mean_head(8 * width, num_classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -88,8 +88,10 @@ class ResNet18(nn.Module):
         return logits
 
 
-def _make_stage(in_channels: int, channels: int, stride: int) -> nn.Sequential:
-    stage = nn.Sequential()
-    stage.add_module("block1", BasicBlock(in_channels, channels, stride))
-    stage.add_module("block2", BasicBlock(channels, channels))
-    return stage
+def make_stage(
+    in_channels: int, channels: int, stride: int, blocks: int, activation: Callable[[], nn.Module] = nn.ReLU
+) -> nn.Sequential:
+    """Blocks `block1`, `block2`, ... in series, of which the first has the stride."""
+    places = [(in_channels, stride), *[(channels, 1)] * (blocks - 1)]
+    made = (BasicBlock(count, channels, step, activation) for count, step in places)
+    return nn.Sequential(OrderedDict((f"block{number}", block) for number, block in enumerate(made, 1)))

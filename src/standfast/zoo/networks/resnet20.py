@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from standfast.errors import check
 from standfast.zoo.networks.layers import Activation, find_activation, make_conv_block, make_mean_head
-from standfast.zoo.networks.resnet import BasicBlock
+from standfast.zoo.networks.resnet import make_stage
 
 
 class ResNet20(nn.Module):
@@ -64,13 +64,10 @@ class ResNet20(nn.Module):
 
 
 def _make_stage(in_channels: int, channels: int, stride: int, activate: Callable[[], nn.Module]) -> nn.Sequential:
-    first, second, third = (
-        BasicBlock(count, channels, step, activate)
-        for count, step in ((in_channels, stride), (channels, 1), (channels, 1))
-    )
+    stage = make_stage(in_channels, channels, stride, 3, activate)
     if stride != 1:
-        first.shortcut = _make_shortcut(channels - in_channels, stride)
-    return nn.Sequential(OrderedDict(block1=first, block2=second, block3=third))
+        stage.get_submodule("block1").shortcut = _make_shortcut(channels - in_channels, stride)
+    return stage
 
 
 def _make_shortcut(new_channels: int, stride: int) -> nn.Sequential:

@@ -146,7 +146,6 @@ def test_drops_are_aligned_by_sample(folder: Path) -> None:
     stored(builder, "random", random[:10], no_positive=(2,))
     stored(builder, "random", 9 + random, repeat=1)
     found = load_drops(views(builder)[0])
-    assert found is not None
     assert found.samples.tolist() == [*range(19), *range(20, COUNT)]
     expected = np.delete(good, 19, axis=0)
     np.testing.assert_array_equal(found.curves["good"].top, expected)
@@ -162,7 +161,6 @@ def test_the_gate_is_applied_where_there_are_random_maps(view: MetricResults, dr
     for name in ("good", "zero"):
         stored(builder, name, made(name))
     alone = load_drops(views(builder)[0])
-    assert alone is not None
     assert (alone.gates, alone.may_be_read("zero")) == ({}, True)
     shown_tables = draw_tables(alone, SAY)
     assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
@@ -232,8 +230,9 @@ def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: Met
     assert list(dict.fromkeys(row.sample for row in gallery.rows)) == [order[0], order[COUNT // 2], order[-1]]
     assert [row.explainer for row in gallery.rows[:3]] == list(EXPLAINERS)
     for row in gallery.rows:
-        arrays = view.arrays(row.explainer, row.sample, ("replaced_at", "origins"))
-        assert arrays is not None
+        shown = view.load_sample(row.explainer, row.sample, ("replaced_at", "origins"))
+        assert shown is not None
+        arrays = shown.arrays
         _, picture = row.pictures
         np.testing.assert_array_equal(picture.marks, (arrays["replaced_at"] == 1) | (arrays["replaced_at"] == 2))
         np.testing.assert_array_equal(picture.array, arrays["origins"])
@@ -257,14 +256,14 @@ def test_a_real_study_stores_what_the_section_needs(
     (view,) = found.list_metric_results("corruption_curve")
     result = metric(lenet, "input_x_gradient", digits[:6].inputs)
     drops = load_drops(view)
-    assert drops is not None
     curves = drops.curves["input_x_gradient"]
     assert curves.top is not None
     rows = view.rows_for("input_x_gradient")
     np.testing.assert_allclose(compute_area(curves.share, curves.top), rows["area_top"].to_numpy(), rtol=1e-12)
     np.testing.assert_array_equal(curves.share, result.corrupted_share.numpy())
-    arrays = view.arrays("input_x_gradient", 5, ("replaced_at", "origins"))
-    assert arrays is not None
+    shown = view.load_sample("input_x_gradient", 5, ("replaced_at", "origins"))
+    assert shown is not None
+    arrays = shown.arrays
     np.testing.assert_array_equal(arrays["origins"], digits[:6].inputs[5].numpy())
     places = arrays["replaced_at"].size
     assert (arrays["replaced_at"] == 1).sum() == round(float(result.corrupted_share[5, 0]) * places)

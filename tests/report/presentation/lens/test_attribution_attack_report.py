@@ -101,14 +101,13 @@ def where(mask: Array) -> set[tuple[int, ...]]:
 
 
 def maps_of(view: MetricResults, row: GalleryRow) -> tuple[Array, Array]:
-    arrays = view.arrays(row.explainer, row.sample, ("origin_maps", "maps"))
-    assert arrays is not None
-    return np.abs(arrays["origin_maps"]).sum(axis=0), np.abs(arrays["maps"]).sum(axis=0)
+    shown = view.load_sample(row.explainer, row.sample, ("origin_maps", "maps"))
+    assert shown is not None
+    return np.abs(shown.arrays["origin_maps"]).sum(axis=0), np.abs(shown.arrays["maps"]).sum(axis=0)
 
 
 def numbers_in(text: str, pattern: str) -> list[float]:
     found = re.search(pattern, text)
-    assert found is not None, text
     return [float(number) for number in found.groups()]
 
 
@@ -237,7 +236,6 @@ def test_means_are_corrected_for_chance(view: MetricResults, level: float, above
     made = dataclasses.replace(view, frame=frame, options={"similarities": [name], "k": 5}, explainers=["saliency"])
     ((_, cells),) = draw_means(made, None, "").rows
     expected = bootstrap_interval(0.6 + spread, "mean")
-    assert expected is not None
     assert (cells[0].text, cells[0].small.partition("\n")[0]) == ("0.600", f"[{expected.low:.3f}, {expected.high:.3f}]")
     assert cells[0].small.partition("\n")[2].startswith(above)
     assert bool(cells[0].small.partition("\n")[2]) == bool(above)
@@ -270,8 +268,8 @@ def test_curves_are_means_over_samples(view: MetricResults) -> None:
     windowed = ["curve_precision", "curve_recall", "curve_precision_diverse"]
     assert [*charts] == ["distribution", *windowed, "k-0", "k-1"]
     for explainer in EXPLAINERS:
-        each = [view.arrays(explainer, s, ("origin_maps", "maps")) for s in range(4)]
-        maps = [[np.abs(a[key]).sum(axis=0) for key in ("origin_maps", "maps")] for a in each if a is not None]
+        each = view.lines(explainer, ("origin_maps", "maps"), 4)
+        maps = [[np.abs(a.arrays[key]).sum(axis=0) for key in ("origin_maps", "maps")] for a in each]
         k = 39  # the nearest to 40 among 16, 39, 78, 157 and 314
         for w in (0, 1, 2):
             pairs = [[largest(map_, k) for map_ in pair] for pair in maps]

@@ -10,12 +10,11 @@ import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Line, Picture, Words, draw_lines
 from standfast.report.presentation.drawing import describe_maps, draw_distribution, make_row
-from standfast.report.presentation.estimates import find_finite, make_median_line, stack_arrays
+from standfast.report.presentation.estimates import describe_columns, make_median_line, stack_arrays
 from standfast.report.words import words_of
-from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
+from standfast.results import Detail, MetricResults, Presentation, StoredSample, ValueSpec, presentations
 from standfast.results.presentation import read_flags, read_numbers
 from standfast.statistics.paired import median_over_repeats
-from standfast.tensors import Array
 
 #: samples in the gallery
 SHOWN = 4
@@ -43,6 +42,10 @@ class CEvalPresentation(Presentation):
             empty=NO_CHANGE,
         )
 
+    def facts(self, results: MetricResults) -> dict[str, Any]:
+        """The ratio where fixing the features does not matter."""
+        return {"rules": (1.0,)}
+
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Medians, how many changes were not found, and how near certified bounds come."""
         c, empty, found = read_numbers(frame, "c"), read_numbers(frame, "c_empty"), read_flags(frame, "found")
@@ -68,27 +71,25 @@ class CEvalPresentation(Presentation):
     def figures(self, results: MetricResults) -> list[Figure | None]:
         """The distributions and the pictures."""
         words = words_of(self)
-        rows = [self._draw_row(results, *shown) for shown in results.gallery(SHOWN, _PICTURES)]
+        rows = [self._draw_row(results, shown) for shown in results.gallery(SHOWN, _PICTURES)]
         note = words.say("pictures", describe_maps(results, rows))
         return [
-            draw_distribution(results, 1.0, note=words.say("distribution")),
+            draw_distribution(results),
             Gallery("Least changes outside of the explanation", tuple(rows), note),
         ]
 
-    def _draw_row(
-        self, results: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]
-    ) -> GalleryRow:
+    def _draw_row(self, results: MetricResults, shown: StoredSample) -> GalleryRow:
+        arrays, who = shown.arrays, shown.who
         origin, changed = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
-        who = f"{explainer}, sample {sample}"
         fixed = np.asarray(arrays["mask"], dtype=int)
         pictures = (
-            Picture("input", origin, f"Input, sample {sample}"),
+            Picture("input", origin, f"Input, sample {shown.sample}"),
             Picture("its map", arrays["origin_maps"], f"Explanation: {who}", signed=True),
             Picture("fixed", origin, f"Fixed features: {who}", marks=fixed, colours=(FIXED,)),
             Picture("least change", changed - origin, f"Least change found, scaled: {who}", signed=True, change=True),
             Picture("changed", changed, f"Changed input: {who}"),
         )
-        return make_row(results, explainer, sample, pictures, words_of(self).say("row", row), bool(row.get("found")))
+        return make_row(results, shown, pictures, words_of(self).say("row", shown.row), bool(shown.row.get("found")))
 
 
 _PICTURES = ("origins", "origin_maps", "mask", "inputs")
@@ -127,8 +128,7 @@ class CEvalPlotPresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The median of the knees of the samples' curves, which not every curve has."""
-        knees = find_finite(frame, "knee")
-        return [Detail("knee, median", float(np.median(knees)))] if len(knees) else []
+        return describe_columns(frame, {"knee": "knee, median"}, middle=np.median)
 
     def figures(self, results: MetricResults) -> list[Chart | None]:
         """The plot, and the distribution of its means."""

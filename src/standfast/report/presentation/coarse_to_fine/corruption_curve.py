@@ -34,7 +34,7 @@ class CorruptionCurvePresentation(Presentation):
 
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
         """With the most relevant positions first higher is better; if only the least relevant come first, lower."""
-        title = f"Area under the drop of the answer's probability, {_name_first(options)} relevant positions corrupted"
+        title = f"Area under the drop of {self.task.own}, {_name_first(options)} relevant positions corrupted"
         caution = f"More positive positions make the area larger. {_CHANCE}"
         return ValueSpec(title, "area under the drop", self.direction_of(options), 3, caution=caution)
 
@@ -50,7 +50,7 @@ class CorruptionCurvePresentation(Presentation):
         ends = dict.fromkeys(f"{end:.1%}" for end in (min(medians, default=0.0), max(medians, default=0.0)))
         spec = dataclasses.replace(
             views[0].spec,
-            title="Common drop of the answer's probability: averaged up to the share of positions that all explainers "
+            title=f"Common drop of {self.task.own}: averaged up to the share of positions that all explainers "
             f"replace, {_name_first(views[0].options)} relevant positions corrupted first",
             axis="common drop",
             column=COMMON,
@@ -83,12 +83,12 @@ class CorruptionCurvePresentation(Presentation):
     def figures(self, results: MetricResults) -> list[Figure | None]:
         """All figures of one data set and model; only the distribution of areas if no drops are stored."""
         say, drops = words_of(self).say, load_drops(results)
-        distribution = draw_distribution(results, note=say("distribution"))
+        distribution = draw_distribution(results)
         if drops is None:
             return [distribution]
         top, bottom = (draw_drops(results, drops, order, say("drops")) for order in ("top", "bottom"))
         pictures = draw_gallery(results, say) if "top" in (results.options.get("order") or ()) else None
-        return [top, distribution, bottom, pictures, *draw_tables(drops, say)]
+        return [top, distribution, bottom, pictures, *draw_tables(drops, say, not self.task.fall)]
 
 
 def _name_first(options: Mapping[str, Any]) -> str:

@@ -74,11 +74,9 @@ class Drops:
 def load_drops(results: MetricResults) -> Drops | None:
     """The stored drops; None if no explainer has any."""
     names = ("corrupted_share", "fractions", *(f"drop_{order}" for order in results.options.get("order") or ()))
-    rows: dict[str, dict[int, Mapping[str, Array]]] = {}
+    rows: dict[str, dict[int, dict[str, Array]]] = {}
     for explainer in results.present:
-        found: dict[int, Mapping[str, Array]] = {
-            int(row["sample"]): arrays for row, arrays in results.lines(explainer, names, MOST_SAMPLES)
-        }
+        found = {each.sample: each.arrays for each in results.lines(explainer, names, MOST_SAMPLES)}
         if found:
             rows[explainer] = found
     if not rows:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
 
 from standfast.report.charts import Gallery, GalleryRow, Picture
 from standfast.report.presentation.drawing import make_row
-from standfast.results import MetricResults, format_number
-from standfast.tensors import Array
+from standfast.results import MetricResults, StoredSample, format_number
 
 #: the share of the positive positions that is marked, as in the paper's figure
 SHARE = 0.15
@@ -27,7 +25,7 @@ def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
         for explainer in results.present:
             found = results.load_sample(explainer, sample, _NAMES)
             if found is not None:
-                rows.append(_draw_row(results, explainer, sample, *found, say))
+                rows.append(_draw_row(results, found, say))
     return Gallery("What is replaced first", tuple(rows), say("pictures", f"{SHARE:.0%}"))
 
 
@@ -39,21 +37,14 @@ def choose_samples(results: MetricResults) -> list[int]:
     return list(dict.fromkeys([samples[0], samples[len(samples) // 2], samples[-1]])) if samples else []
 
 
-def _draw_row(
-    results: MetricResults,
-    explainer: str,
-    sample: int,
-    row: Mapping[str, Any],
-    arrays: Mapping[str, Array],
-    say: Callable[..., str],
-) -> GalleryRow:
-    input_ = arrays["origins"]
+def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., str]) -> GalleryRow:
+    arrays, input_ = shown.arrays, shown.arrays["origins"]
     place = int(np.abs(arrays["fractions"] - SHARE).argmin())
     marked = (arrays["replaced_at"] > 0) & (arrays["replaced_at"] <= place + 1)
     drop = format_number(float(arrays["drop_top"][place]))
-    who = f"{explainer}, sample {sample}"
     spatial = input_.ndim >= 3 and input_.ndim == marked.ndim
     marks = np.asarray(marked.any(axis=0)) if spatial else np.broadcast_to(marked, input_.shape)
-    picture = Picture(f"drop {drop}", input_, f"The most relevant positions: {who}", marks=marks, colours=(MARKED,))
-    text = say("row", row, drop, int(marked.sum()), marked.size)
-    return make_row(results, explainer, sample, (Picture("input", input_, f"Input, sample {sample}"), picture), text)
+    words = f"The most relevant positions: {shown.who}"
+    picture = Picture(f"drop {drop}", input_, words, marks=marks, colours=(MARKED,))
+    text = say("row", shown.row, drop, int(marked.sum()), marked.size)
+    return make_row(results, shown, (Picture("input", input_, f"Input, sample {shown.sample}"), picture), text)

@@ -23,9 +23,15 @@ _FINE = (
 )
 
 
-def draw_tables(drops: Drops, say: Callable[..., str]) -> list[Table]:
-    """Draw the coarse numbers with the gate, and the fine numbers where there are samples for them."""
-    found = [_draw("Coarse numbers, and the gate", _COARSE, drops, say("coarse"))]
+def draw_tables(drops: Drops, say: Callable[..., str], shares: bool = True) -> list[Table]:
+    """Draw the coarse numbers with the gate, and the fine numbers where there are samples for them.
+
+    Where drops are no `shares` that are lost, F1, the share of large drops and the fine numbers mean nothing.
+    """
+    columns = [each for each in _COARSE if shares or each[0] not in ("f1", "auc_share_above")]
+    found = [_draw("Coarse numbers, and the gate", columns, drops, say("coarse"))]
+    if not shares:
+        return found
     has_top = any(curves.top is not None for curves in drops.curves.values())
     return [*found, _draw("Fine numbers", _FINE, drops, say("fine"))] if has_top and drops.fewest >= FINE else found
 

@@ -24,18 +24,21 @@ class AOPCPresentation(Presentation):
         """With the most relevant regions first higher is better, with the least relevant first lower."""
         first = "least" if options.get("order") == "bottom" else "most"
         title = f"AOPC, {first} relevant regions first"
-        axis = f"AOPC ({options.get('score', 'probability')})"
+        axis = f"AOPC ({self._name_score(options)})"
         return ValueSpec(title, axis, self.direction_of(options), 3, good="more faithful")
+
+    def _name_score(self, options: Mapping[str, Any]) -> str:
+        return self.task.logit if options.get("score") == "logit" else self.task.probability
 
     def figures(self, results: MetricResults) -> list[Chart | None]:
         """The fall of the score after each replacement, and the distribution over samples."""
         lines = []
         for name in results.present:
-            curves = [arrays["curve"] for _, arrays in results.lines(name, ("curve",), MOST_SAMPLES)]
+            curves = [each.arrays["curve"] for each in results.lines(name, ("curve",), MOST_SAMPLES)]
             if curves:
                 steps = max(len(curve) for curve in curves)
                 lines.append(make_mean_line(name, np.arange(steps), np.stack([_extend(c, steps) for c in curves])))
-        fall = Axis(f"fall of the {results.options.get('score', 'probability')}", results.spec.direction)
+        fall = Axis(f"fall of the {self._name_score(results.options)}", results.spec.direction)
         caption = words_of(self).say("curves", MOST_SAMPLES)
         words = Words("Perturbation curves", caption, "perturbation-curve", "What happens when regions are replaced?")
         chart = draw_lines(lines, results.explainers, Axis("regions replaced"), fall, words)

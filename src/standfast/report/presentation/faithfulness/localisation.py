@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart
-from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.estimates import find_finite
-from standfast.report.words import words_of
 from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
 from standfast.results.presentation import read_flags, read_numbers
 
@@ -27,16 +24,12 @@ class RelevanceLocalisationPresentation(Presentation):
         return ValueSpec(title, axis, self.direction_of(options), 3, caution=caution)
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
-        """The mean, the least and the largest share of positions that are inside; empty without values."""
+        """The mean, the least and the largest share of positions that are inside, which is chance; empty without."""
         chance = find_finite(results.spec.select_valid(results.frame), "chance")
         if not len(chance):
             return {}
-        return {"chance": float(chance.mean()), "low": float(chance.min()), "high": float(chance.max())}
-
-    def figures(self, results: MetricResults) -> list[Chart | None]:
-        """The distribution over samples, with a line at chance."""
-        facts = self.facts(results)
-        return [draw_distribution(results, facts.get("chance"), note=words_of(self).say("distribution", facts))]
+        mean = float(chance.mean())
+        return {"chance": mean, "low": float(chance.min()), "high": float(chance.max()), "rules": (mean,)}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Rank accuracy, hits of the most relevant position, chance, and maps without positive relevance."""

@@ -7,10 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from standfast.report.charts import Chart
-from standfast.report.presentation.drawing import draw_distribution
-from standfast.report.presentation.estimates import find_finite
-from standfast.report.words import words_of
+from standfast.report.presentation.estimates import describe_columns
 from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
 
 
@@ -23,17 +20,12 @@ class LogOddsPresentation(Presentation):
         title = "Change of the log-odds when the pixels that distinguish two classes are erased"
         return ValueSpec(title, "change of the log-odds", self.direction_of(options), 2, good="more faithful")
 
-    def figures(self, results: MetricResults) -> list[Chart | None]:
-        """The distribution over samples, with a line at 0."""
-        return [draw_distribution(results, 0.0, note=words_of(self).say("distribution"))]
+    def facts(self, results: MetricResults) -> dict[str, Any]:
+        """The value of no change."""
+        return {"rules": (0.0,)}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How many samples turned into the other class, and how much was erased."""
-        found = []
-        for column, label, decimals in (
-            ("converted", "turned into the other class, %", 0),
-            ("erased", "pixels erased, mean, %", 1),
-        ):
-            values = find_finite(frame, column)
-            found += [Detail(label, 100 * float(values.mean()), decimals=decimals)] if len(values) else []
-        return found
+        converted = describe_columns(frame, {"converted": "turned into the other class, %"}, scale=100, decimals=0)
+        erased = describe_columns(frame, {"erased": "pixels erased, mean, %"}, scale=100, decimals=1)
+        return converted + erased

@@ -83,7 +83,7 @@ class AttributionAttackPresentation(Presentation):
         shape = next(iter(curves.values())).shape if curves else None
         captions = {name: say(name) for name in ("by_window", "by_k")}
         return [
-            draw_distribution(results, note=say("distribution")),
+            draw_distribution(results),
             draw_means(results, shape, say("means")),
             *(draw_curves(results, curves, captions) if curves else ()),
             draw_gallery(results, say),

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from standfast.report.charts import Gallery, GalleryRow, Picture
-from standfast.report.presentation.drawing import (
-    ALIGNED,
-    describe_maps,
-    make_row,
-    show_change,
-)
+from standfast.report.presentation.drawing import ALIGNED, describe_maps, make_row, show_change
 from standfast.report.presentation.lens.curves import count_positions, name_position
-from standfast.results import MetricResults
+from standfast.results import MetricResults, StoredSample
 from standfast.similarity import dilate, per_position, top_k
 from standfast.similarity.diverse import resolve_k
 from standfast.tensors import Array
@@ -33,23 +27,16 @@ _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
     """The top positions of the first samples (Kamath et al. 2024, Fig. 3)."""
-    rows = [_draw_row(results, *shown, say) for shown in results.gallery(SHOWN, _PICTURES, ALIGNED)]
+    rows = [_draw_row(results, shown, say) for shown in results.gallery(SHOWN, _PICTURES, ALIGNED)]
     note = say("pictures", describe_maps(results, rows), any(row.pictures[-1].moved_back for row in rows))
     return Gallery("Maps before and after the attack", tuple(rows), note)
 
 
-def _draw_row(
-    results: MetricResults,
-    explainer: str,
-    sample: int,
-    row: dict[str, Any],
-    arrays: dict[str, Array],
-    say: Callable[..., str],
-) -> GalleryRow:
-    who, origin = f"{explainer}, sample {sample}", np.asarray(arrays["origins"], dtype=float)
-    before, after = sum_channels(results, arrays)
+def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., str]) -> GalleryRow:
+    who, origin = shown.who, np.asarray(shown.arrays["origins"], dtype=float)
+    before, after = sum_channels(results, shown.arrays)
     k, unit = resolve_k(results.options.get("k"), count_positions(origin.shape)), name_position(origin.shape)
-    input_, its_map, *changed = show_change(arrays, explainer, sample, row)
+    input_, its_map, *changed = show_change(shown)
     middle = [input_]
     if origin.ndim in (2, 3):
         s, t = top_k(before, k), top_k(after, k)
@@ -60,8 +47,8 @@ def _draw_row(
             ),
             Picture("top k after", origin, f"Top {unit}s after: {who}", marks=mark_around(t), colours=NEAR),
         ]
-    text = say("row", row, results.options, k, unit)
-    return make_row(results, explainer, sample, (its_map, *middle, *changed), text, bool(row.get("found")))
+    text = say("row", shown.row, results.options, k, unit)
+    return make_row(results, shown, (its_map, *middle, *changed), text, bool(shown.row.get("found")))
 
 
 def sum_channels(results: MetricResults, arrays: dict[str, Array]) -> tuple[Tensor, Tensor]:

@@ -79,7 +79,7 @@ class ProbabilityPresentation(Presentation):
         words = words_of(self)
         shown = [] if view.options.get("event") == "misclassification" else view.samples(SHOWN)
         levels = [_draw_levels(view, sample, words) for sample in shown]
-        return [draw_distribution(view, note=words.say("note")), *levels]
+        return [draw_distribution(view), *levels]
 
 
 def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> Chart | None:
@@ -102,7 +102,7 @@ def _read_levels(view: MetricResults, name: str, sample: int) -> Line | None:
     shown = view.load_sample(name, sample, _CURVES)
     if shown is None:
         return None
-    row, arrays = shown
+    row, arrays = shown.row, shown.arrays
     here = find_levels_of_similarity(arrays["level_stage"], arrays["level_threshold"], bool(row.get("censored")))
     if not here.any():
         return None

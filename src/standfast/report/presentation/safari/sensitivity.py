@@ -7,11 +7,8 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from standfast.report.charts import Chart
-from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.kept_class import count_kept_class
-from standfast.report.words import words_of
-from standfast.results.presentation import Detail, MetricResults, Presentation, ValueSpec, presentations
+from standfast.results.presentation import Detail, Presentation, ValueSpec, presentations
 
 
 @presentations.register("max_sensitivity")
@@ -32,10 +29,6 @@ class MaxSensitivityPresentation(Presentation):
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How much of the neighbourhood keeps the answer."""
         return count_kept_class(frame)
-
-    def figures(self, view: MetricResults) -> list[Chart | None]:
-        """The distribution over samples."""
-        return [draw_distribution(view, note=words_of(self).say("note"))]
 
 
 @presentations.register("local_lipschitz")

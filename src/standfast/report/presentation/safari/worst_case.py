@@ -18,7 +18,7 @@ from standfast.report.presentation.drawing import (
     make_row,
     show_change,
 )
-from standfast.report.presentation.estimates import find_finite, make_median_line
+from standfast.report.presentation.estimates import describe_columns, make_median_line
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
@@ -27,6 +27,7 @@ from standfast.results.presentation import (
     Detail,
     MetricResults,
     Presentation,
+    StoredSample,
     ValueSpec,
     presentation_of,
     presentations,
@@ -63,8 +64,11 @@ class WorstCasePresentation(Presentation):
         return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty, same=same)
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
-        """The event, and which explainers met a weaker search."""
-        return {**describe_event(results.options), "without_gradients": _searched_without_gradients(results)}
+        """The event, where it begins on the axis of the values, and which explainers met a weaker search."""
+        limit = 0.0 if results.options.get("event") == "misclassification" else find_threshold(results.options)
+        rules = () if limit is None else (limit,)
+        without = _searched_without_gradients(results)
+        return {**describe_event(results.options), "rules": rules, "without_gradients": without}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How often the event was found, and the largest sensitivities if they were tracked."""
@@ -76,14 +80,12 @@ class WorstCasePresentation(Presentation):
             found.append(Detail("no input that keeps the answer", total - hit, total))
         if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
             found.append(Detail("misinterpreted", *measured))
-        for column, label in (
-            ("gap", "stated gap (an estimate)"),
-            ("sens_max", "largest distance"),
-            ("sens_lips", "largest slope"),
-        ):
-            values = find_finite(frame, column)
-            found += [Detail(label, float(np.median(values)), decimals=None)] if len(values) else []
-        return found
+        labels = {
+            "gap": "stated gap (an estimate)",
+            "sens_max": "largest distance",
+            "sens_lips": "largest slope",
+        }
+        return found + describe_columns(frame, labels, middle=np.median, decimals=None)
 
     def example(self, view: MetricResults) -> GalleryRow | None:
         """The least similar map of an input that kept its answer; for the other events nothing."""
@@ -94,10 +96,10 @@ class WorstCasePresentation(Presentation):
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution, the search's convergence, and the pictures."""
         sentences, facts = words_of(self), {**self.facts(view), "options": Options(view.options)}
-        rows = [_draw_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
+        rows = [_draw_row(view, shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
         moved = any(row.pictures[-1].moved_back for row in rows)
         return [
-            draw_distribution(view, find_limit(view.options), note=sentences.say("limit", facts)),
+            draw_distribution(view),
             _draw_convergence(view, sentences.say("convergence", facts)),
             Gallery(
                 "Worst cases found",
@@ -136,11 +138,6 @@ def _count_misinterpreted(rows: pl.DataFrame) -> tuple[int, int]:
     return count_samples(counted, "misinterpreted")
 
 
-def find_limit(options: Mapping[str, Any]) -> float | None:
-    """Where the event begins on the axis of the values."""
-    return 0.0 if options.get("event") == "misclassification" else find_threshold(options)
-
-
 def _draw_convergence(view: MetricResults, caption: str) -> Chart | None:
     """The best so far against evaluations: median over samples and quartiles (SAFARI, Fig. 2)."""
     lines = []
@@ -159,11 +156,11 @@ def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]
     event = view.options.get("event")
     name = "trace_margin" if event == "misclassification" else "trace_similarity"
     at, values = [], []
-    for _, arrays in view.lines(explainer, ("trace_evaluations", "trace_margin", name), TRACED):
-        line = arrays[name].astype(float)
+    for each in view.lines(explainer, ("trace_evaluations", "trace_margin", name), TRACED):
+        line = each.arrays[name].astype(float)
         if event == "changed_class":
-            line[~(arrays["trace_margin"] >= 0)] = np.nan
-        at.append(arrays["trace_evaluations"].astype(float))
+            line[~(each.arrays["trace_margin"] >= 0)] = np.nan
+        at.append(each.arrays["trace_evaluations"].astype(float))
         values.append(line)
     grid = np.unique(np.concatenate([np.empty(0), *at]))
     lines = np.full((len(at), len(grid)), np.nan)
@@ -173,13 +170,12 @@ def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]
     return grid, lines
 
 
-def _draw_row(
-    view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]
-) -> GalleryRow:
+def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
+    row, arrays = shown.row, shown.arrays
     difference = np.asarray(arrays["inputs"], dtype=float) - np.asarray(arrays["origins"], dtype=float)
-    pictures = show_change(arrays, explainer, sample, row)
+    pictures = show_change(shown)
     if not pictures[-1].moved_back:  # the difference of two inputs whose positions differ says little
-        swaps, words = pictures[2].swapped, f"Change of the input, scaled: {explainer}, sample {sample}"
+        swaps, words = pictures[2].swapped, f"Change of the input, scaled: {shown.who}"
         change = Picture("change", difference, words, signed=True, change=True, swapped=swaps)
         pictures = (*pictures[:3], change, *pictures[3:])
     size = {
@@ -188,5 +184,6 @@ def _draw_row(
         "largest": float(np.abs(difference).max(initial=0.0)),
     }
     kept = [detail.text for detail in count_kept_class(pl.DataFrame([row]))]
-    text = words_of(presentation_of(view.metric)).say("row", row, size, kept, np.ptp(arrays["maps"]) == 0)
-    return make_row(view, explainer, sample, pictures, text, bool(row.get("found")))
+    own = words_of(presentation_of(view.metric, task=view.task))
+    text = own.say("row", row, size, kept, np.ptp(arrays["maps"]) == 0)
+    return make_row(view, shown, pictures, text, bool(row.get("found")))

@@ -8,15 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Picture
+from standfast.report.charts import Figure, Gallery, GalleryRow, Picture
 from standfast.report.presentation.drawing import draw_distribution, make_row
-from standfast.report.presentation.estimates import count_flag, find_finite
+from standfast.report.presentation.estimates import count_flag, describe_columns, find_finite
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
 from standfast.results.presentation import (
     Detail,
     MetricResults,
     Presentation,
+    StoredSample,
     ValueSpec,
     presentations,
     read_numbers,
@@ -49,6 +50,12 @@ class SencPresentation(Presentation):
             good="more consistent",
         )
 
+    def facts(self, results: MetricResults) -> dict[str, Any]:
+        """The mean ends of the null's band, which has 95% of unrelated explanations; empty where it is not stored."""
+        rows = results.spec.select_valid(results.frame)
+        ends = [find_finite(rows, column) for column in ("null_low", "null_high")]
+        return {"rules": tuple(float(each.mean()) for each in ends)} if all(map(len, ends)) else {}
+
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Samples beyond the null, agreement of the most sensitive parts, and the published estimator's rho."""
         p = find_finite(frame, "p_value")
@@ -57,10 +64,11 @@ class SencPresentation(Presentation):
         means = {"top1": "top-1 agreement", "top3": "top-3 agreement"}
         if options.get("estimator") != "paper":
             means["rho_paper"] = "mean rho, published estimator"
-        for column, label in means.items():
-            values = find_finite(frame, column)
-            found += [Detail(label, float(values.mean()))] if len(values) else []
-        return [*found, *count_flag(frame, "grid_fallback", "grid, as no superpixels were found")]
+        return [
+            *found,
+            *describe_columns(frame, means),
+            *count_flag(frame, "grid_fallback", "grid, as no superpixels were found"),
+        ]
 
 
 @presentations.register("data_sensitivity_consistency")
@@ -71,9 +79,9 @@ class DataSencPresentation(SencPresentation):
 
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution with the null's band, and the sensitivities over the input."""
-        rows = [_row(view, *sample) for sample in view.gallery(SHOWN, _PICTURES)]
+        rows = [_draw_row(view, shown) for shown in view.gallery(SHOWN, _PICTURES)]
         note = words_of(self).say("segments")
-        return [draw_with_null(self, view), Gallery("Sensitive segments", tuple(rows), note)]
+        return [draw_distribution(view), Gallery("Sensitive segments", tuple(rows), note)]
 
 
 def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
@@ -89,26 +97,15 @@ def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
     return [Detail(f"p of all {found.count} together", found.p_value, decimals=3)] if found.count > 1 else []
 
 
-def draw_with_null(presentation: Presentation, view: MetricResults) -> Chart | None:
-    """The distribution of rho over samples, with lines at the ends of the null's band."""
-    words = words_of(presentation)
-    rows = view.spec.select_valid(view.frame)
-    low, high = (find_finite(rows, column) for column in ("null_low", "null_high"))
-    if not len(low) or not len(high):
-        return draw_distribution(view, note=words.say("note"))
-    ends = float(low.mean()), float(high.mean())
-    return draw_distribution(view, *ends, note=f"{words.say('note')} {words.say('band', *ends)}")
-
-
-def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
-    who = f"{explainer}, sample {sample}"
+def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
+    row, arrays, who = shown.row, shown.arrays, shown.who
     published = view.options.get("estimator") == "paper"
     sensitivity = {
         kind: lay_out(arrays[f"{kind}_sensitivity"], arrays["segments"], arrays["origins"].shape, published)
         for kind in ("prediction", "explanation")
     }
     pictures = (
-        Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
+        Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {shown.sample}"),
         *(
             Picture(kind, values, f"Sensitivity of the {kind} to segments: {who}", signed=True)
             for kind, values in sensitivity.items()
@@ -116,7 +113,7 @@ def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], 
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
     top = [Detail(name, float(row.get(name, np.nan))).text for name in ("top1", "top3", "features")]
-    return make_row(view, explainer, sample, pictures, "; ".join([describe_rho(row), *top]))
+    return make_row(view, shown, pictures, "; ".join([describe_rho(row), *top]))
 
 
 def describe_rho(row: Mapping[str, Any]) -> str:

@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 import polars as pl
 
 from standfast.report.charts import Figure, Table, TableCell
+from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.estimates import find_finite
-from standfast.report.presentation.senc.data_sensitivity_consistency import (
-    SencPresentation,
-    draw_with_null,
-)
+from standfast.report.presentation.senc.data_sensitivity_consistency import SencPresentation
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
 from standfast.results.presentation import Detail, MetricResults, presentations
@@ -28,7 +26,7 @@ class ParameterSencPresentation(SencPresentation):
 
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution with the null's band, and rho by layer."""
-        return [draw_with_null(self, view), _by_layer(view, words_of(self).say("layers"))]
+        return [draw_distribution(view), _by_layer(view, words_of(self).say("layers"))]
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Those of both SenC metrics, and how many samples share masked weights."""
