@@ -65,6 +65,7 @@ def figures() -> dict[str, Figure]:
         "misinterpretation_probability": Figure(rare, 2, "curve_sample0", EXPLAINERS[:3]),
         "max_sensitivity": Figure(of.MaxSensitivity(small, samples=30, normalise=True), 30),
         "local_lipschitz": Figure(of.LocalLipschitz(small, samples=30, normalise=True), 30),
+        "seed_agreement": Figure(of.SeedAgreement(), 30, explainers=("smoothgrad", "gradient_shap", "rise")),
         "attribution_attack": Figure(attack, 12, explainers=EXPLAINERS[:3]),
         "data_sensitivity_consistency": Figure(of.DataSensitivityConsistency(masks=500), 20),
         "parameter_sensitivity_consistency": Figure(of.ParameterSensitivityConsistency(masks=300), 8),

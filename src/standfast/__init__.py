@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
-    from standfast import algorithms, data, explainers, metrics, neighbourhoods, similarity, tasks, zoo
+    from standfast import algorithms, data, explainers, frames, metrics, neighbourhoods, similarity, tasks, zoo
     from standfast.checks import check
     from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
     from standfast.evaluation import estimate, evaluate, run_study
@@ -45,6 +45,7 @@ __all__ = [
     "estimate",
     "evaluate",
     "explainers",
+    "frames",
     "load_results",
     "metrics",
     "neighbourhoods",

@@ -23,7 +23,9 @@ _CHANGES = "standfast.neighbourhoods.TableChanges, such as TableChanges({'income
 
 def read_table(frame: Any, reference: Any, *neighbourhoods: Any) -> Table:
     """The table of a frame to explain and of its reference, where cells may be lost if a neighbourhood says so."""
-    loses = any(isinstance(each, TableChanges) and each.may_become_missing for each in neighbourhoods)
+    losing = [each.changes for each in neighbourhoods if isinstance(each, TableChanges) and each.may_become_missing]
+    every = any(not isinstance(changes, Mapping) for changes in losing)
+    loses: bool | list[str] = every or [name for changes in losing if isinstance(changes, Mapping) for name in changes]
     return Table.read(*((frame,) if reference is None else (reference, frame)), missing=loses)
 
 

@@ -52,7 +52,7 @@ def test_the_table_is_made_where_scikit_learn_is_missing(monkeypatch: pytest.Mon
 
 
 def test_there_is_one_for_each_kind_of_data() -> None:
-    names = ["own_image_model", "tabular", "text", "time_series", "training_schemes"]
+    names = ["credit", "own_image_model", "tabular", "text", "time_series", "training_schemes"]
     assert [path.stem for path in NOTEBOOKS] == names
 
 

@@ -213,6 +213,19 @@ def test_a_rule_with_a_missing_cell_does_not_hold_a_row_back() -> None:
     assert moved["total"].to_list() == [pytest.approx(400, abs=1e-3), 250.0]
 
 
+def test_rows_move_to_the_named_categories_alone() -> None:
+    bound = TABLE.bind(TableChanges({"town": {"categories": ["Ulm", "Kiel"], "rate": 0.5}}))
+    bonn = TABLE.rows[FRAME["town"].to_numpy() == "Bonn"][:1]
+    region = bound.around(bonn, TABLE.bounds)
+    drawn = region.sample(600, region.streams(0))[0]
+    towns = TABLE.decode(region.perturb(drawn, torch.zeros(600, dtype=torch.int64)))["town"].value_counts(
+        normalize=True
+    )
+    counts = FRAME["town"].value_counts()
+    assert abs(towns["Bonn"] - 0.5) < 0.09
+    assert abs(towns["Ulm"] - 0.5 * counts["Ulm"] / (counts["Ulm"] + counts["Kiel"])) < 0.08
+
+
 def test_changes_are_named_as_the_user_names_them() -> None:
     bound = TABLE.bind(TableChanges({"town": {"categories": ["Ulm", "Kiel"]}, "grade": 2, "opened": 30}))
     features: Any = bound.changes

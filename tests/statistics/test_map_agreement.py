@@ -104,3 +104,9 @@ def test_the_variance_of_seeds_and_models_is_told_apart() -> None:
     assert (between * length).mean() == pytest.approx(12, rel=0.02)
     none = split_variance(rng.normal(size=(20_000, 5, 4, 3)))[1]
     assert none.mean() == pytest.approx(0, abs=0.005)
+
+
+def test_seeds_that_all_models_share_are_no_difference_of_models() -> None:
+    rng = np.random.default_rng(6)
+    maps = np.repeat(rng.normal(size=(9, 1, 4, 3)), 5, axis=1)
+    np.testing.assert_allclose(split_variance(maps)[1], 0, atol=1e-12)

@@ -4,9 +4,8 @@ Inside of standfast a row is one number for each of the user's columns. `Table` 
 frames of them; `make_model` makes a `Model` of a fitted estimator or pipeline, which gets frames of the original types.
 """
 
-from standfast.frames.columns import Column as Column
-from standfast.frames.model import FrameFunction as FrameFunction
-from standfast.frames.model import find_frame_function as find_frame_function
-from standfast.frames.model import make_model as make_model
-from standfast.frames.table import Table as Table
-from standfast.frames.table import is_frame as is_frame
+from standfast.frames.columns import Column
+from standfast.frames.model import FrameFunction, find_frame_function, make_model
+from standfast.frames.table import Table, is_frame
+
+__all__ = ["Column", "FrameFunction", "Table", "find_frame_function", "is_frame", "make_model"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ def choose_method(estimator: Any, classes: bool) -> Callable[[Any], Any]:
 
 def _is_classifier(estimator: Any) -> bool:
     if is_booster(estimator):
-        return "regression" not in str(estimator.params.get("objective", estimator.dump_model()["objective"]))
+        return "\nobjective=regression" not in estimator.model_to_string(num_iteration=1)
     return callable(getattr(estimator, "predict_proba", None))
 
 
@@ -123,13 +123,14 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
 
 
 def check_losses(model: Model, changes: TableChanges) -> None:
-    """Raise `ModelError` unless the model answers for rows of which each cell that may become missing is."""
+    """Raise `ModelError` unless the model answers for rows without each of the cells that changes may lose."""
     function = find_frame_function(model)
     if function is None or not changes.may_become_missing:
         return
     table = function.table
     for place, (column, code) in enumerate(zip(table.columns, table.missing, strict=True)):
-        if code is not None:
+        named = isinstance(changes.changes, Mapping) and column.name in changes.changes
+        if code is not None and named:
             row = table.rows[:1].clone()
             row[:, place] = code
             _try(function, table, row, f" with a missing cell in {column.name!r}")

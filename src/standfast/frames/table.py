@@ -74,7 +74,7 @@ class Table:
         frame: Any,
         *others: Any,
         ordered: Mapping[Any, Sequence[Any]] | None = None,
-        missing: bool = False,
+        missing: bool | Sequence[str] = False,
     ) -> Table:
         """The columns of a frame, and of others with the same columns.
 
@@ -82,7 +82,7 @@ class Table:
             frame: the reference: rows of the training data, without the column that is predicted.
             others: further frames, such as the rows to explain; they add to ranges and categories.
             ordered: for columns of texts whose categories have an order, all of them in that order.
-            missing: whether cells of every column may become missing, and not only of those where some are.
+            missing: the names of columns whose cells may become missing although none is; True for all columns.
 
         Raises:
             ArgumentError: something is no such frame; two columns of one name; a type of cells that is not known;
@@ -100,7 +100,11 @@ class Table:
         for each in others:
             _check_columns(each, labels, _is_pandas(frame))
         columns = [
-            join_cells(label, [_read_cells(each, label, orders.get(label)) for each in frames], missing)
+            join_cells(
+                label,
+                [_read_cells(each, label, orders.get(label)) for each in frames],
+                missing if isinstance(missing, bool) else str(label) in missing,
+            )
             for label in labels
         ]
         table = cls(tuple(columns), _is_pandas(frame))

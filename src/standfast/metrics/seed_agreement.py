@@ -5,7 +5,8 @@
 where g_r is the explainer with its r-th seed, and with other rows drawn from the model's reference where it averages
 over some. Nothing else changes: the input, the model and the options are the same. The interval is that of the mean for
 two new seeds (`statistics.map_agreement`). Beside it are Kendall's tau, the overlap of the first k features and the
-agreement of their signs, because a distance of sizes hides that ranks change.
+agreement of their signs, because a distance of sizes hides that ranks change (these two: Krishna et al., The
+Disagreement Problem in Explainable Machine Learning, TMLR 2024, who compare explainers).
 
 Cost: R explanations for each input.
 """
@@ -85,6 +86,7 @@ class SeedAgreement(Metric):
     name: ClassVar[str] = "seed_agreement"
     direction: ClassVar[Direction] = "higher"
     category: ClassVar[str] = "robustness"
+    citation: ClassVar[str] = "krishna2024disagreement"
     presets: ClassVar[Presets] = {"quick": {"seeds": 5}}
 
     seeds: Annotated[int, Range(least=3)] = 10

@@ -491,7 +491,8 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
         else:
             group = groups.get(name) or (column,)
             code = changes.missing[group[0]] if changes.missing is not None and len(group) == 1 else None
-            categories.append(_make_category(name, group, feature, changes.data, mean, std, name in groups, code))
+            named = name in groups, code, changes.missing is not None
+            categories.append(_make_category(name, group, feature, changes.data, mean, std, *named))
     own = {category.columns for category in categories}
     every = tuple(dict.fromkeys([*groups.values(), *own]))
     apart = {column for group in every for column in group} | defined
@@ -558,8 +559,9 @@ def _make_category(
     std: Tensor,
     one_hot: bool,
     missing: float | None = None,
+    frame: bool = False,
 ) -> _Category:
-    """A missing cell is no category: `_Work` keeps it."""
+    """A missing cell, whose number is `missing`, is no category: `_Work` keeps it."""
     chosen = list(columns)
     table = data.inputs.double()[:, chosen] if isinstance(data, Background) else None
     if table is not None and missing is not None:
@@ -576,6 +578,10 @@ def _make_category(
             check(
                 bool(shares.sum() > 0), "categories", f"codes of {name!r} that the data has", repr(feature.categories)
             )
+            if frame:  # a row may have another category, to which no row moves
+                others = torch.unique(table, dim=0)
+                others = others[~torch.isin(others[:, 0], codes[:, 0])]
+                codes, shares = torch.cat([codes, others]), torch.cat([shares, shares.new_zeros(len(others))])
     elif table is not None:
         codes, counts = torch.unique(table, dim=0, return_counts=True)
         shares = counts.double()

@@ -101,7 +101,7 @@ def split_variance(maps: Array) -> tuple[Array, Array]:
     """The variance of maps between models and between seeds of one model, `(n,)` each: a two-way table.
 
     Args:
-        maps: `(n, models, seeds, F)`, of n inputs, at least two models and two seeds.
+        maps: `(n, models, seeds, F)`, of n inputs, at least two models and two seeds, which all models share or not.
 
     Returns:
         Unbiased estimates, summed over features, as shares of the mean squared length of a map: between seeds within a
@@ -113,7 +113,10 @@ def split_variance(maps: Array) -> tuple[Array, Array]:
     """
     seeds = maps.shape[2]
     within = maps.var(2, ddof=1).mean(1).sum(-1)
-    between = maps.mean(2).var(1, ddof=1).sum(-1) - within / seeds
+    of_model, of_seed = maps.mean(2, keepdims=True), maps.mean(1, keepdims=True)
+    rest = ((maps - of_model - of_seed + maps.mean((1, 2), keepdims=True)) ** 2).sum((1, 2, 3))
+    rest = rest / ((maps.shape[1] - 1) * (seeds - 1))  # what a seed does to one model alone
+    between = of_model.var(1, ddof=1).sum((1, 2)) - rest / seeds
     length = (maps**2).sum(-1).mean((1, 2))
     scale = np.where(length > 0, length, 1.0)
     return within / scale, between / scale

@@ -6,7 +6,8 @@ Machine Intelligence 2020. With a background the game is `v(S) = mean_b f(x_S, b
 `"reference"` is that of the model, as for other explainers.
 
 Of a pipeline that takes data frames, the trees see encoded columns. Their values are summed back to the user's columns,
-since they are additive. Trees with splits by category are asked through LightGBM, XGBoost or CatBoost themselves.
+since they are additive. A booster that takes frames itself is asked through LightGBM, XGBoost or CatBoost, which know
+their splits by category.
 
 Two departures from calling the package. It compares features with thresholds in single precision, which sends a row to
 the wrong side where it lies on a threshold, as rows of the training data do. So features and thresholds are replaced by
@@ -96,12 +97,11 @@ class TreeSHAPExplainer(Explainer):
         return maps.to(x.dtype), logits
 
     def _find_contributions(self, model: Model, x: Tensor) -> Array | None:
-        """What a booster's package computes for a data frame with categories, which shap cannot read; else None."""
+        """What a booster's own package computes for a data frame, of which shap cannot read categories; else None."""
         function = find_frame_function(model)
         if function is None or getattr(function.estimator, "steps", None) or self.background is not None:
             return None
-        texts = [column.name for column in function.table.columns if column.kind in ("category", "ordered")]
-        return compute_contributions(function, function.table.decode(x)) if texts else None
+        return compute_contributions(function, function.table.decode(x))
 
     def _read_trees(self, model: Model, x: Tensor) -> _Trees:
         """The trees of the model, read once for each of them and each reference."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table
 from standfast.report.page import methods
+from standfast.report.page.agreement import list_agreements
 from standfast.report.page.cells import Cell, describe_row
 from standfast.report.page.comparisons import MOST, Comparison, compare_models, compare_options
 from standfast.report.page.drawings import draw_row
@@ -182,6 +183,7 @@ def _make_context(results: Results) -> dict[str, Any]:
         "changes": methods.list_changes(results),
         "numbers": {section["metric"].name: section["id"] for section in sections},
         "overview": overview,
+        "agreements": list_agreements(results),
         "options_compared": page.make_comparisons(compare_options(results), "options"),
         "models_compared": page.make_comparisons(compare_models(results), "models"),
         "most": MOST,

@@ -1,6 +1,6 @@
 """The presentations of our own metrics: how each is read, drawn and put into words. Importing this registers them."""
 
-from standfast.report.presentation import peers
+from standfast.report.presentation import peers, seed_agreement
 from standfast.report.presentation.c_eval import c_eval
 from standfast.report.presentation.coarse_to_fine import corruption_curve
 from standfast.report.presentation.faithfulness import aopc, localisation, log_odds
@@ -19,6 +19,7 @@ __all__ = [
     "misinterpretation_probability",
     "parameter_sensitivity_consistency",
     "peers",
+    "seed_agreement",
     "sensitivity",
     "worst_case",
 ]

@@ -324,6 +324,10 @@ class ModelEntry(Entry):
     #: the key of the file whose bytes the model needs
     file: ClassVar[str] = "weights"
 
+    def spread(self, name: str) -> dict[str, ModelEntry]:
+        """The entry under its name; or one for each seed, under name#0, name#1 and so on."""
+        return {name: self}
+
     @property
     def method(self) -> Literal["predict_proba", "predict"]:
         """What the answers of an estimator are read from."""
@@ -401,12 +405,24 @@ class ModelFunction(ModelEntry):
             regression: with predict), or a standfast.Model; with random numbers from a fixed seed.
         options: arguments of the function.
         weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
+        seeds: make this many models, name#0, name#1 and so on, with the further argument seed of the function: 0, 1
+            and so on; for a model that is trained by it.
     """
 
     form: ClassVar[str] = "function"
     function: Reference
     options: OptionValues = Field({})
+    seeds: Count | None = None
     weights: Name | None = None
+
+    def spread(self, name: str) -> dict[str, ModelEntry]:
+        if self.seeds is None:
+            return {name: self}
+        numbers = range(self.seeds)
+        return {
+            f"{name}#{seed}": self.model_copy(update={"options": {**self.options, "seed": seed}, "seeds": None})
+            for seed in numbers
+        }
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
         """What the function returns, with torch's generator seeded; or a copy of what is there already."""

@@ -348,7 +348,8 @@ class Study(Entry):
                 samples[name] = data.value.load(base, self.samples)
         for name, model in self.models.items():
             with errors_at(*model.path, into=errors):
-                sources[name] = model.value.source(base)
+                for own, entry in model.value.spread(name).items():
+                    sources[own] = entry.source(base)
         for label, explained in self.explainers.items():
             with errors_at(*explained.path, into=errors):
                 explainers[label] = load_evaluation(explained, label, references)
@@ -361,7 +362,7 @@ class Study(Entry):
                     _look_up(metrics[label], samples[name], name)
         for model_name in sources if check else ():
             for name in [name for name, met in pairs if met == model_name and name in samples]:
-                with errors_at(*self.models[model_name].path, into=errors):
+                with errors_at(*self._find_entry(model_name).path, into=errors):
                     try_out(sources[model_name], samples[name], f"on data {name!r}")
         if errors:
             problems = [problem for error in errors for problem in error.problems]
@@ -381,8 +382,12 @@ class Study(Entry):
         )
 
     def _pairs(self) -> list[tuple[str, str]]:
-        models = self.models.items()
-        return [(data, name) for data in self.data for name, model in models if data in (model.value.data or self.data)]
+        own = [(each, model) for name, model in self.models.items() for each in model.value.spread(name)]
+        return [(data, name) for data in self.data for name, model in own if data in (model.value.data or self.data)]
+
+    def _find_entry(self, name: str) -> CheckedEntry[ModelEntry]:
+        """The entry of a model, also of one of those with seeds."""
+        return next(model for own, model in self.models.items() if name in model.value.spread(own))
 
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:

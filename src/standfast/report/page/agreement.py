@@ -1,0 +1,89 @@
+"""The heat map of the agreement between explainers and between models, and the two-way table of seeds and models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from standfast.report.charts import Table, TableCell
+from standfast.results import Results
+from standfast.results.agreement import MapAgreement, Measure, Pair
+from standfast.results.formatting import format_number
+
+#: what each measure is called
+TITLES: dict[Measure, str] = {"kendall": "Kendall's tau", "overlap": "Top-{top} overlap", "signs": "Same signs"}
+#: more sources than this make a table that nobody reads
+MOST = 24
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """One measure as the template takes it.
+
+    Attributes:
+        title: of the measure.
+        names: of the rows and columns.
+        rows: of cells: the text, the share of the colour from 0 to 1, and the interval, the chance level and the number
+            of samples in words.
+        chance: the median chance level, as text.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, float, str], ...], ...]
+    chance: str
+
+
+def list_agreements(results: Results) -> list[dict[str, Any]]:
+    """For each data set with stored maps of several sources: heat maps, and the table of trained models or None."""
+    if not any(metric.metric == "seed_agreement" for metric in results.metrics.values()) or not len(results.samples):
+        return []
+    found = []
+    for data in results.data:
+        try:
+            agreement = results.agreement(data)
+        except Exception:  # no maps are stored yet, or a file of them is damaged: the report says so elsewhere
+            continue
+        if 1 < len(agreement.sources) <= MOST:
+            maps = [_make_map(agreement, measure, title) for measure, title in TITLES.items()]
+            found.append({"data": data, "maps": maps, "trained": _tabulate(agreement), "top": agreement.top})
+    return found
+
+
+def _make_map(agreement: MapAgreement, measure: Measure, title: str) -> HeatMap:
+    several = len({model for model, _ in agreement.sources}) > 1
+    names = tuple(f"{explainer}, {model}" if several else explainer for model, explainer in agreement.sources)
+    places = range(len(names))
+    rows = tuple(tuple(_write(agreement.find(a, b, measure)) for b in places) for a in places)
+    apart = [pair.chance for pair in agreement.pairs if pair.measure == measure and pair.chance == pair.chance]
+    chance = format_number(sorted(apart)[len(apart) // 2]) if apart else "–"
+    return HeatMap(title.format(top=agreement.top), names, rows, chance)
+
+
+def _write(pair: Pair) -> tuple[str, float, str]:
+    if pair.median != pair.median:  # NaN: of inputs with too many numbers
+        return "–", 0.0, "not computed"
+    interval = _write_interval(pair.low, pair.high)
+    chance = "" if pair.chance != pair.chance else f"unrelated maps {format_number(pair.chance)}"
+    words = ", ".join(filter(None, (interval, chance, f"{pair.samples} samples")))
+    return format_number(pair.median), min(max(pair.median, 0.0), 1.0), words
+
+
+def _write_interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"[{format_number(low)}, {format_number(high)}]"
+
+
+def _tabulate(agreement: MapAgreement) -> Table | None:
+    """The shares of the variance within and between trained models."""
+    rows = []
+    for row in agreement.variance.iter_rows(named=True):
+        cells = []
+        for name in ("within model", "between models"):
+            low, high = row[f"{name}, low"], row[f"{name}, high"]
+            cells.append(TableCell(format_number(row[name]), _write_interval(low, high)))
+        rows.append((f"{row['explainer']}, {row['model']} ({row['trained']} times)", cells))
+    if not rows:
+        return None
+    columns = [("Another seed", "of the explainer, the same model"), ("Another model", "trained again")]
+    caption = "Variance of the maps as a share of their mean squared length; medians over samples, 95% intervals."
+    return Table("What changes the map: the explainer's seed or the model's?", columns, rows, caption)

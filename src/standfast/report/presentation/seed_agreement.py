@@ -1,0 +1,28 @@
+"""Seed agreement: the mean similarity of maps under different seeds, with ranks, first features and signs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from standfast.results.presentation import Detail, Presentation, ValueSpec, presentations
+
+
+@presentations.register("seed_agreement")
+class SeedAgreementPresentation(Presentation):
+    """The mean similarity over pairs of seeds."""
+
+    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
+        """By the similarity's name."""
+        axis = f"mean similarity of two seeds ({options.get('similarity', 'spearman')})"
+        return ValueSpec("Agreement of seeds", axis, self.direction_of(options), good="more stable")
+
+    def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
+        """Medians of Kendall's tau, of the overlap beside its chance level, and of the agreement of signs."""
+        top = options.get("top", 3)
+        titles = {"kendall": "Kendall's tau", "overlap": f"top-{top} overlap", "chance": "overlap of unrelated maps"}
+        titles["signs"] = "same signs"
+        found = {name: frame[name].drop_nans().median() for name in titles if name in frame.columns}
+        return [Detail(titles[name], float(value)) for name, value in found.items() if isinstance(value, float)]
