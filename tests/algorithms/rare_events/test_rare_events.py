@@ -344,7 +344,7 @@ def test_particles_move_in_chunks(
         rows.append(len(p))
         return p.flatten(1)[:, :8].sum(1) - middle[problem] - 0.8
 
-    simulation = SubsetSimulation(particles=300, first=2, proposal=proposal)
+    simulation = SubsetSimulation(particles=300, first=2, proposal=proposal, error=None)
     expected = simulation.run(score, prior, indexed=True)
     assert max(rows) == 2 * 600
     rows.clear()
