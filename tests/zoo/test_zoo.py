@@ -35,7 +35,8 @@ def test_loading_gives_independent_models_and_keeps_the_random_state():
 
 
 def test_missing_or_broken_weights_are_errors(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(zoo, "_find_weights", lambda: tmp_path)
+    monkeypatch.setattr(zoo, "files", lambda package: tmp_path.parent)
+    tmp_path = tmp_path.rename(tmp_path.with_name("weights"))
     with pytest.raises(zoo.MissingWeightsError, match=r"lenet5-mnist.safetensors is missing"):
         zoo.load("lenet5-mnist")
     with pytest.raises(zoo.MissingWeightsError, match=r"lenet5-mnist.json is missing"):

@@ -367,7 +367,7 @@ def test_the_estimate_from_the_event_is_in_the_result(lenet: standfast.Model, di
     error = (both.std_error**2 + exact.std_error**2).sqrt()
     assert ((both.log_probability - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
     without = MisinterpretationProbability(
-        standfast.LinfBall(0.3), threshold=0.72, particles=60, first=2.0, floor=-15.0
+        standfast.LinfBall(0.3), threshold=0.72, particles=60, first=2.0, floor=-15.0, error=None
     )
     alone = without(lenet, "input_x_gradient", x)
     assert torch.equal(alone.from_prior[reached], both.from_prior[reached])  # one does not change the other

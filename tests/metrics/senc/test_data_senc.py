@@ -311,6 +311,7 @@ def test_label_maps_are_part_of_the_identity_of_the_jobs_they_are_used_in() -> N
             {"model": LoadedModel(model((1, 8, 8)))},
             {"saliency": standfast.explainers.get("saliency")},
             {"senc": DataSensitivityConsistency(labels, **QUICK)},
+            samples_per_job=4,
         )
         return [job.identity for job in make_plan(grid).jobs]
 
