@@ -275,7 +275,7 @@ def test_a_limit_of_memory_is_kept() -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (lambda x: (x, x), r"got a tuple of a tensor of shape \(16, 4\), a tensor of shape \(16, 4\)"),
+        (lambda x: (x, x), r"got a tuple of a tensor of shape \(N, 4\), a tensor of shape \(N, 4\)"),
         (lambda x: x[:, 0], r"got a tensor of shape \(N,\) for inputs of shape \(N, 4\)"),
         (lambda x: x[:, :1], r"got a tensor of shape \(N, 1\)"),
         (lambda x: x[:3], r"got a tensor of shape \(3, 4\) for a batch of N = 16 \(small batches are padded\)"),

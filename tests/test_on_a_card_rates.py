@@ -20,6 +20,11 @@ FOLDER = Path(__file__).parents[1] / "benchmarks" / "on_a_card"
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """What a script writes, which runs in this process."""
 
+    # modules beside the scripts have names that others use, too
+    for name in {path.stem for folder in (FOLDER, FOLDER.parent) for path in folder.glob("*.py")}:
+        monkeypatch.setitem(sys.modules, name, None)  # put back, or taken away, at the end
+        del sys.modules[name]
+
     def start(script: str, *options: str) -> dict[str, Any]:
         out = str(tmp_path / "out.json")
         monkeypatch.setattr(sys, "argv", [script, "--device", "cpu", "--tiny", "--out", out, *options])

@@ -18,13 +18,15 @@ import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import polars as pl
 
 from standfast.errors import ArgumentError, check
 from standfast.tensors import Array
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Kind = Literal["number", "whole", "flag", "category", "ordered", "date"]
 #: seconds of a unit in which dates are stored
@@ -299,6 +301,8 @@ def _split(seconds: Array, factor: float) -> Array:
 
 def read_polars(series: pl.Series, label: Any, order: Sequence[Any] | None = None) -> Cells:
     """The cells of a polars series."""
+    import polars as pl
+
     dtype, empty = series.dtype, series.is_null().to_numpy()
     if dtype == pl.Boolean:
         return Cells("flag", series.cast(pl.Float64).to_numpy().astype(float), dtype, (False, True))
@@ -319,6 +323,8 @@ def read_polars(series: pl.Series, label: Any, order: Sequence[Any] | None = Non
 
 def write_polars(column: Column, numbers: Array) -> pl.Series:
     """A polars series of decoded numbers `(N,)`."""
+    import polars as pl
+
     empty = np.isnan(numbers)
     filled = np.nan_to_num(numbers)
     if column.kind == "number":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 from torch import Tensor
 
@@ -32,14 +31,20 @@ SHARE = 0.1
 
 def is_frame(value: object) -> bool:
     """Whether a value is a data frame of pandas or polars."""
-    return isinstance(value, pl.DataFrame) or _is_pandas(value)
+    return _is_one_of(value, _POLARS) or _is_pandas(value)
 
 
 def _is_pandas(value: object) -> bool:
-    return any(f"{kind.__module__}.{kind.__name__}" in _PANDAS for kind in type(value).__mro__)
+    return _is_one_of(value, _PANDAS)
+
+
+def _is_one_of(value: object, classes: Collection[str]) -> bool:
+    """Whether a value is of one of the classes, by their names: their packages are not imported."""
+    return any(f"{kind.__module__}.{kind.__name__}" in classes for kind in type(value).__mro__)
 
 
 _PANDAS = ("pandas.core.frame.DataFrame", "pandas.DataFrame")
+_POLARS = ("polars.dataframe.frame.DataFrame", "polars.DataFrame")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +59,7 @@ class Table:
         rows: the rows of the reference, encoded, and those of other frames that have categories of their own, `(B, F)`.
         of_pandas: whether `decode` makes frames of pandas, and not of polars.
 
+    >>> import polars as pl
     >>> frame = pl.DataFrame({"age": [30, 41, None], "town": ["Ulm", "Bonn", "Ulm"]})
     >>> table = Table.read(frame)
     >>> table.encode(frame)
@@ -162,6 +168,8 @@ class Table:
         numbers = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
         pairs = [(column, column.decode(numbers[:, place])) for place, column in enumerate(self.columns)]
         if not self.of_pandas:
+            import polars as pl
+
             return pl.DataFrame([write_polars(column, cells) for column, cells in pairs])
         import pandas as pd
 
