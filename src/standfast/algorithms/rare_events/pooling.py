@@ -11,7 +11,7 @@ from torch import Tensor
 
 from standfast.algorithms.rare_events.estimate import RareEventEstimate
 
-_MOST_RUNS = 20
+MOST_RUNS = 20
 #: runs or directions whose intervals at this level have no common point contradict each other
 AGREEMENT = 0.999
 #: with that many runs their spread is compared with their own standard errors
@@ -35,7 +35,7 @@ def run_until(
     count = len(first.censored)
     runs = [[select(first, row)] for row in range(count)]
     sizes = [[particles] for _ in range(count)]
-    for number in range(1, _MOST_RUNS):
+    for number in range(1, MOST_RUNS):
         waiting: dict[int, list[int]] = {}
         for problem, own in enumerate(runs):
             pooled, size = pool(own, sizes[problem]), sizes[problem][-1]

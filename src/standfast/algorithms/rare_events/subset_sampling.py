@@ -31,8 +31,9 @@ An estimate stops when it is known (`error`). With the defaults (N = 1000), one 
 3. A lean run, whose first population has the 8,000 draws and 24,000 more. Its populations become smaller by 5% a level,
    and as they do they make more moves.
 4. A wide run, from the same 32,000 draws: its populations become smaller by 30% a level. It is made only where the
-   variance of the run before is more than 2.2 times that of independent particles (`History.excess`): then few
-   particles lead to the event, such as those of a mode that early levels do not favour.
+   variance of the run before is more than 2.2 times that of independent particles (1.7 after a short run; see
+   `History.excess`): then few particles lead to the event, such as those of a mode that early levels do not favour. A
+   wide run without this sign has lost what the run before had seen: another one is made, and both are pooled.
 
 With `error=None` or `from_event` there is only a wide run, and with fewer than 267 particles there are only plain draws
 and a wide run.
@@ -55,7 +56,7 @@ from torch import Tensor
 from standfast.algorithms.rare_events.estimate import RareEventEstimate, Score
 from standfast.algorithms.rare_events.genealogy import History
 from standfast.algorithms.rare_events.plain_sampling import Looks, draw_until_known, plan_looks
-from standfast.algorithms.rare_events.pooling import AGREEMENT, concatenate, run_until, select
+from standfast.algorithms.rare_events.pooling import AGREEMENT, MOST_RUNS, concatenate, pool, run_until, select
 from standfast.algorithms.rare_events.population import (
     CHUNK_ELEMENTS,
     Population,
@@ -86,6 +87,7 @@ _LARGE = 4  # populations of more than that many times `particles` make fewer mo
 _LEAN = 2.25  # the second population of a lean run over the last
 _SLOWLY = 0.95  # each population of a lean run is that much smaller than the one before
 _HIDDEN = 2.2  # a variance that exceeds that of independent particles by more is the sign of a hidden mode
+_HINT = 1.7  # the same for a short run
 _LARGER = 4  # the first population of a full run over that of a short one
 _ENOUGH = 4  # a short run has at least that many times `particles` draws
 _SHORT_SHARE = 0.8
@@ -284,15 +286,29 @@ class _Problems:
             left += rest
         if in_steps:
             again = [problem for problem in left if not bool(problem.known.reaches(options.error))]
-            quiet = [problem for problem in again if problem.excess <= _HIDDEN]
+            hidden = [problem for problem in again if problem.excess > _HINT]
+            quiet = [problem for problem in again if problem.excess <= _HINT]
             for part in self._split(quiet, largest):
                 self._descend(part, self._draw_again(part, looks, largest), plan_lean(options, largest), options, True)
-            again = [problem for problem in again if problem.excess > _HIDDEN or not bool(problem.known.resolved)]
-            groups = [[problem for problem in again if len(problem.scores) == drawn] for drawn in (few, largest)]
+            open_still = [p for p in quiet if p.excess > _HIDDEN or not bool(p.known.resolved)]
+            groups = (hidden, open_still)
+            hidden = hidden + [problem for problem in quiet if problem.excess > _HIDDEN]
             for part in (part for group in groups for part in self._split(group, largest)):
                 self._descend(part, self._draw_again(part, looks, largest), plan_wide(options, largest), options)
+            self._repeat_lost([problem for problem in hidden if problem.excess <= _HIDDEN])
         known |= {problem.number: problem.known for problem in left}
         return concatenate([known[number] for number in every])
+
+    def _repeat_lost(self, lost: Sequence[_Open]) -> None:
+        """Another wide run, pooled with the first, for problems of which the first has lost what was seen before it."""
+        if not lost:
+            return
+        size = self.options.particles
+        numbers, left = [problem.number for problem in lost], [problem.limit - problem.spent for problem in lost]
+        again = self.simulate(numbers, size, left, MOST_RUNS)  # no other run has this number
+        for row, problem in enumerate(lost):
+            problem.estimate = pool([problem.known, select(again, row)], [size, size])
+            problem.spent = int(problem.estimate.model_evaluations)
 
     def simulate(self, numbers: list[int], particles: int, budgets: list[float], run: int) -> RareEventEstimate:
         """Wide runs of these problems, with populations of this size."""
