@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from functools import cache
 from typing import Any
 
@@ -34,7 +33,7 @@ from standfast.algorithms.searches.base import (
     SearchRun,
     differentiate_outcome,
 )
-from standfast.algorithms.searches.block import _MARGIN, _choose_changes, _find_chance
+from standfast.algorithms.searches.block import _MARGIN, _choose_changes
 from standfast.errors import ArgumentError, ModelError, SecondDerivativeError
 from standfast.neighbourhoods import L2Ball, LinfBall, Region
 
@@ -509,7 +508,7 @@ def test_a_gradient_search_becomes_sharper_and_gives_up_restarts() -> None:
 
 
 @pytest.mark.parametrize(("budget", "restarts"), [(26, 1), (101, 2), (401, 4), (1601, 8), (6401, 8)])
-def test_a_gradient_search_has_few_restarts_for_a_small_budget_and_keeps_them(budget: int, restarts: int) -> None:
+def test_a_gradient_search_has_few_restarts_for_a_small_budget_and_keeps_half(budget: int, restarts: int) -> None:
     asked: list[int] = []
 
     def gradient(x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
@@ -517,22 +516,9 @@ def test_a_gradient_search_has_few_restarts_for_a_small_budget_and_keeps_them(bu
         return torch.ones_like(x)
 
     GradientSearch().run(Linear(36, 1), box(1), budget, 0, gradient)
-    assert set(asked) == {restarts}
+    assert asked == sorted(asked, reverse=True)
+    assert set(asked) == {restarts, max(1, restarts // 2)}
     assert budget - 4 * restarts < 2 * sum(asked) + 1 <= budget - restarts
-
-
-def test_the_later_vertices_of_a_block_search_follow_what_the_first_ones_told() -> None:
-    weights = torch.tensor([[3.0, -2.0, 1.0, 0.1]])
-    up = torch.tensor(list(itertools.product([False, True], repeat=4)))[None, :, None]  # all vertices of four patches
-    key = (up.double() * 2 - 1).matmul(weights[0].double())[..., 0].mul(1000).long()
-    chance = _find_chance(up, key)
-    assert chance.shape == (1, 1, 1, 4)
-    first, second, third, last = chance.flatten().tolist()
-    assert first > third > last > 0.5 > second
-    rank = key[0].argsort(stable=True).argsort().double()
-    normal = (torch.where(up[0, :, 0], 1.0, -1.0).double() * (2 * rank - 15)[:, None]).sum(0) / (2 * rank - 15).norm()
-    torch.testing.assert_close(chance.flatten().double(), (1.5 * normal).sigmoid(), rtol=1e-6, atol=0)
-    assert _find_chance(up[:, :1], key[:, :1]).unique().tolist() == [0.5]  # one vertex tells nothing
 
 
 def test_combinations_are_optima_of_linear_programmes() -> None:

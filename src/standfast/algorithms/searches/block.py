@@ -1,12 +1,10 @@
 """Structured random search: change shrinking blocks of the input, and keep a change that improves.
 
 Problem: `max value(x) subject to violation(x) <= 0` over the region. The objective is a black box, and each problem has
-one incumbent. The search starts at the best of some vertices of the box that are constant on coarse patches. Half of
-them are random; the others have each patch at the end that was the better one so far, more likely the clearer this is
-(a step of the cross-entropy method: Rubinstein 1999). Then each proposal changes one contiguous block (of an image, a
-series or a flat vector; in a random set of channels) by one of the moves below. A round evaluates `proposals` points at
-once. The best replaces the incumbent if `Outcome.key` prefers it (feasible points by value, the others by violation).
-The moves:
+one incumbent. The search starts at the best of some vertices of the box that are constant on coarse patches. Then each
+proposal changes one contiguous block (of an image, a series or a flat vector; in a random set of channels) by one of
+the moves below. A round evaluates `proposals` points at once. The best replaces the incumbent if `Outcome.key` prefers
+it (feasible points by value, the others by violation). The moves:
 
 - `vertex`: the block becomes constant, at one end of the box, more likely at the one further from its middle;
 - `centre`: the block goes back to the centre;
@@ -21,8 +19,8 @@ feature as `(1 - spent / budget)^power`.
 
 A round also tells what each single change does to the value and to the violation. The next round therefore tries
 `merges` combinations of them: all that pay if both were linear in the changes (a fractional knapsack, see
-`_choose_changes`), the better half, the better quarter, and so on. Combinations trade one block for another, so the
-search also moves along a tight constraint.
+`_choose_changes`), the better half, the better quarter. Combinations trade one block for another, so the search also
+moves along a tight constraint.
 
 In a region of few parameters, such as an angle, the search starts at the best of points that are spread over the
 box, a third of its budget, instead of at a vertex, and all moves serve from the start.
@@ -68,10 +66,9 @@ _MOVES = 5
 _VERTEX, _CENTRE, _SCALE, _NUDGE, _RELAX = range(_MOVES)
 _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
-_FULL = 1.2  # proposals of a round, over the square root of the evaluations that are left
+_ROUNDS = 64  # of small budgets, about
 _SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
 _MARGIN = 0.02  # of a typical change of the violation
-_STEEP = 1.5  # of the chance of a patch, per deviation of its effect
 _PATCHES = 7  # along each axis, in the vertices to start from
 
 
@@ -81,8 +78,8 @@ class BlockSearch(Search):
     """Structured random search after Square Attack, with moves that also leave the corners.
 
     Args:
-        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has
-            1.2 times the square root of its evaluations, in multiples of 8, but at least 16.
+        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has about
+            1.5% of the budget, in multiples of 8, but at least 16: more rounds are worth more than larger ones.
         merges: how many combinations of the last round's changes are among them.
         starts: how many patchwork vertices are tried first, at most a tenth of the budget.
         start: share of the features in the first blocks.
@@ -92,7 +89,7 @@ class BlockSearch(Search):
     """
 
     proposals: Count = 80
-    merges: Count = 6
+    merges: Count = 3
     starts: Count = 400
     start: Share = 0.1
     power: Annotated[float, Range(least=0)] = 4.0
@@ -107,16 +104,10 @@ class BlockSearch(Search):
             self.refine(run, streams, 1.0)
             return
         canvas = _Canvas(run.region)
-        home, count = run.best, min(self.starts, max(1, run.budget // 10))
+        home, x = run.best, canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
         # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave
         now = _Incumbent(run.region.centre[:, None], home, torch.full_like(run.best_key, NAN_KEY))
-        up = canvas.draw_patches(count - count // 2, streams)
-        x = canvas.patchwork(up)
-        now.accept(x, seen := run.query(x))
-        if count > 1:
-            up = canvas.draw_patches(count // 2, streams, _find_chance(up, seen.key()))
-            x = canvas.patchwork(up)
-            now.accept(x, run.query(x))
+        now.accept(x, run.query(x))
         now.key = torch.where(now.key == NAN_KEY, home.key(), now.key)  # where all vertices gave NaN
         # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
         self._improve(run, streams, canvas, now, self.start, lambda: (now.key > 0) & (now.seen.value < home.value))
@@ -137,7 +128,7 @@ class BlockSearch(Search):
     ) -> None:
         """Rounds of proposals, from the incumbent `now`, until the budget is spent."""
         region, first = run.region, run.spent
-        count = min(self.proposals, max(_FEWEST, round(_FULL * run.left**0.5 / _ALIGNED) * _ALIGNED))
+        count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[_VERTEX]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
         influence = _Influence(len(region), canvas.size, region.device)
@@ -209,15 +200,11 @@ class _Canvas:
         #: how many random numbers one proposal uses: move, place, box, amount, sign, end, channels
         self.draws = 6 + self.channels
 
-    def draw_patches(self, count: int, streams: Streams, chance: Tensor | float = 0.5) -> Tensor:
-        """Which of `_PATCHES` patches along each axis are at the upper end, with a `chance` `(P, 1, C, ...)`; bool."""
+    def patchwork(self, count: int, streams: Streams) -> Tensor:
+        """Random vertices `(P, count, *shape)`, constant on patches, `_PATCHES` of them along each axis."""
         patches = [min(_PATCHES, extent) for extent in self.extents]
-        return streams.uniform((count, self.channels, *patches), torch.float32) < chance
-
-    def patchwork(self, up: Tensor) -> Tensor:
-        """Vertices `(P, n, *shape)` that are constant on patches `(P, n, C, ...)`."""
-        for axis, extent in enumerate(self.extents):
-            parts = up.shape[3 + axis]
+        up = streams.uniform((count, self.channels, *patches), torch.float32) < 0.5
+        for axis, (extent, parts) in enumerate(zip(self.extents, patches, strict=True)):
             up = up.index_select(3 + axis, torch.arange(extent, device=up.device) * parts // extent)
         up = up.flatten(3)
         lower, upper = self._box(torch.zeros(up.shape[:2], device=up.device))
@@ -339,25 +326,6 @@ class _Influence:
         self._change = fade * self._change + (places * each).sum(1)
         self._tries = fade * self._tries + tries
         self._idle = torch.where(tries > 0, 0.0, self._idle + 1)
-
-
-def _find_chance(up: Tensor, key: Tensor) -> Tensor:
-    """The chance of each patch to be at the upper end, float32 `(P, 1, C, ...)`.
-
-    Args:
-        up: whether it was, in n vertices, `(P, n, C, ...)`.
-        key: of these vertices, `(P, n)`.
-
-    The ranks of the vertices with a patch at the upper end, less those of the others, would be normal if it made no
-    difference. In units of their deviation they are the logit of the chance.
-    """
-    rank = key.argsort(dim=1, stable=True).argsort(dim=1)
-    centred = (2 * rank - (key.shape[1] - 1)).double()
-    sign = torch.where(up, 1.0, -1.0).double()
-    total = (broadcast_rows(centred, sign) * sign).cumsum(1)[:, -1:]  # of whole numbers, so it is exact
-    deviation = centred.square().cumsum(1)[:, -1].sqrt().clamp(min=1)
-    logit = _STEEP * total / broadcast_rows(deviation, total)
-    return (1 / (1 + torch.exp(-logit))).float()  # torch's sigmoid has other last bits at the end of a tensor
 
 
 def _change_inside(kind: Tensor, x: Tensor, centre: Tensor, width: Tensor, factor: Tensor, step: Tensor) -> Tensor:

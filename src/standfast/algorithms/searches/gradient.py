@@ -7,9 +7,9 @@ violation (softplus for ReLU, so that an explanation has a derivative). Each ite
     m = momentum m + d / |d|_1,    x = project(x + step s(m))
 
 The smoothed model begins with `smooth` times its own sharpness and ends with `sharp` times: at first the directions are
-good far ahead, and in the end they are nearer to those of the true model. With `halvings`, the worse half of the
-restarts is given up after each `1 / (2 halvings)` of the budget, up to its half. The others get more iterations, and
-values become better, in two to three times the time: two restarts of one sample do not fill a batch.
+good far ahead, and in the end they are nearer to those of the true model. After each `1 / (2 halvings)` of the budget,
+up to its half, the worse half of the restarts is given up, so that the others get more iterations. More halvings would
+give better values, but two restarts of one sample do not fill a batch.
 
 s is the sign for boxes and the unit vector for L2 balls. The step falls linearly from `step` times the half width of
 the box (the radius of the ball) to nothing. Following the value or the constraint, whichever is due at the point, is
@@ -55,7 +55,7 @@ class GradientSearch(Search):
         step: the first one, as a share of the box's half width or of the ball's radius.
         momentum: how much of the last direction is kept.
         halvings: how often the worse half of the restarts is given up, in the first half of the budget.
-            None: 2 in a region of few parameters, else 0.
+            None: 2 in a region of few parameters, else 1.
         smooth, sharp: sharpness of the smoothed objective in the first and in the last iteration, as multiples of
             its own.
     """
@@ -103,7 +103,7 @@ class GradientSearch(Search):
 
     def _plan(self, budget: int, few: bool) -> list[int]:
         """How many restarts there are at the start, and then in each iteration; `few` says of the parameters."""
-        halvings = self.halvings if self.halvings is not None else 2 if few else 0
+        halvings = self.halvings if self.halvings is not None else 2 if few else 1
         wanted = self.restarts
         if wanted is None:
             wanted = _RESTARTS if few else min(_RESTARTS, max(1, round(budget**0.5 / (2 * _ITERATIONS))))
