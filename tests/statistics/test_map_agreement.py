@@ -108,7 +108,7 @@ def test_intervals_cover(noise: float, features: int, seeds: int, ranks: bool) -
 @pytest.mark.parametrize("seeds", [5, 10, 20])
 @pytest.mark.parametrize("loss", [0.06, 0.5])
 def test_two_orders_of_seeds_are_covered(seeds: int, loss: float) -> None:
-    """A share of seeds swaps two features: the exact coverage, by all numbers of such seeds, is above 85% for each share.
+    """A share of seeds swaps two features: the exact coverage, by all numbers of such seeds, is above 85% at any share.
 
     The jackknife alone covers 78% at the worst share of ten seeds.
     """

@@ -39,9 +39,7 @@ _ARRAYS: Mapping[str, Callable[[bytes], dict[str, Any]]] = {
     ".safetensors": load_safetensors,
 }
 #: where a table of other cells is evaluated
-_IN_PYTHON = (
-    " (in Python, standfast.evaluate(pipeline, explainers, frame, metrics) takes texts, dates and missing cells)"
-)
+_IN_PYTHON = " (texts, dates and missing cells: standfast.evaluate(pipeline, explainers, frame, ...) in Python)"
 _KINDS = "a .npz, .npy, .safetensors, .csv, .ts or .tsv file, or a folder of images"
 
 

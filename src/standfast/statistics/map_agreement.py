@@ -6,11 +6,12 @@
 - Signs: the share of the features among the first k of either map that have the same sign in both.
 
 The mean similarity over all pairs of R maps with different seeds is a U-statistic, so it is unbiased for two new seeds.
-Its interval is Student's with R - 1 degrees of freedom, on Fisher's scale, atanh, where the similarity is a correlation.
-The squared error is the jackknife's over seeds (Arvesen 1969) and the variance of a mean of independent pairs: where half
-of the seeds give one order and half another, no seed is unusual, and the jackknife alone has an error near 0. Where all pairs are equally similar although the maps
-differ, as ranks may be, the error is unknown: if a share p of seeds gave unrelated maps, with similarity 0, the mean
-would be (1 - p)^2 of the value, and p is below 1 - 0.05^(1/R) with 95% confidence.
+Its interval is Student's with R - 1 degrees of freedom, on Fisher's scale, atanh, where the similarity is a
+correlation. The squared error is the jackknife's over seeds (Arvesen 1969) and the variance of a mean of independent
+pairs: where half of the seeds give one order and half another, no seed is unusual, and the jackknife alone has an error
+near 0. Where all pairs are equally similar although the maps differ, as ranks may be, the error is unknown: if a share
+p of seeds gave unrelated maps, with similarity 0, the mean would be (1 - p)^2 of the value, and p is below
+1 - 0.05^(1/R) with 95% confidence.
 """
 
 from __future__ import annotations
