@@ -659,7 +659,7 @@ def test_option_errors():
     ones = torch.ones(2, 6)
     assert_refused(lambda k: sim.TopKIntersection(k)(ones, ones), k=wrong)
     assert_refused(sim.SSIM, window=[4, 1, 7.0], data_range=[0.0, math.inf, math.nan], gaussian=[1])
-    assert_refused(lambda a: sim.SSIM()(a, a), a=[torch.ones(1, 2, 3, 4, 5)])
+    assert_refused(lambda a: sim.SSIM()(a, a), a=[torch.ones(1, 2, 3, 4, 5, 6)])
 
 
 def test_ssim_of_any_data_range_is_finite():

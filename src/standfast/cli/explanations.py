@@ -84,7 +84,8 @@ def explain_kind(name: str, kind: Kind, width: int = 100) -> str:
     options = [] if kind.one == "model" else list(_list_options(entry, width))  # a trained model has none
     if options:
         parts.append("\n".join(["Options:", *options]))
-    names = {"name": name, "title": getattr(entry, "__name__", "")}
+    chosen = ":".join(filter(None, (name, getattr(entry, "usual", "")))) if kind.one == "task" else name
+    names = {"name": chosen, "title": getattr(entry, "__name__", "")}
     uses = [f"  {form.format(**names)}" for form in (kind.python, kind.study) if form]
     parts.append("\n".join(["Example:", *uses]))
     if bibtex := getattr(entry, "bibtex", ""):

@@ -78,6 +78,7 @@ class Task(metaclass=ConfigurationType):
 
     Attributes:
         name: under which the task is registered, such as `"regression"`.
+        usual: options that must be given, with values, for texts that show how the task is named.
         version: a part of what results depend on, to be raised when the same options give other numbers.
         kept: what it means that the answer is kept, for the report.
         words: what a report calls scores and answers.
@@ -91,6 +92,7 @@ class Task(metaclass=ConfigurationType):
     """
 
     name: ClassVar[str]
+    usual: ClassVar[str] = ""
     version: ClassVar[int] = 1
     kept: ClassVar[str]
     words: ClassVar[TaskWords] = TaskWords("score", "score", "the score", kind="", classes=False)

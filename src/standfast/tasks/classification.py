@@ -77,6 +77,7 @@ class ZeroShot(Classification):
     """
 
     name: ClassVar[str] = "zero_shot"
+    usual: ClassVar[str] = "vectors=texts.npy"
     vectors: Tensor | TensorOption | str
     temperature: Positive = 100.0
 

@@ -37,6 +37,7 @@ class Embedding(Task):
     """
 
     name: ClassVar[str] = "embedding"
+    usual: ClassVar[str] = "least=0.9"
     linear: ClassVar[bool] = False
     takes_vectors: ClassVar[bool] = True
     words: ClassVar[TaskWords] = TaskWords(

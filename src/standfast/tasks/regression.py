@@ -34,6 +34,7 @@ class Regression(Task):
     """
 
     name: ClassVar[str] = "regression"
+    usual: ClassVar[str] = "tolerance=2.5"
     kept: ClassVar[str] = "the number within the tolerance"
     words: ClassVar[TaskWords] = TaskWords(
         "predicted value",

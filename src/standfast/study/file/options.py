@@ -37,6 +37,7 @@ from standfast.explainers.base import Baseline
 from standfast.metrics.base import plain
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import label_neighbourhoods
+from standfast.records import TensorOption
 from standfast.similarity import Similarity
 from standfast.study.file.entries import as_tuple
 from standfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, Names, read_entry
@@ -181,7 +182,9 @@ def _adapt(annotation: Any) -> TypeAdapter[Any] | None:
 
 def json_schema_of(annotation: Any) -> dict[str, Any] | None:
     """The JSON schema of what a study file can hold of an annotation; None if that is nothing."""
-    adapter = _adapt(annotation)
+    kinds = _members(annotation)
+    kept = tuple(kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, TensorOption)))
+    adapter = _adapt(annotation if kept == kinds else Union[kept])  # noqa: UP007
     try:
         return None if adapter is None else adapter.json_schema(schema_generator=_Schemas)
     except (PydanticInvalidForJsonSchema, PydanticOmit):
