@@ -46,6 +46,8 @@ def test_the_header_names_the_features_and_the_texts_the_classes(tmp_path: Path)
         ("a,b,y\n1,,0\n2,,0\n", "people.csv: 2 empty cells in the column b"),
         ("a,b,y\n1,x,0\n", "the column b has String values"),
         ("a,y,label\n1,0,0\n", "one column of labels, got people.csv with y, label"),
+        ("a,b,y\n1,,0\n", r"standfast\.evaluate\(pipeline, explainers, frame"),
+        ("a,b,y\n1,x,0\n", r"standfast\.evaluate\(pipeline, explainers, frame"),
         ("y\n1\n", "columns of numbers"),
         ("a,y\n1,-1\n", "labels of at least 0"),
         ("", "a .csv table"),

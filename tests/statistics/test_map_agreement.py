@@ -60,30 +60,65 @@ def test_the_mean_over_pairs_has_the_correlation_of_the_noise() -> None:
     assert mean.mean() == pytest.approx(1 / 1.25, abs=0.003)
 
 
-def cover(sets: int, seed: int, noise: float, features: int, seeds: int) -> float:
+def scale(maps: Array, ranks: bool) -> Array:
+    """Maps or their ranks with mean 0 and length 1, whose products are Pearson's or Spearman's correlations."""
+    values = stats.rankdata(maps, axis=-1) if ranks else maps
+    values = values - values.mean(-1, keepdims=True)
+    scaled: Array = values / np.linalg.norm(values, axis=-1, keepdims=True)
+    return scaled
+
+
+def interval(values: Array, seeds: int) -> tuple[Array, Array]:
+    """The interval of a correlation, as the metric has it for maps that differ."""
+    mean, low, high = interval_over_seeds(values, seeds, correlation=True)
+    equal = np.ptp(values, axis=1) <= 1e-12
+    return np.where(equal, bound_equal_similarities(mean, seeds), low), high
+
+
+def cover(sets: int, noise: float, features: int, seeds: int, ranks: bool) -> float:
     """The share of data sets whose interval has the expected similarity of two new seeds."""
-    rng = np.random.default_rng(seed)
+    rng, many = np.random.default_rng(4), 500
     signal = rng.normal(size=(sets, 1, features))
-    many = correlate(signal + noise * rng.normal(size=(sets, 120, features))).mean(1)
-    values = correlate(signal + noise * rng.normal(size=(sets, seeds, features)))
-    _, low, high = interval_over_seeds(values, seeds, correlation=True)
-    return float(((low <= many) & (many <= high)).mean())
+    total = [scale(own + noise * rng.normal(size=(many, features)), ranks).sum(0) for own in signal]
+    expected = ((np.array(total) ** 2).sum(-1) - many) / (many * (many - 1))  # the mean over all pairs
+    maps = scale(signal + noise * rng.normal(size=(sets, seeds, features)), ranks)
+    first, second = list_pairs(seeds)
+    low, high = interval((maps[:, first] * maps[:, second]).sum(-1), seeds)
+    return float(((low - 1e-9 <= expected) & (expected <= high + 1e-9)).mean())
 
 
-@pytest.mark.parametrize(("noise", "features"), [(0.3, 6), (1.0, 20)])
-def test_intervals_cover_on_two_hundred_data_sets(noise: float, features: int) -> None:
+@pytest.mark.parametrize("ranks", [False, True])
+@pytest.mark.parametrize(("noise", "features"), [(0.1, 6), (0.3, 6), (1.0, 20)])
+def test_intervals_cover_on_two_hundred_data_sets(noise: float, features: int, ranks: bool) -> None:
     """Of 200 intervals of 95%, fewer than 180 cover with a probability of 0.1%."""
     assert stats.binom.cdf(179, 200, 0.95) < 2e-3
-    assert 180 <= 200 * cover(200, 3, noise, features, 10) <= 200
+    assert 180 <= 200 * cover(200, noise, features, 10, ranks) <= 200
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.1, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("ranks", [False, True])
+@pytest.mark.parametrize("noise", [0.02, 0.1, 0.3, 1.0, 3.0])
 @pytest.mark.parametrize("features", [6, 20])
-@pytest.mark.parametrize("seeds", [5, 10])
-def test_intervals_cover(noise: float, features: int, seeds: int) -> None:
-    """0.02 less than 0.95 at the least, on 4000 data sets, whose own error is 0.0035."""
-    assert cover(4000, 4, noise, features, seeds) >= 0.93
+@pytest.mark.parametrize("seeds", [5, 10, 20])
+def test_intervals_cover(noise: float, features: int, seeds: int, ranks: bool) -> None:
+    """0.02 less than 0.95 at the least, on 1000 data sets, whose own error is 0.007."""
+    assert cover(1000, noise, features, seeds, ranks) >= 0.93
+
+
+@pytest.mark.parametrize("seeds", [5, 10, 20])
+@pytest.mark.parametrize("loss", [0.06, 0.5])
+def test_two_orders_of_seeds_are_covered(seeds: int, loss: float) -> None:
+    """A share of seeds swaps two features: the exact coverage, by all numbers of such seeds, is above 85% at any share.
+
+    The jackknife alone covers 78% at the worst share of ten seeds.
+    """
+    first, second = list_pairs(seeds)
+    swapped = np.arange(seeds) < np.arange(seeds + 1)[:, None]
+    low, high = interval(1 - loss * (swapped[:, first] != swapped[:, second]), seeds)
+    for share in np.linspace(0.01, 0.5, 50):
+        expected = 1 - loss * 2 * share * (1 - share)
+        held = (low - 1e-12 <= expected) & (expected <= high + 1e-12)
+        assert stats.binom.pmf(np.arange(seeds + 1), seeds, share) @ held > 0.85
 
 
 def test_equal_similarities_have_a_bound() -> None:

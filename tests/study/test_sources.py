@@ -45,6 +45,9 @@ def dataset(): return standfast.data.bundled("digits")[:3]
 def samples(): return Samples(torch.full((3, 5), 2.0), torch.tensor([1, 0, 1]), (0.0, 4.0))
 def noise(): return torch.rand(3, 5)
 def net(width=6): return nn.Sequential(nn.Linear(5, width), nn.ReLU(), nn.Linear(width, 4))
+def trained(width=6, seed=9):
+    torch.manual_seed(seed)
+    return net(width)
 def shift(x): return x - 0.5
 class Net(nn.Module):
     def __init__(self):
@@ -493,3 +496,29 @@ def test_files_of_the_wrong_kind(folder: Path) -> None:
     (folder / "cut.pt2").write_bytes(exported(net())[:-100])
     with pytest.raises(StudyFieldError, match="a TorchScript or torch.export file"):
         source(folder, path="cut.pt2")
+
+
+def test_seeds_of_a_function_are_models_of_their_own(folder: Path) -> None:
+    """`seeds: 3` makes three jobs, whose models are those of the seeds 0, 1 and 2; other options stay."""
+    entry = {"function": "module_of_sources:trained", "options": {"width": 5}, "seeds": 3}
+    content = {
+        "data": {"mine": {"function": "module_of_sources:tensor"}},
+        "models": {"net": entry},
+        "explainers": ["saliency"],
+        "metrics": [{"seed_agreement": {"seeds": 3}}],
+        "sanity": False,
+    }
+    found = standfast.run_study(study_from(content, folder), folder / "out", progress=False)
+    assert found.samples["model"].unique().sort().to_list() == ["net#0", "net#1", "net#2"]
+    agreement = found.agreement()
+    assert agreement.variance["trained"].to_list() == [3]
+    assert agreement.variance["within model"].to_list() == [0.0]
+    assert agreement.variance["between models"].item() > 0.01
+    for seed in range(3):
+        module = (
+            source(folder, function="module_of_sources:trained", options={"width": 5, "seed": seed})
+            .model(SAMPLES, "cpu")
+            .module
+        )
+        torch.manual_seed(seed)
+        assert torch.equal(next(module.parameters()), nn.Linear(5, 5).weight)

@@ -38,6 +38,8 @@ _ARRAYS: Mapping[str, Callable[[bytes], dict[str, Any]]] = {
     ".npy": lambda content: {"inputs": load_npy(content)},
     ".safetensors": load_safetensors,
 }
+#: where a table of other cells is evaluated
+_IN_PYTHON = " (texts, dates and missing cells: standfast.evaluate(pipeline, explainers, frame, ...) in Python)"
 _KINDS = "a .npz, .npy, .safetensors, .csv, .ts or .tsv file, or a folder of images"
 
 
@@ -207,9 +209,10 @@ def read_table(path: Path, label: str | None = None) -> Content:
     for name in table.columns:
         empty = table[name].null_count()
         cells = "1 empty cell" if empty == 1 else f"{empty} empty cells"
-        check(empty == 0, "path", "a value in every cell", f"{path.name}: {cells} in the column {name}")
+        check(empty == 0, "path", f"a value in every cell{_IN_PYTHON}", f"{path.name}: {cells} in the column {name}")
         numbers = name in named or table[name].dtype.is_numeric()
         expected = "columns of numbers" + ("" if named else ", and the name of the column of classes as `label`")
+        expected += _IN_PYTHON
         check(numbers, "path", expected, f"{path.name}: the column {name} has {table[name].dtype} values")
     about, inputs = _describe(path, content), as_inputs(table.select(features).cast(pl.Float32).to_numpy())
     labels = None

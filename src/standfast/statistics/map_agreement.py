@@ -6,10 +6,12 @@
 - Signs: the share of the features among the first k of either map that have the same sign in both.
 
 The mean similarity over all pairs of R maps with different seeds is a U-statistic, so it is unbiased for two new seeds.
-Its interval is Student's with R - 1 degrees of freedom and the jackknife's standard error over seeds (Arvesen 1969),
-on Fisher's scale, atanh, where the similarity is a correlation. Where all pairs are equally similar although the maps
-differ, as ranks may be, the error is unknown: if a share p of seeds gave unrelated maps, with similarity 0, the mean
-would be (1 - p)^2 of the value, and p is below 1 - 0.05^(1/R) with 95% confidence.
+Its interval is Student's with R - 1 degrees of freedom, on Fisher's scale, atanh, where the similarity is a
+correlation. The squared error is the jackknife's over seeds (Arvesen 1969) and the variance of a mean of independent
+pairs: where half of the seeds give one order and half another, no seed is unusual, and the jackknife alone has an error
+near 0. Where all pairs are equally similar although the maps differ, as ranks may be, the error is unknown: if a share
+p of seeds gave unrelated maps, with similarity 0, the mean would be (1 - p)^2 of the value, and p is below
+1 - 0.05^(1/R) with 95% confidence.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ def interval_over_seeds(values: Array, count: int, correlation: bool) -> tuple[A
     totals = np.stack([values[:, (first == seed) | (second == seed)].sum(1) for seed in range(count)], axis=1)
     without = (values.sum(1)[:, None] - totals) / ((count - 1) * (count - 2) / 2)
     spread = ((without - without.mean(1, keepdims=True)) ** 2).sum(1)
-    error = np.sqrt((count - 1) / count * spread)
+    rest = values.var(1) / len(first)  # what pairs vary even if no seed is unusual, such as two halves of seeds
+    error = np.sqrt((count - 1) / count * spread + rest)
     reach = student.ppf(0.975, count - 1) * error
     if not correlation:
         return mean, mean - reach, mean + reach
