@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.rare_events.estimate import RareEventEstimate
+from standfast.tensors import send
 
 MOST_RUNS = 20
 #: runs or directions whose intervals at this level have no common point contradict each other
@@ -128,6 +130,13 @@ def select(estimate: RareEventEstimate, row: int) -> RareEventEstimate:
         for name, value in chosen.items()
     }
     return RareEventEstimate(**chosen)
+
+
+def move(estimate: RareEventEstimate, device: torch.device) -> RareEventEstimate:
+    """The same estimate on another device, of which a loop over problems may read without a wait."""
+    tensors = {f.name: getattr(estimate, f.name) for f in fields(estimate)}
+    moved: dict[str, Any] = {name: send(own, device) for name, own in tensors.items() if isinstance(own, Tensor)}
+    return replace(estimate, **moved)
 
 
 def concatenate(parts: Sequence[RareEventEstimate]) -> RareEventEstimate:

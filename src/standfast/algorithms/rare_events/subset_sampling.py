@@ -56,7 +56,7 @@ from torch import Tensor
 from standfast.algorithms.rare_events.estimate import RareEventEstimate, Score
 from standfast.algorithms.rare_events.genealogy import History
 from standfast.algorithms.rare_events.plain_sampling import Looks, draw_until_known, plan_looks
-from standfast.algorithms.rare_events.pooling import AGREEMENT, MOST_RUNS, concatenate, pool, run_until, select
+from standfast.algorithms.rare_events.pooling import AGREEMENT, MOST_RUNS, concatenate, move, pool, run_until, select
 from standfast.algorithms.rare_events.population import (
     CHUNK_ELEMENTS,
     Population,
@@ -70,6 +70,9 @@ from standfast.errors import check, check_integer
 from standfast.neighbourhoods import Region
 from standfast.records import ConfigurationType, Count, Fraction, Positive, Range
 from standfast.tensors import draw_seed, send
+
+#: where estimates are while problems are looked at one by one
+HOST = torch.device("cpu")
 
 _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
@@ -297,7 +300,7 @@ class _Problems:
                 self._descend(part, self._draw_again(part, looks, largest), plan_wide(options, largest), options)
             self._repeat_lost([problem for problem in hidden if problem.excess <= _HIDDEN])
         known |= {problem.number: problem.known for problem in left}
-        return concatenate([known[number] for number in every])
+        return self._join([known[number] for number in every])
 
     def _repeat_lost(self, lost: Sequence[_Open]) -> None:
         """Another wide run, pooled with the first, for problems of which the first has lost what was seen before it."""
@@ -305,7 +308,7 @@ class _Problems:
             return
         size = self.options.particles
         numbers, left = [problem.number for problem in lost], [problem.limit - problem.spent for problem in lost]
-        again = self.simulate(numbers, size, left, MOST_RUNS)  # no other run has this number
+        again = move(self.simulate(numbers, size, left, MOST_RUNS), HOST)  # no other run has this number
         for row, problem in enumerate(lost):
             problem.estimate = pool([problem.known, select(again, row)], [size, size])
             problem.spent = int(problem.estimate.model_evaluations)
@@ -321,7 +324,10 @@ class _Problems:
             part = [_Open(numbers[row], own, largest, budgets[row]) for row, own in scores]
             self._descend(part, population, plan_wide(options, largest), options, run=run)
             found += [problem.known for problem in part]
-        return concatenate(found)
+        return self._join(found)
+
+    def _join(self, parts: Sequence[RareEventEstimate]) -> RareEventEstimate:
+        return move(concatenate([move(part, HOST) for part in parts]), self.prior.device)
 
     def _draw_again(self, part: Sequence[_Open], looks: Looks, largest: int) -> Population:
         """The first population of these problems: the draws with known scores, and others if they are too few."""
@@ -356,6 +362,7 @@ class _Problems:
             rows = [problem.number for problem in part]
             witnesses = None if self.witnesses is None else self.witnesses[send(rows, self.witnesses.device)]
             found = _return_to_prior(process, found, gather, ~(self.seed + run), witnesses)
+        found = move(found, HOST)  # which is read problem by problem
         for row, problem in enumerate(part):
             estimate = select(found, row)
             ended = bool(estimate.censored) and not bool(estimate.resolved)
