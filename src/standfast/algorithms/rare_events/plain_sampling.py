@@ -75,9 +75,11 @@ def plan_looks(most: int, error: float) -> Looks:
 
     >>> plan_looks(8000, 0.15)[-3:]
     ((2785, 44), (4720, 45), (8000, 45))
+    >>> plan_looks(4, 0.15)
+    ((1, 1), (2, 2), (4, 4))
     """
     draws = [most]
-    while _GROWTH * draws[0] > most / _LOOKED:
+    while _GROWTH * draws[0] > max(1.0, most / _LOOKED):
         draws.insert(0, round(_GROWTH * draws[0]))
     return tuple((n, math.ceil(n / (1 + n * error**2))) for n in draws if n)
 
