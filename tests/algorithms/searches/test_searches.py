@@ -476,8 +476,7 @@ def test_auto_is_block_search_without_a_gradient_or_where_the_model_has_none() -
     assert same(AutoSearch().run(Rugged(36, 3), region, 300, 0), block)
     refused, objective = AutoSearch(), Rugged(36, 3)
     found = refused.run(objective, region, 300, 0, refuse)
-    centre = objective(region.centre, torch.arange(3))
-    assert bool(((found.value > centre.value) | (centre.violation > 0)).all())  # or the centre is not allowed
+    assert bool((found.value > objective(region.centre, torch.arange(3)).value).all())
     assert objective.queries.tolist() == [301] * 3  # the budget, and the line above
     assert not found.followed_gradients
 
@@ -506,20 +505,6 @@ def test_a_gradient_search_becomes_sharper_and_gives_up_restarts() -> None:
     assert bool((sharpness.diff() > 0).all())
     assert 0.5 <= float(sharpness[0]) < 0.55
     assert 5.8 < float(sharpness[-1]) <= 6.0
-
-
-@pytest.mark.parametrize(("budget", "restarts"), [(26, 1), (101, 2), (401, 4), (1601, 8), (6401, 8)])
-def test_a_gradient_search_has_few_restarts_for_a_small_budget_and_keeps_half(budget: int, restarts: int) -> None:
-    asked: list[int] = []
-
-    def gradient(x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
-        asked.append(len(x))
-        return torch.ones_like(x)
-
-    GradientSearch().run(Linear(36, 1), box(1), budget, 0, gradient)
-    assert asked == sorted(asked, reverse=True)
-    assert set(asked) == {restarts, max(1, restarts // 2)}
-    assert budget - 4 * restarts < 2 * sum(asked) + 1 <= budget - restarts
 
 
 def test_combinations_are_optima_of_linear_programmes() -> None:

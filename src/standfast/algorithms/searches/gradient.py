@@ -7,16 +7,15 @@ violation (softplus for ReLU, so that an explanation has a derivative). Each ite
     m = momentum m + d / |d|_1,    x = project(x + step s(m))
 
 The smoothed model begins with `smooth` times its own sharpness and ends with `sharp` times: at first the directions are
-good far ahead, and in the end they are nearer to those of the true model. After each `1 / (2 halvings)` of the budget,
-up to its half, the worse half of the restarts is given up, so that the others get more iterations. More halvings would
-give better values, but two restarts of one sample do not fill a batch.
+good far ahead, and in the end they are those of the true model. After each `1 / (2 halvings)` of the budget, up to its
+half, the worse half of the restarts is given up, so that the others get more iterations.
 
 s is the sign for boxes and the unit vector for L2 balls. The step falls linearly from `step` times the half width of
 the box (the radius of the ball) to nothing. Following the value or the constraint, whichever is due at the point, is
 the switching subgradient method of Polyak (1967); it has no multiplier to tune.
 
 In a region of few parameters, such as an angle, two thirds of the budget go to starts that are spread over the box. The
-first step is as long as they are apart, and there are two halvings.
+first step is as long as they are apart.
 
 Source: projected gradient descent of Madry et al., "Towards deep learning models resistant to adversarial attacks"
 (ICLR 2018), with the momentum of Dong et al., "Boosting adversarial attacks with momentum" (CVPR 2018); through
@@ -40,9 +39,6 @@ from standfast.neighbourhoods import Region
 from standfast.records import Count, CountFromZero, Positive, Range
 from standfast.tensors import Streams, broadcast_rows
 
-_RESTARTS = 8
-_ITERATIONS = 2.5  # of each restart, over the square root of the budget: fewer restarts find better values
-
 
 @searches.register("gradient")
 @dataclass(frozen=True)
@@ -50,22 +46,20 @@ class GradientSearch(Search):
     """Projected gradient ascent with restarts in parallel.
 
     Args:
-        restarts: for each problem, at the start. None: 8, or fewer where the budget is small, such as 4 for 400
-            evaluations; in a region of few parameters always 8.
+        restarts: for each problem, at the start.
         step: the first one, as a share of the box's half width or of the ball's radius.
         momentum: how much of the last direction is kept.
         halvings: how often the worse half of the restarts is given up, in the first half of the budget.
-            None: 2 in a region of few parameters, else 1.
         smooth, sharp: sharpness of the smoothed objective in the first and in the last iteration, as multiples of
             its own.
     """
 
-    restarts: Count | None = None
+    restarts: Count = 8
     step: Positive = 0.5
     momentum: Annotated[float, Range(least=0, below=1)] = 0.75
-    halvings: CountFromZero | None = None
-    smooth: Positive = 0.3
-    sharp: Positive = 3.0
+    halvings: CountFromZero = 2
+    smooth: Positive = 0.5
+    sharp: Positive = 6.0
     name: ClassVar[str] = "gradient"
     needs: ClassVar[str] = "gradients"
     white_box: ClassVar[bool] = True
@@ -77,9 +71,8 @@ class GradientSearch(Search):
     def ascend(self, run: SearchRun, streams: Streams, budget: int) -> Tensor:
         """Spend `budget` of the evaluations that are left."""
         region, first, step = run.region, run.spent, self.step
-        few = region.shape.numel() <= FEW
-        tried = 2 * budget // 3 if few else 0
-        plan = self._plan(budget - tried, few)
+        tried = 2 * budget // 3 if region.shape.numel() <= FEW else 0
+        plan = self._plan(budget - tried)
         restarts = plan[0]
         x = draw_starts(region, budget - 2 * sum(plan[1:]), streams)
         if tried:  # a step is no longer than the starts are apart, so that each climbs its own peak
@@ -101,17 +94,13 @@ class GradientSearch(Search):
             feasible, best = seen.violation <= 0, torch.maximum(best, seen.key())
         return x
 
-    def _plan(self, budget: int, few: bool) -> list[int]:
-        """How many restarts there are at the start, and then in each iteration; `few` says of the parameters."""
-        halvings = self.halvings if self.halvings is not None else 2 if few else 1
-        wanted = self.restarts
-        if wanted is None:
-            wanted = _RESTARTS if few else min(_RESTARTS, max(1, round(budget**0.5 / (2 * _ITERATIONS))))
-        restarts = min(wanted, max(1, budget // 3))
+    def _plan(self, budget: int) -> list[int]:
+        """How many restarts there are at the start, and then in each iteration."""
+        restarts = min(self.restarts, max(1, budget // 3))
         left, plan = budget - restarts, [restarts]
         while left >= 2 * plan[-1]:
             # each half of what the halvings leave belongs to one of them: say the quarters, if there are two
-            stage = min(halvings, int(2 * halvings * (1 - left / budget)))
+            stage = min(self.halvings, int(2 * self.halvings * (1 - left / budget)))
             count = max(1, restarts >> stage)
             plan.append(count)
             left -= 2 * count
