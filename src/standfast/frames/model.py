@@ -122,10 +122,10 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
     )
 
 
-def check_losses(model: Model, changes: TableChanges) -> None:
+def check_losses(model: Model, changes: object) -> None:
     """Raise `ModelError` unless the model answers for rows without each of the cells that changes may lose."""
     function = find_frame_function(model)
-    if function is None or not changes.may_become_missing:
+    if function is None or not isinstance(changes, TableChanges) or not changes.may_become_missing:
         return
     table = function.table
     for place, (column, code) in enumerate(zip(table.columns, table.missing, strict=True)):

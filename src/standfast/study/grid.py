@@ -13,6 +13,7 @@ from torch import Tensor
 from standfast.data.dataset import checked_names
 from standfast.errors import check, check_integer
 from standfast.explainers import Explainer
+from standfast.frames import Table
 from standfast.metrics import Metric
 from standfast.metrics.sanity import SanityChecks
 from standfast.model import Bound, Model
@@ -33,6 +34,7 @@ class Samples:
         about: plain values for the manifest and the report, such as the origin of the data and the names of classes.
         extras: further tensors `(N, ...)` by name, on the CPU, for metrics that ask for them.
         features, tokens: names for figures, as of `standfast.data.Dataset`; results do not depend on them.
+        table: of the data frame that the inputs are rows of; models then get frames.
     """
 
     inputs: Tensor
@@ -42,6 +44,7 @@ class Samples:
     extras: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     features: tuple[str, ...] | None = None
     tokens: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
+    table: Table | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)

@@ -16,7 +16,7 @@ import pickle
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load as load_safetensors
@@ -80,6 +80,8 @@ def load_program(
             else than one input; a pickle holds something without the `method`.
     """
     kind = check_program(content, name, trust)
+    if kind == "pickle":
+        return as_module(load_estimator(content, name, trust), "path", method)
     try:
         if kind == "torchscript":
             with warnings.catch_warnings():
@@ -87,26 +89,31 @@ def load_program(
                 warnings.filterwarnings("ignore", message=deprecated, category=DeprecationWarning)
                 loaded: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
                 return loaded
-        if kind == "pickle":
-            return _load_estimator(content, name, method)
         with _weights_only():
             program = torch.export.load(io.BytesIO(content))
-    except ArgumentError:
-        raise
     except Exception as error:  # the loaders raise whatever their parts raise
-        by = "can be loaded" if kind == "pickle" else "torch can load"
-        raise ArgumentError("path", f"a {_TITLES[kind]} that {by}", _reason(error)) from error
+        raise ArgumentError("path", f"a {_TITLES[kind]} that torch can load", _reason(error)) from error
     _check_batch(program)
     wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return Exported(_move(program, torch.device(wanted)).module())
 
 
-def _load_estimator(content: bytes, name: str, method: Method) -> nn.Module:
-    if name.endswith(".joblib"):
-        import joblib  # comes with scikit-learn
+def load_estimator(content: bytes, name: str, trust: bool = False) -> Any:
+    """What a pickle holds, such as a fitted pipeline of data frames.
 
-        return as_module(joblib.load(io.BytesIO(content)), "path", method)
-    return as_module(pickle.loads(content), "path", method)
+    Raises:
+        ArgumentError: it is none or not trusted, or it cannot be loaded.
+    """
+    kind = check_program(content, name, trust)
+    check(kind == "pickle", "path", f"a pickled estimator ({', '.join(_PICKLES)}) for a table", f"a {_TITLES[kind]}")
+    try:
+        if name.endswith(".joblib"):
+            import joblib  # comes with scikit-learn
+
+            return joblib.load(io.BytesIO(content))
+        return pickle.loads(content)
+    except Exception as error:  # what is unpickled may raise anything
+        raise ArgumentError("path", "a pickled estimator that can be loaded", _reason(error)) from error
 
 
 def as_module(found: object, argument: str, method: Method = "predict_proba") -> nn.Module:
