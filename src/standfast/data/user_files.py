@@ -9,6 +9,7 @@ import hashlib
 import io
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -269,8 +270,9 @@ def read_frame(path: Path, types: Mapping[str, str | Sequence[str]]) -> tuple[An
         known = list(map(str, frame.columns))
         check(name in known, "types", f"columns of {path.name}", f"{name!r}{suggest_name(name, known)}")
         try:
-            frame[name] = pd.to_datetime(frame[name]) if how == "date" else frame[name]
-        except (ValueError, TypeError) as error:
+            with warnings.catch_warnings(action="error"):  # where pandas would guess the format cell by cell
+                frame[name] = pd.to_datetime(frame[name]) if how == "date" else frame[name]
+        except (ValueError, TypeError, UserWarning) as error:
             raise ArgumentError("types", f"dates in the column {name}", str(error).partition("\n")[0]) from error
         frame[name] = frame[name].astype("category") if how == "category" else frame[name]
     return frame, _describe(path, content)

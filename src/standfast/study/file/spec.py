@@ -374,9 +374,9 @@ class Study(Entry):
         for model_name in sources if check else ():
             for name in [name for name, met in pairs if met == model_name and name in samples]:
                 with errors_at(*self._find_entry(model_name).path, into=errors):
-                    model = try_out(sources[model_name], samples[name], f"on data {name!r}")
+                    tried = try_out(sources[model_name], samples[name], f"on data {name!r}")
                     for metric in metrics.values():
-                        check_losses(model, getattr(metric, "neighbourhood", None))
+                        check_losses(tried, getattr(metric, "neighbourhood", None))
         if errors:
             problems = [problem for error in errors for problem in error.problems]
             raise self._document.error(problems) from errors[0].__cause__
