@@ -27,7 +27,7 @@ from standfast.files import check_archive
 from standfast.model import BlackBox
 
 #: what the names of files with a pickled estimator end with
-_PICKLES = (".joblib", ".pickle", ".pkl")
+PICKLES = (".joblib", ".pickle", ".pkl")
 _TITLES = {"torchscript": "TorchScript program", "export": "torch.export program", "pickle": "pickled estimator"}
 
 
@@ -42,7 +42,7 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
     Raises:
         ArgumentError: none of them; says what the file looks like. Or it can run code, and is not trusted.
     """
-    if name.endswith(_PICKLES):
+    if name.endswith(PICKLES):
         expected = f"trust: true beside {name}, because opening a pickle runs the code that it names"
         check(trust, "path", expected, "no trust")
         return "pickle"
@@ -63,7 +63,7 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
     weights = any(m.endswith("/data.pkl") for m in members) or name.endswith(".safetensors")
     got = f"{name!r}, which looks like weights: those go with a function" if weights else repr(name)
     got = f"{name!r}, which is {pickled}" if (pickled := _describe_pickled_module(content)) else got
-    raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(_PICKLES)})", got)
+    raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(PICKLES)})", got)
 
 
 #: of an estimator: what its answers are read from
@@ -105,7 +105,7 @@ def load_estimator(content: bytes, name: str, trust: bool = False) -> Any:
         ArgumentError: it is none or not trusted, or it cannot be loaded.
     """
     kind = check_program(content, name, trust)
-    check(kind == "pickle", "path", f"a pickled estimator ({', '.join(_PICKLES)}) for a table", f"a {_TITLES[kind]}")
+    check(kind == "pickle", "path", f"a pickled estimator ({', '.join(PICKLES)}) for a table", f"a {_TITLES[kind]}")
     try:
         if name.endswith(".joblib"):
             import joblib  # comes with scikit-learn
