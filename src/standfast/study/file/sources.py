@@ -416,22 +416,23 @@ class ModelFunction(ModelEntry):
         weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
         seeds: make this many models, name#0, name#1 and so on, with the further argument seed of the function: 0, 1
             and so on; for a model that is trained by it.
+        windows: make a model for each of these, name@2023 and so on, with the further argument window of the function;
+            for a model that is trained on a window of time.
     """
 
     form: ClassVar[str] = "function"
     function: Reference
     options: OptionValues = Field({})
     seeds: Count | None = None
+    windows: Annotated[tuple[Name | int, ...], BeforeValidator(as_tuple)] = ()
     weights: Name | None = None
 
     def spread(self, name: str) -> dict[str, ModelEntry]:
-        if self.seeds is None:
-            return {name: self}
-        numbers = range(self.seeds)
-        return {
-            f"{name}#{seed}": self.model_copy(update={"options": {**self.options, "seed": seed}, "seeds": None})
-            for seed in numbers
-        }
+        several: dict[str, dict[str, Any]] = {f"{name}@{each}": {"window": each} for each in self.windows} or {name: {}}
+        if self.seeds is not None:
+            several = {f"{n}#{seed}": {**own, "seed": seed} for n, own in several.items() for seed in range(self.seeds)}
+        none = {"seeds": None, "windows": ()}
+        return {n: self.model_copy(update={"options": {**self.options, **own}, **none}) for n, own in several.items()}
 
     def load_estimator(self, base: Path, content: bytes) -> Any:
         with errors_at("function"):
