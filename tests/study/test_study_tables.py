@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import standfast
+from standfast.errors import ArgumentError
 from standfast.neighbourhoods import TableChanges
 from standfast.study.executors import Processes
 from standfast.study.file.document import StudyError
@@ -24,6 +25,7 @@ from standfast.study.file.spec import study_from
 TYPES: dict[str, Any] = {"opened": "date", "grade": GRADES}
 CHANGES: dict[str, Any] = {"income": "5%", "town": "category", "grade": 1, "opened": 30}
 N = 5
+FILES = {"early": "credit", "late": "late"}
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -149,6 +151,38 @@ def test_tables_of_a_study_share_their_codes(folder: Path) -> None:
     towns = tables[0].decode(grid.data["late"].inputs)["town"].tolist()
     assert towns == frame[frame["town"] != "Bonn"]["town"].tolist()[:N]
     assert len(tables[0].rows) == len(frame) + (frame["town"] != "Bonn").sum()
+
+
+def test_windows_of_time_are_compared(folder: Path) -> None:
+    """A model for each window by the same function, and two windows of data: matrices of both."""
+    (folder / "own.py").write_text(
+        "import joblib\nimport pandas as pd\nfrom pathlib import Path\n"
+        "here = Path(__file__).parent\n"
+        "def fit(window):\n"
+        "    model = joblib.load(here / 'pipeline.joblib')\n"
+        "    model[-1].coef_ = model[-1].coef_[:, ::1 if window == 2023 else -1]\n"
+        "    return model\n"
+    )
+    frame = pd.read_csv(folder / "credit.csv")
+    frame[60:].to_csv(folder / "late.csv", index=False)
+    tables = {name: {"table": f"{file}.csv", "label": "paid", "types": TYPES} for name, file in FILES.items()}
+    more = {
+        "data": tables,
+        "explainers": ["kernel_shap:samples=64"],
+        "metrics": [{"seed_agreement": {"seeds": 3}}],
+        "samples": 12,
+    }
+    found = run_study(make_study(folder, {"function": "own:fit", "windows": [2023, 2024]}, more))
+    assert found.models == ["pipeline@2023", "pipeline@2024"]
+    agreement = found.agreement("early")
+    assert agreement.find(0, 1).median < 0.6 < 0.9 < agreement.find(0, 0).median  # the weights have another order
+    windows = found.agreement_of_data("pipeline@2023")
+    assert {name for name, _ in windows.sources} == set(FILES)
+    assert windows.find(0, 1).median > 0.3
+    with pytest.raises(ArgumentError, match="pipeline@2024"):
+        found.agreement_of_data()
+    page = found.to_html(folder / "report.html").read_text()
+    assert page.count('class="heat"') == 3 * 4  # of two data sets, and of two models
 
 
 # The five traps

@@ -35,7 +35,8 @@ _SEEDS, _OTHERS = 5, 5
 #: what stands between the name of a model and the number of its seed, where it was trained several times
 TRAINED = "#"
 #: of samples of data sets that are compared, and how many are compared at once
-_RESAMPLES, _AT_ONCE = 400, 20
+_RESAMPLES, _AT_ONCE = 200, 20
+_TAILS = (0.005, 0.995)
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,13 @@ def measure_data_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]],
             rows, others = (mixed[a][:, :half], mixed[a][:, half:]) if a == b else (drawn[a], drawn[b])
             values = _compare_means(kept[a], kept[b], rows, others, measure)
             value = np.median(values) if a == b else _compare_means(kept[a], kept[b], whole[a], whole[b], measure)[0]
-            low, high = np.quantile([*values, value], [0.025, 0.975])
+            low, high = np.quantile(values, _TAILS)
+            if a != b:
+                low, high = min(low, 2 * value - high), max(high, 2 * value - low)
+                low, high = max(low, -1.0 if name == "kendall" else 0.0), min(high, 1.0)
             mixed_up = rng.permuted(np.tile(kept[b].mean(0), (_RESAMPLES, 1)), axis=1)
-            unrelated = [measure(kept[a].mean(0)[None], each[None])[0] for each in mixed_up]
+            own = np.tile(kept[a].mean(0), (_AT_ONCE, 1))
+            unrelated = [measure(own, some) for some in np.split(mixed_up, _RESAMPLES // _AT_ONCE)]
             numbers = (float(value), float(min(low, value)), float(max(high, value)), float(np.median(unrelated)))
             pairs[a, b, name] = Pair(a, b, name, *numbers, min(len(maps[a]), len(maps[b])))
     return MapAgreement(model, *_order(sources, pairs), pl.DataFrame(), top, "data")
