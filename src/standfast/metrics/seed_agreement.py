@@ -31,6 +31,7 @@ from standfast.similarity import get as get_similarity
 from standfast.statistics.map_agreement import (
     agree_in_sign,
     bound_equal_similarities,
+    find_two_groups,
     interval_over_seeds,
     kendall,
     list_pairs,
@@ -52,6 +53,8 @@ class SeedAgreementResult(Result):
         overlap: the mean share of the first k features that two maps have in common, `(N,)`.
         signs: the mean share of the first features of either that have the same sign, `(N,)`.
         chance: what `overlap` is on average for unrelated maps, k / F, `(N,)`.
+        split: the seeds fall into two groups, such as two orders of the features, bool `(N,)`: the interval is then
+            less sure than 95%, 85% at worst.
         seed_maps: of each seed, `(N, R, ...)`; None where they are too large.
     """
 
@@ -61,6 +64,7 @@ class SeedAgreementResult(Result):
     overlap: Tensor
     signs: Tensor
     chance: Tensor
+    split: Tensor
     seed_maps: Tensor | None = field(default=None, kw_only=True)
 
 
@@ -154,7 +158,8 @@ class SeedAgreement(Metric):
         low = np.where(unsure & correlation, bound_equal_similarities(value, self.seeds), low)
         chance = np.full(count, min(self.top / flat.shape[2], 1.0))
         means = {name: each.mean(1) for name, each in others.items()}
-        return {"value": value, "low": low, "high": high, **means, "chance": chance}
+        split = find_two_groups(values, self.seeds)
+        return {"value": value, "low": low, "high": high, **means, "chance": chance, "split": split}
 
 
 def reseed(explainer: Explainer, seed: int) -> Explainer:

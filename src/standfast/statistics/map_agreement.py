@@ -100,6 +100,32 @@ def bound_equal_similarities(mean: Array, count: int) -> Array:
     return np.where(mean > 0, mean * (1 - rare) ** 2, -1.0)
 
 
+def find_two_groups(values: Array, count: int) -> Array:
+    """Whether seeds fall into two groups of at least two each, such as two orders of the features, bool `(n,)`.
+
+    All pairs within a group are then more similar than all others, and the groups explain nine tenths of the variance
+    of similarities. The share of seeds in a group is known from `count` seeds alone, so `interval_over_seeds` covers
+    less often than it says, 85% at the worst share.
+
+    Args:
+        values, count: as of `interval_over_seeds`.
+
+    >>> find_two_groups(np.array([[1.0, 0.4, 0.4, 0.4, 0.4, 1.0], [0.9, 0.8, 0.7, 0.8, 0.9, 0.8]]), 4).tolist()
+    [True, False]
+    """
+    first, second = list_pairs(count)
+    matrix = np.ones((len(values), count, count))
+    matrix[:, first, second] = matrix[:, second, first] = values
+    rows, least = np.arange(len(values)), values.argmin(1)
+    grouped = matrix[rows, first[least]] >= matrix[rows, second[least]]
+    same = grouped[:, first] == grouped[:, second]
+    within, between = (np.ma.masked_array(values, ~chosen) for chosen in (same, ~same))
+    rest = (within.var(1) * same.sum(1)).filled(0) + (between.var(1) * (~same).sum(1)).filled(0)
+    apart = (within.min(1) > between.max(1)).filled(False)
+    several = (grouped.sum(1) >= 2) & (grouped.sum(1) <= count - 2)
+    return np.asarray(several & apart & (rest <= 0.1 * values.var(1) * values.shape[1]))
+
+
 def split_variance(maps: Array) -> tuple[Array, Array]:
     """The variance of maps between models and between seeds of one model, `(n,)` each: a two-way table.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from standfast.report.presentation.estimates import count_flag
 from standfast.results.presentation import Detail, Presentation, ValueSpec, presentations
 
 
@@ -25,4 +26,5 @@ class SeedAgreementPresentation(Presentation):
         titles = {"kendall": "Kendall's tau", "overlap": f"top-{top} overlap", "chance": "overlap of unrelated maps"}
         titles["signs"] = "same signs"
         found = {name: frame[name].drop_nans().median() for name in titles if name in frame.columns}
-        return [Detail(titles[name], float(value)) for name, value in found.items() if isinstance(value, float)]
+        medians = [Detail(titles[name], float(value)) for name, value in found.items() if isinstance(value, float)]
+        return [*medians, *count_flag(frame, "split", "with two groups of seeds")]
