@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -386,3 +387,14 @@ def test_a_pickle_needs_trust(folder: Path) -> None:
     (folder / "model.joblib").write_bytes(b"never opened")
     done = run_init("--model", "model.joblib", "--data", "table.npz")
     assert "--trust" in str(done.exception)
+
+
+def test_programs_beside_a_table_of_numbers_get_numbers(folder: Path) -> None:
+    """No pickle, so no data frame: a TorchScript program and a .csv table stay as they were."""
+    rows = "\n".join(f"{0.03 * n:.3f},{0.01 * n:.3f},0.2,0.3,0.4,{n % 3}" for n in range(30))
+    (folder / "numbers.csv").write_text("a,b,c,d,e,label\n" + rows + "\n")
+    with warnings.catch_warnings(action="ignore"):
+        torch.jit.trace(nn.Linear(5, 3), torch.rand(2, 5)).save("net.pt")
+    done = run_init("--model", "net.pt", "--data", "numbers.csv")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert read_study()["data"] == {"numbers": {"path": "numbers.csv"}}

@@ -81,7 +81,7 @@ def load_program(
     """
     kind = check_program(content, name, trust)
     if kind == "pickle":
-        return as_module(load_estimator(content, name, trust), "path", method)
+        return as_module(load_estimator(content, name), "path", method)
     try:
         if kind == "torchscript":
             with warnings.catch_warnings():
@@ -98,14 +98,12 @@ def load_program(
     return Exported(_move(program, torch.device(wanted)).module())
 
 
-def load_estimator(content: bytes, name: str, trust: bool = False) -> Any:
-    """What a pickle holds, such as a fitted pipeline of data frames.
+def load_estimator(content: bytes, name: str) -> Any:
+    """What a trusted pickle holds, such as a fitted pipeline of data frames.
 
     Raises:
-        ArgumentError: it is none or not trusted, or it cannot be loaded.
+        ArgumentError: it cannot be loaded, for example because a package is missing.
     """
-    kind = check_program(content, name, trust)
-    check(kind == "pickle", "path", f"a pickled estimator ({', '.join(PICKLES)}) for a table", f"a {_TITLES[kind]}")
     try:
         if name.endswith(".joblib"):
             import joblib  # comes with scikit-learn

@@ -398,8 +398,10 @@ class ModelProgram(ModelEntry):
     path: Name
 
     def load_estimator(self, base: Path, content: bytes) -> Any:
+        if check_program(content, self.path, self.trust) != "pickle":
+            return super().load_estimator(base, content)
         with importing_from([str(base)]):
-            return load_estimator(content, self.path, self.trust)
+            return load_estimator(content, self.path)
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The program of the file."""
