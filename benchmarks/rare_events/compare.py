@@ -25,8 +25,9 @@ from standfast.algorithms.rare_events.estimate import RareEventEstimate
 from standfast.metrics import MisinterpretationProbability
 from standfast.neighbourhoods import Region
 
-for folder in ("references", "stand_ins", "algorithms/rare_events"):
-    sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / folder))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "stand_ins"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "algorithms" / "rare_events"))
 from other_tools import compare_tools
 from test_rare_events import problems
 from traps import THREE_MODES, TRAPS
