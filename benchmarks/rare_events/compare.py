@@ -26,6 +26,7 @@ from standfast.metrics import MisinterpretationProbability
 from standfast.neighbourhoods import Region
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "stand_ins"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "algorithms" / "rare_events"))
 from other_tools import compare_tools
 from test_rare_events import problems

@@ -70,7 +70,17 @@ def test_an_unresolved_estimate_is_a_bound_and_not_censored() -> None:
         {"sample": [0, 1, 2], "repeat": [0] * 3, "status": ["ok"] * 3, "value": [1.0, 2.0, 3.0], **flags}
     )
     counts = count_rows(ValueSpec("t", "a", "lower", censored="bound"), frame)
-    assert (counts.counted, counts.bounds, counts.unresolved) == (3, 2, 1)
+    assert (counts.counted, counts.bounds, counts.unresolved, counts.imprecise) == (3, 2, 1, 0)
+
+
+def test_an_error_that_was_not_reached_is_shown(builder: Builder) -> None:
+    reached = [1.0, 0.0, 0.0, 0.0]
+    builder.probability("fine", [-3.0, -4.0, -5.0, 0.0], censored=[False] * 3 + [True], more={"error_reached": reached})
+    page = builder.page()
+    row = load_results(builder.store).summary.rows[0]
+    assert (row.counts.counted, row.counts.bounds, row.counts.imprecise) == (4, 1, 2)
+    assert "error not reached: 2 of 4" in cell_text(page, "fine", PROB)
+    assert "Error not reached" in page.split('class="tally"')[1]
 
 
 def test_all_samples_skipped_and_failed_jobs(builder: Builder) -> None:

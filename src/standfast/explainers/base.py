@@ -68,6 +68,10 @@ class Explainer(metaclass=ConfigurationType):
         """Rows that the module forwards for one input, such as the steps of a path."""
         return 1
 
+    def count_rows_of(self, inputs: Tensor) -> int:
+        """`rows_per_input` of inputs of this shape `(1 or more, ...)`, where the shape says more."""
+        return self.rows_per_input
+
     @property
     def label(self) -> str:
         """The name of this explainer in messages and tables."""
@@ -149,7 +153,7 @@ class Explainer(metaclass=ConfigurationType):
             # what is not known to run the module only forward and backward may use hooks
             with contextlib.nullcontext() if self.gateable else run_eagerly():
                 maps, logits = model.map_rows(
-                    run, *columns, rows_per_input=self.rows_per_input, kind="backward", batches=self.batches
+                    run, *columns, rows_per_input=self.count_rows_of(x), kind="backward", batches=self.batches
                 )
         except Exception as error:
             if self._is_refused(error, model, x):

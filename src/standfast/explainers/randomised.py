@@ -83,6 +83,9 @@ class RandomisedExplainer(Explainer):
     def rows_per_input(self) -> int:
         return self.explainer.rows_per_input
 
+    def count_rows_of(self, inputs: Tensor) -> int:
+        return self.explainer.count_rows_of(inputs)
+
     @property
     def batches(self) -> int:  # type: ignore[override]
         return self.explainer.batches

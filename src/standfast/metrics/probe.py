@@ -220,7 +220,7 @@ class Probe:
 
         So many whole chunks that their maps take about 16 MB; at least one chunk.
         """
-        chunk = self.model.inputs_per_chunk(inputs, self.explainer.rows_per_input, "backward", count)
+        chunk = self.model.inputs_per_chunk(inputs, self.explainer.count_rows_of(inputs), "backward", count)
         return max(_MAP_ELEMENTS // inputs[0].numel() // chunk, 1) * chunk
 
     def charge(self, origin: Tensor, evaluations: Tensor | int = 1) -> None:

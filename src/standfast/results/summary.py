@@ -15,7 +15,7 @@ import polars as pl
 
 from standfast.results.controls import is_random
 from standfast.results.failures import Failure
-from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec, read_flags
+from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec, read_numbers
 from standfast.results.quality import (
     Quality,
     References,
@@ -78,6 +78,7 @@ class Counts:
         counted: those that enter the estimate.
         bounds: those of `counted` whose value is only a bound.
         unresolved: those of `bounds` that an estimate did not resolve; the others reached a limit.
+        imprecise: those of `counted` that are no bounds, but have a larger error than was asked for.
         without_number: evaluated rows without a finite value.
         uncounted: the samples that have no value that counts, by reason.
         failed_jobs: parts of the work that failed.
@@ -88,6 +89,7 @@ class Counts:
     counted: int = 0
     bounds: int = 0
     unresolved: int = 0
+    imprecise: int = 0
     without_number: int = 0
     uncounted: tuple[Uncounted, ...] = ()
     failed_jobs: int = 0
@@ -419,7 +421,8 @@ def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Cou
         return Counts(failed_jobs=failed_jobs)
     fine, valid = rows.filter(pl.col("status") == "ok"), spec.select_valid(rows)
     bounds = spec.bounds(valid)
-    unresolved = bounds & ~read_flags(valid, "resolved") if "resolved" in valid.columns else np.zeros(0, dtype=bool)
+    unresolved = bounds & (read_numbers(valid, "resolved") == 0.0)
+    imprecise = ~bounds & (read_numbers(valid, "error_reached") == 0.0)
     keys = ["repeat", "sample"]
     rest = rows.join(valid.select(keys), on=keys, how="anti", maintain_order="left")
     uncounted = []
@@ -434,6 +437,7 @@ def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Cou
         counted=len(valid),
         bounds=int(bounds.sum()),
         unresolved=int(unresolved.sum()),
+        imprecise=int(imprecise.sum()),
         without_number=int((~np.isfinite(spec.values(fine))).sum()),
         uncounted=tuple(uncounted),
         failed_jobs=failed_jobs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from itertools import product
 from typing import Any
@@ -90,3 +91,16 @@ def test_windows_that_do_not_fit_the_inputs() -> None:
 
     assert_refused(explain, window=[9, (2, 2, 2)], baseline=[(0.0, 1.0)])
     assert_refused(partial(explain, window=2), stride=[3])
+
+
+def test_rows_of_an_input_follow_from_its_shape() -> None:
+    for shape, windows in (((3, 1, 28, 28), 169), ((3, 30), 30), ((3, 2, 40), 13)):
+        rows: list[int] = []
+        module = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape[1:]), 2))
+        module.register_forward_hook(lambda _, inputs, __, rows=rows: rows.append(len(inputs[0])))
+        model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=100_000)
+        x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+        with model.session():
+            Occlusion().attribute_all(model, x.repeat(16, *[1] * (x.ndim - 1)), None)
+        assert Occlusion().count_rows_of(x) == windows + 1
+        assert max(rows) == 48 * (windows + 1)

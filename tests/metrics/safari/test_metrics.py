@@ -130,6 +130,17 @@ def test_misclassification_of_a_linear_model_is_known() -> None:
         found = MisinterpretationProbability(BALL, "misclassification", **options)(model, "saliency", x)  # type: ignore[arg-type]
         assert abs(found.log_probability.item() - math.log(share)) < 4 * found.std_error.item()
 
+    # an error is asked for by subset simulation alone
+    for options, reached in (
+        ({"particles": 2000, "error": 0.5}, True),
+        ({"particles": 200, "error": 0.01, "budget": 60_000}, False),
+        ({"particles": 2000, "error": None}, True),
+        ({"method": "monte_carlo", "samples": 5000, "error": 1e-3}, True),
+    ):
+        found = MisinterpretationProbability(BALL, "misclassification", **options)(model, "saliency", x)  # type: ignore[arg-type]
+        assert found.resolved.item()
+        assert found.error_reached.item() == reached
+
 
 def _constant(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return torch.ones_like(x)

@@ -26,7 +26,7 @@ An estimate stops when it is known (`error`). With the defaults (N = 1000), one 
 
 1. Up to 8,000 plain draws, which end when they have enough hits. Hits are counted seven times, and the interval is
    exact for this (`stopped_interval`).
-2. A short run from these draws: 800 particles and 2 moves. It ends at a level above which a quarter of a draw is
+2. A short run from these draws: 800 particles and 2 moves. It ends at a level above which half a draw is
    expected. From there on, 8,000 draws are too few to see every way to the event.
 3. A lean run, whose first population has the 8,000 draws and 24,000 more. Its populations become smaller by 5% a level,
    and as they do they make more moves.
@@ -38,7 +38,7 @@ An estimate stops when it is known (`error`). With the defaults (N = 1000), one 
 With `error=None` or `from_event` there is only a wide run, and with fewer than 267 particles there are only plain draws
 and a wide run.
 
-Cost, in scores for each problem: 337 where P is one half, 2,800 above 3e-2, 8,000 above 1e-2, 24,000 above 1e-4, 86,000
+Cost, in scores for each problem: 337 where P is one half, 2,800 above 3e-2, 8,000 above 1e-2, 24,000 above 1e-4, 85,000
 at 1e-6, then 4,000 a level. A wide run takes `N (1 + moves * levels)`, with about `ln P / ln quantile` levels, and 95 N
 for its large first populations, less the draws that were made before.
 """
@@ -95,7 +95,7 @@ _LARGER = 4  # the first population of a full run over that of a short one
 _ENOUGH = 4  # a short run has at least that many times `particles` draws
 _SHORT_SHARE = 0.8
 _FEWEST_LEVELS = 6  # after so many levels independent particles may have the error that is wanted, at least
-_EXPECTED = 0.25  # a short run stops at levels above which so many of its draws were expected
+_EXPECTED = 0.5  # a short run stops at levels above which so many of its draws were expected
 _MORE = 1 << 60  # what changes the seed of the draws that a full run adds
 
 

@@ -73,6 +73,10 @@ class Occlusion(Explainer):
     def rows_per_input(self) -> int:
         return _USUAL + 1
 
+    def count_rows_of(self, inputs: Tensor) -> int:
+        axes = self.lay_out_windows(spatial_shape(inputs), flat=inputs.ndim == 2)
+        return math.prod(count for _, _, count in axes) + 1
+
     def lay_out_windows(self, spatial: tuple[int, ...], flat: bool = False) -> list[tuple[int, int, int]]:
         """For each axis the window's side, the step, and the number of windows along it.
 

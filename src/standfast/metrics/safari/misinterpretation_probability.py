@@ -99,8 +99,8 @@ class ProbabilityResult(NeighbourhoodResult):
         levels: the levels of each sample, its curve of ln P against the threshold; None for skipped samples and for
             the method `monte_carlo`. A level t in the last stage means a similarity of `threshold - t` for an event
             with dissimilar maps, and of `threshold + t` for one with similar maps (reversed signs for a discrepancy).
-        error_reached: whether ln P is known with a standard error of at most `error`. False where it is only bounded.
-            `(N,)` bool
+        error_reached: whether ln P is known with a standard error of at most `error`; of any size where `error` is None
+            or the method is `monte_carlo`. False where ln P is only bounded. `(N,)` bool
         extreme: the particle of the last population that is nearest to the event or deepest in it, `(N, ...)`.
         estimate: the estimator's own result, for the samples of `estimated`; None if all were skipped.
         estimated: numbers of the samples that were estimated.
@@ -377,7 +377,8 @@ class MisinterpretationProbability(Metric):
         levels: list[Levels | None] = [None] * len(inputs)
         extreme, reached = inputs.clone(), torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
         if estimate is not None:
-            reached[usable] = estimate.reaches(math.inf if self.error is None else self.error)
+            wanted = self.error if self.method == "subset" else None
+            reached[usable] = estimate.reaches(math.inf if wanted is None else wanted)
             ends = dict(zip(("low", "high"), estimate.interval().unbind(1), strict=True))
             for name, values in found.items():
                 own = ends[name] if name in ends else getattr(estimate, name)

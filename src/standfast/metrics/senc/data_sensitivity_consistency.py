@@ -155,7 +155,7 @@ class _MaskedCopies:
         """
         count, block = masks.shape[:2]
         total = count * block
-        per_input = self.probe.explainer.rows_per_input
+        per_input = self.probe.explainer.count_rows_of(self.inputs)
         size = self.probe.choose_block_size(self.inputs, total)
         parts = []
         for start in range(0, total, size):

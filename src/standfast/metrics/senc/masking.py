@@ -103,7 +103,7 @@ class MaskedLayers:
             self.inputs[rows],
             self.probe.targets[rows],
             *columns,
-            rows_per_input=self.probe.explainer.rows_per_input,
+            rows_per_input=self.probe.explainer.count_rows_of(self.inputs),
             kind="backward",
         )
         return self._comparison.weigh(rows, maps, logits)

@@ -30,6 +30,7 @@ def describe_row(results: Results, row: SummaryRow) -> Cell:
     if counts.bounds:
         unresolved = f" ({counts.unresolved} unresolved)" if counts.unresolved else ""
         notes.append(f"bounds: {counts.bounds} of {counts.counted}{unresolved}")
+    notes += [f"error not reached: {counts.imprecise} of {counts.counted}"] if counts.imprecise else []
     notes += [f"{counts.without_number} {row.spec.empty}"] if counts.without_number else []
     skipped = sorted((each.status, each.rows) for each in counts.uncounted if each.status != "ok")
     notes += [f"skipped: {rows} {status}" for status, rows in skipped] + list(broken)

@@ -21,6 +21,7 @@ COUNTED = {
     "nonfinite": "Skipped: nonfinite",
     "counted": "In medians",
     "bounds": "Only bounds",
+    "imprecise": "Error not reached",
     "constant maps": "Constant maps",
     "maps with NaN": "NaN",
 }
@@ -122,11 +123,11 @@ def list_publications(results: Results) -> list[str]:
 
 
 def count_rows(results: Results) -> dict[tuple[str, str], dict[str, int]]:
-    """For each label and explainer: how many rows there are, how many of each status, and how many are bounds."""
+    """For each label and explainer: how many rows there are, how many of each status, bounds, and errors."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for row in results.summary.rows:
         tally = found.setdefault((row.label, row.explainer), dict.fromkeys(COUNTED, 0))
-        for key in ("rows", "evaluated", "counted", "bounds"):
+        for key in ("rows", "evaluated", "counted", "bounds", "imprecise"):
             tally[key] += getattr(row.counts, key)
         for each in row.counts.uncounted:
             if each.status in tally:
