@@ -203,6 +203,19 @@ def test_folders_are_small_and_files_well_named() -> None:
     assert [str(folder) for folder in folders if len(list(folder.glob("*.py"))) > 20] == []
 
 
+def test_functions_have_at_most_seven_parameters() -> None:
+    """Those that have more are what a user calls with names."""
+    allowed = {"evaluation.py: evaluate", "model.py: __init__", "cli/commands.py: init"}
+    wrong = set()
+    for _, file in files():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                if len(names) - (names[:1] in (["self"], ["cls"])) > 7:
+                    wrong.add(f"{file.relative_to(ROOT)}: {node.name}")
+    assert wrong == allowed
+
+
 def test_no_function_has_the_name_of_its_module() -> None:
     """Importing it into the package would hide the module."""
     assert [
