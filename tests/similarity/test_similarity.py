@@ -32,15 +32,6 @@ SWAPPED = {"lens_precision": "lens_recall", "lens_recall": "lens_precision"}  # 
 F32 = torch.finfo(torch.float32)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    # On busy machines threads that wait for each other cost more than all the arithmetic here.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def pair(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, levels: int = 0) -> tuple[Tensor, Tensor]:
     """Two correlated maps; with `levels`, of so many distinct values."""
     generator = torch.Generator().manual_seed(seed)

@@ -434,14 +434,6 @@ def test_bits_do_not_depend_on_chunks_or_repetition(estimator: str, monkeypatch:
         assert_same_bits(usual, run())
 
 
-def test_problems_do_not_depend_on_order_or_each_other() -> None:
-    p, e, masks, _ = linear(6, 150, 9, 0.5)
-    together = measure(p, e, masks, permutations=99, resamples=60)
-    order = [4, 1, 5, 0, 3, 2]
-    assert_same_bits(together, measure(p[order], e[order], masks[order], permutations=99, resamples=60), order)
-    assert_same_bits(together, measure(p[2:3], e[2:3], masks[2:3], permutations=99, resamples=60), [2])
-
-
 def test_padding_does_not_matter() -> None:
     p, e, masks, _ = linear(4, 150, 9, 0.5)
     features = torch.tensor([9, 6, 5, 9])
