@@ -47,11 +47,6 @@ def digits() -> Tensor:
     return standfast.data.bundled("digits").inputs[:12]
 
 
-@pytest.fixture(scope="module")
-def lenet() -> standfast.Model:
-    return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
-
-
 def slope(model: standfast.Model) -> np.ndarray:
     weight = model.module.weight.detach().double().numpy()  # type: ignore[union-attr, operator]
     return np.asarray(weight[1] - weight[0])
