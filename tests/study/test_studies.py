@@ -468,7 +468,7 @@ def test_failures_are_said_at_the_end_and_tried_again(
 @pytest.mark.parametrize("moment", ["while jobs are done", "while workers start"])
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(moment: str, tmp_path: Path) -> None:
     """Workers are interrupted as well; while they import, nothing of ours runs in them that could ignore it."""
-    study = write_study(tmp_path, samples=100, workers=2)
+    study = write_study(tmp_path, samples=20, workers=2)
     process = subprocess.Popen(
         command("run", study, "--out", tmp_path / "r"), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
