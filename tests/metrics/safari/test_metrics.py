@@ -26,7 +26,6 @@ from standfast.metrics import (
     WorstCase,
 )
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.safari.events import EventName
 from standfast.tasks import Classification, measure_margin
 
 BALL = standfast.LinfBall(0.2)
@@ -380,13 +379,11 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
     assert not plain.witnessed.any()
 
 
-@pytest.mark.parametrize("event", ["changed_explanation", "changed_class"])
 def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
-    event: EventName, lenet: standfast.Model, digits: standfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
-    threshold = {"changed_explanation": 0.72, "changed_class": 0.3}[event]
-    options: dict[str, Any] = {"particles": 20, "moves": 1, "first": 1.0, "floor": -4.0, "threshold": threshold}
-    metric = MisinterpretationProbability(standfast.LinfBall(0.35), event, from_event=True, **options)
+    options: dict[str, Any] = {"particles": 20, "moves": 1, "first": 1.0, "floor": -4.0, "threshold": 0.3}
+    metric = MisinterpretationProbability(standfast.LinfBall(0.35), "changed_class", from_event=True, **options)
     x = digits[:3].inputs[[0, 2]]
     together, alone = metric(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x[1:])
     for name in ("log_probability", "from_event", "std_error", "witnessed", "model_evaluations", "extreme"):
