@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -257,13 +255,3 @@ def test_tests_of_one_room_are_in_it() -> None:
         if folder.parts and len(names) == 1 and "" not in names and (ROOT / folder / names.pop()).is_dir():
             wrong.append(str(file.relative_to(tests)))
     assert wrong == []
-
-
-def test_import_is_quiet_and_light() -> None:
-    code = (
-        "import sys, standfast; "
-        "print([m for m in ('matplotlib', 'captum', 'torchvision', 'timm', 'jinja2', 'typer', 'skimage', 'numba')"
-        " if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
