@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from report_builder import Builder
 
 import standfast
 from standfast.testing import SHAPES, small_net
@@ -50,3 +51,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for data sets, which does not exist yet."""
     monkeypatch.setenv("STANDFAST_DATA", str(tmp_path / "root"))
     return tmp_path / "root"
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Builder:
+    """A stored study that is made by hand, job by job."""
+    return Builder(tmp_path / "results")

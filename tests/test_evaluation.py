@@ -90,42 +90,6 @@ def test_repeats_differ_and_the_first_is_the_study_without_them(model: standfast
     assert not values[1].equals(values[2])
 
 
-def test_another_model_or_input_is_another_job(model: standfast.Model, inputs: torch.Tensor, tmp_path: Path) -> None:
-    standfast.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
-    first = set((tmp_path / "jobs").iterdir())
-    with torch.no_grad():
-        next(model.module.parameters()).mul_(1.5)
-    standfast.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
-    second = set((tmp_path / "jobs").iterdir())
-    assert len(second) == 2 * len(first)
-    standfast.evaluate(model, ["saliency"], inputs * 0.5, METRICS[:1], progress=False, out=tmp_path)
-    assert len(set((tmp_path / "jobs").iterdir())) == 3 * len(first)
-
-
-def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
-    model: standfast.Model, inputs: torch.Tensor, tmp_path: Path
-) -> None:
-    def scaled(factor: float) -> standfast.explainers.Explainer:
-        return standfast.explainers.from_callable(lambda module, x, targets: factor * x)
-
-    def run(factor: float, shift: float = 0.0) -> list[float]:
-        model.preprocess = lambda x: x + shift
-        found = standfast.evaluate(
-            model, {"mine": scaled(factor)}, inputs, METRICS[1:2], controls=False, progress=False, out=tmp_path
-        )
-        return found.frame("max_sensitivity")["value"].to_list()
-
-    units = tmp_path / "jobs"
-    first = run(1.0)
-    count = len(list(units.iterdir()))
-    assert run(100.0) == pytest.approx([100 * v for v in first], rel=1e-4)
-    assert len(list(units.iterdir())) == 2 * count
-    assert run(1.0) == first  # another lambda with the same code and the same closure
-    assert len(list(units.iterdir())) == 2 * count
-    run(1.0, shift=0.1)
-    assert len(list(units.iterdir())) == 3 * count
-
-
 def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> None:
     explainers = [standfast.explainers.get("saliency"), "gradcam"]
     found = standfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, controls=False)
@@ -197,33 +161,6 @@ def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(
     with pytest.warns(UserWarning, match="2 of 2 jobs failed:\n  broken failed for 1 of 1 metric: .*no expl"):
         found = standfast.evaluate(model, [broken], inputs, "aopc", progress=False, controls=False)
     assert {"value", "low", "high"} <= set(found.frame().columns)
-
-
-def test_a_failure_is_recorded_and_the_rest_goes_on(
-    model: standfast.Model, inputs: torch.Tensor, tmp_path: Path
-) -> None:
-    broken = True
-
-    def fragile(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        if broken:
-            raise ZeroDivisionError("no explanation today")
-        return x * 2
-
-    explainers = {"fragile": standfast.explainers.from_callable(fragile), "good": standfast.explainers.get("saliency")}
-    words = "2 of 4 jobs failed:\n  fragile failed for 1 of 1 metric: ZeroDivisionError: no explanation today\n"
-    with pytest.warns(UserWarning, match=words):
-        found = standfast.evaluate(
-            model, explainers, inputs, METRICS[1:2], controls=False, progress=False, out=tmp_path
-        )
-    assert {f["explainer"] for f in found.failures} == {"fragile"}
-    assert set(found.frame()["explainer"]) == {"good"}
-    assert "ZeroDivisionError: no explanation today" in found.failures[0]["traceback"]
-    assert "fragile" in found.failures[0]["traceback"]
-    assert "no explanation today" in found.to_html(tmp_path / "r.html").read_text()
-    broken = False
-    again = standfast.evaluate(model, explainers, inputs, METRICS[1:2], controls=False, progress=False, out=tmp_path)
-    assert again.failures == []
-    assert set(again.frame()["explainer"]) == {"good", "fragile"}
 
 
 def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

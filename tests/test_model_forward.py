@@ -124,21 +124,6 @@ def test_what_does_not_fit(inner: Conditioned, x: Tensor) -> None:
     assert isinstance(whole.module, ForwardWrapper)
 
 
-def test_metrics_and_reports(inner: Conditioned, x: Tensor, tmp_path: Path) -> None:
-    ours = standfast.Model(inner, (0.0, 1.0), device="cpu", forward=at_age)
-    plain = standfast.Model(Plain(inner), (0.0, 1.0), device="cpu")
-    metrics = [
-        standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4),
-        standfast.metrics.ParameterSensitivityConsistency(masks=40),
-        standfast.metrics.CEval(fraction=0.2),
-    ]
-    for metric in metrics:
-        one, other = (metric(model, "saliency", x).frame() for model in (ours, plain))
-        assert one.shape == other.shape
-        values = one["value"].to_torch(), other["value"].to_torch()
-        torch.testing.assert_close(*values, equal_nan=True, rtol=1e-3, atol=1e-5)
-
-
 def test_a_study_names_the_function(tmp_path: Path) -> None:
     (tmp_path / "forwarded.py").write_text(
         "import torch\nfrom torch import nn\n"

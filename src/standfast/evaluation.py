@@ -35,7 +35,7 @@ from standfast.frame_inputs import (
 from standfast.frames import Table, find_frame_function, is_frame
 from standfast.frames.model import check_losses, find_classes
 from standfast.metrics import Metric
-from standfast.metrics.base import Preset, check_preset, warn_of_radius
+from standfast.metrics.base import Preset, check_preset, has_neighbourhood, warn_of_radius
 from standfast.metrics.base import metrics as registry
 from standfast.metrics.sanity import make_checks
 from standfast.model import Model, module_name
@@ -50,7 +50,7 @@ from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import watch
-from standfast.study.run import Origin, RunSummary, has_neighbourhood, named_metrics, run_grid
+from standfast.study.run import Origin, RunSummary, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tasks.base import expand_targets
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype

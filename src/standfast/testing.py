@@ -26,7 +26,7 @@ from standfast.errors import ArgumentError
 from standfast.explainers import Explainer, smooth_relu
 from standfast.explainers.attention.attention_maps import AttentionExplainer
 from standfast.metrics import Metric, Result
-from standfast.metrics.base import PRESETS, preset_options
+from standfast.metrics.base import PRESETS, has_neighbourhood, preset_options
 from standfast.metrics.result import COMMON_COLUMNS, STATUSES
 from standfast.model import ROW_ALIGNMENT, Model
 from standfast.neighbourhoods import L2Ball, LinfBall
@@ -132,7 +132,7 @@ def check_result(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
 
 def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """A metric with a neighbourhood works in those that it accepts, and a radius of 0 gives a finite value."""
-    if not _has_neighbourhood(metric):
+    if not has_neighbourhood(type(metric)):
         return
     x, model = _draw_inputs(shape, 3, device), _classifier(shape, device)
     wrong = (model.predict(x) + 1) % CLASSES
@@ -452,10 +452,6 @@ def _is_same(found: Tensor, wanted: Tensor, exactly: bool = False) -> bool:
         return torch.equal(found.nan_to_num(nan=-7.0), wanted.nan_to_num(nan=-7.0))
     largest = float(wanted.nan_to_num(0.0, 0.0, 0.0).abs().amax()) if wanted.numel() else 0.0
     return torch.allclose(found, wanted, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True)
-
-
-def _has_neighbourhood(metric: Metric) -> bool:
-    return any(field.name == "neighbourhood" for field in dataclasses.fields(metric))
 
 
 def _require(holds: bool, claim: str) -> None:

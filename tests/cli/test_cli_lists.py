@@ -8,13 +8,9 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
-import torch
 
-import standfast
 from standfast.cli import app, kinds
 from standfast.cli.kinds import KINDS, describe_names, first_part, first_sentence
-from standfast.errors import StandfastError
-from standfast.explainers.completeness import CompletenessWarning
 from standfast.registry import Registry
 
 
@@ -59,31 +55,6 @@ def test_what_is_needed() -> None:
     assert needs("similarities")["lens_recall"].startswith("positions")
     line = next(line for line in shown("explainers") if line.startswith("gradcam "))
     assert line.endswith("[needs gradients; a convolution or a transformer, or layer=NAME; images or series]")
-
-
-def test_what_is_said_to_need_no_gradients_runs_without() -> None:
-    """On a module that cannot be differentiated: other explainers fail there, warn, or their maps are zero."""
-
-    class Opaque(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            with torch.no_grad():
-                return torch.stack([x.sum((1, 2, 3)), x[:, 0, 0, 0]], 1).detach()
-
-    model = standfast.Model(Opaque(), bounds=(0.0, 1.0), device="cpu")
-    inputs = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    small = {"lime": {"samples": 20}, "kernel_shap": {"samples": 20}, "rise": {"samples": 20}, "shapley_sampling": {}}
-    wrong = []
-    for line in describe_names(KINDS["explainers"]):
-        if line.name in ("extremal_perturbations", "randomised"):  # masks that stay as they are; a module with weights
-            continue
-        explainer = standfast.explainers.get(line.name, **small.get(line.name, {}))
-        try:
-            runs = bool(explainer(model, inputs).any())
-        except (StandfastError, RuntimeError, CompletenessWarning):
-            runs = False
-        if runs == line.needs.startswith("gradients"):
-            wrong.append(line.name)
-    assert wrong == []
 
 
 def test_a_plugin_is_listed_and_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import standfast
+from standfast.metrics.base import has_neighbourhood
 
 PAGES = Path(__file__).parents[2] / "docs" / "metrics"
 HEADINGS = ["What it asks", "Formula", "How to use it", "Options", "Figure"]
@@ -34,8 +35,7 @@ def section(page: str, heading: str) -> str:
 def configured(name: str) -> standfast.metrics.Metric:
     """The metric with its defaults."""
     kind = standfast.metrics.metrics[name]
-    needs = any(field.name == "neighbourhood" for field in fields(kind))
-    return kind(standfast.LinfBall(0.1)) if needs else kind()  # type: ignore[call-arg]
+    return kind(standfast.LinfBall(0.1)) if has_neighbourhood(kind) else kind()  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", own_metrics())

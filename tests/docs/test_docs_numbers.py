@@ -13,6 +13,7 @@ import torch
 
 import standfast
 from standfast.metrics import Metric
+from standfast.metrics.base import has_neighbourhood
 from standfast.statistics.paired import signed_rank
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +29,7 @@ def table(page: str, heading: str) -> list[list[str]]:
 
 
 def configured(kind: type[Metric], preset: str) -> Metric:
-    needs = "neighbourhood" in kind.__dataclass_fields__
-    options = {"neighbourhood": standfast.LinfBall(0.1)} if needs else {}
+    options = {"neighbourhood": standfast.LinfBall(0.1)} if has_neighbourhood(kind) else {}
     return kind(**options, preset=preset)
 
 

@@ -127,7 +127,7 @@ def test_in_a_study_file(folder: Path) -> None:
     assert found.plain()["explainers"][labels[1]]["deep_shap"]["background"] == {"path": "references.npz", "samples": 3}
 
 
-def test_a_study_with_a_background_runs(folder: Path) -> None:
+def test_other_references_are_other_jobs(folder: Path) -> None:
     from standfast.study.plan import make_plan
 
     def identities(*explainers: Any) -> list[str]:
@@ -137,15 +137,7 @@ def test_a_study_with_a_background_runs(folder: Path) -> None:
     jobs = identities(entry)
     assert jobs == identities(entry) == identities({"deep_shap": {"background": {"path": "references.npz"}}})
     np.save(folder / "references.npy", standfast.data.bundled("digits").inputs[20:26].numpy())
-    assert set(jobs).isdisjoint(identities(entry))  # other references, other results
-    result = standfast.evaluate(
-        standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64),
-        study(folder, entry).grid(check=False).explainers,
-        standfast.data.bundled("digits").inputs[:2],
-        [standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)],
-        controls=False,
-    )
-    assert result.frame().height == 2
+    assert set(jobs).isdisjoint(identities(entry))
 
 
 @pytest.mark.parametrize(

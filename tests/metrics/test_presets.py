@@ -19,7 +19,7 @@ from conftest import SHAPES, small_net
 from standfast.cli import app
 from standfast.explainers.gradients.input_gradients import InputXGradient
 from standfast.metrics import Metric, Result, metrics
-from standfast.metrics.base import PRESETS, Preset, Presets
+from standfast.metrics.base import PRESETS, Preset, Presets, has_neighbourhood
 from standfast.study.file.spec import StudyError, load_study, study_from
 from standfast.study.identity import Description
 from standfast.study.run import named_metrics
@@ -29,9 +29,7 @@ BALL = standfast.LinfBall(0.1)
 
 
 def configure(name: str, **options: Any) -> Metric:
-    kind = metrics[name]
-    needs = any(field.name == "neighbourhood" for field in dataclasses.fields(kind))
-    return standfast.metrics.get(name, **({"neighbourhood": BALL} if needs else {}), **options)
+    return standfast.metrics.get(name, **({"neighbourhood": BALL} if has_neighbourhood(name) else {}), **options)
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,6 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 @pytest.fixture(scope="module")
-def lenet() -> standfast.Model:
-    return standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
-
-
-@pytest.fixture(scope="module")
 def digits() -> standfast.data.Dataset:
     return standfast.data.bundled("digits")[:24]
 

@@ -36,11 +36,6 @@ RARE = {
 }
 
 
-@pytest.fixture
-def builder(tmp_path: Path) -> Builder:
-    return Builder(tmp_path / "results")
-
-
 def worst(
     builder: Builder, explainer: str, label: str, values: list[float], *, pictures: bool = False, **options: Any
 ) -> None:

@@ -28,11 +28,6 @@ from standfast.results.formatting import format_estimate, format_number
 from standfast.results.summary import count_rows
 
 
-@pytest.fixture
-def builder(tmp_path: Path) -> Builder:
-    return Builder(tmp_path / "results")
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, str]:
     builder = study(tmp_path_factory.mktemp("study"))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from report_builder import Builder
+from report_builder import BAD, GOOD, Builder
 from typer.testing import CliRunner
 
 from standfast.cli.commands import app
@@ -18,26 +17,6 @@ from standfast.report.sentences import describe_leader, say
 from standfast.report.terminal import format_text
 from standfast.results import Decision, Failure
 from standfast.results.formatting import format_estimate, format_interval, to_ascii
-
-GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
-
-
-@pytest.fixture
-def builder(tmp_path: Path) -> Builder:
-    return Builder(tmp_path)
-
-
-def found(builder: Builder, samples: int = 12) -> Results:
-    builder.names["data"] = {name: {**about, "samples": samples} for name, about in builder.names["data"].items()}
-    return builder.results()
-
-
-def two(builder: Builder) -> Results:
-    """One explainer that is better on every sample, one that failed."""
-    builder.worst("steady", GOOD)
-    builder.worst("shaky", BAD)
-    builder.failure("broken", "Traceback")
-    return found(builder)
 
 
 def many(builder: Builder) -> Results:
@@ -55,7 +34,7 @@ def many(builder: Builder) -> Results:
             unrelated=0.9 if name == "same" else 0.1,
         )
     builder.extra["controls"] = ["random"]
-    return found(builder)
+    return builder.found()
 
 
 def rows_of(text: str) -> dict[str, list[str]]:
@@ -89,7 +68,7 @@ def test_several_that_are_best_have_another_mark_than_one_alone(builder: Builder
     near = [value - 0.0005 * (-1) ** n for n, value in enumerate(GOOD)]
     for name, values in (("a", GOOD), ("b", near), ("c", BAD)):
         builder.worst(name, values)
-    results = found(builder)
+    results = builder.found()
     assert results.summary.metrics[0].stars == {"a": "tied", "b": "tied"}
     assert [cells[-1][-1] for cells in rows_of(str(results)).values()] == ["=", "=", "6"]
     assert "*" not in str(results)
@@ -98,7 +77,7 @@ def test_several_that_are_best_have_another_mark_than_one_alone(builder: Builder
 
 
 def test_notes_and_intervals_stand_only_in_the_long_form(builder: Builder) -> None:
-    results = two(builder)
+    results = builder.two()
     low, high = GOOD[2], GOOD[9]  # the order statistics of 12 values that hold the median with 95% confidence
     assert rows_of(str(results)) == {"steady": ["0.905", "*"], "shaky": ["0.206"], "broken": ["failed"]}
     interval = f"[{low:.3f}, {high:.3f}]"
@@ -128,13 +107,13 @@ def test_another_leader_by_medians_is_said_of_explainers_that_pass_only(builder:
     other.worst("steady", [0.51] * 13 + [0.52] * 6 + [0.91] * 6)
     other.worst("odd", [0.50] * 12 + [0.53] + [0.9] * 12)
     other.worst("bad", [0.1 + 0.001 * n for n in range(25)])
-    assert "odd (0.530)" in describe_leader(found(other, 25).summary.metrics[0])
+    assert "odd (0.530)" in describe_leader(other.found(25).summary.metrics[0])
 
 
 def test_probabilities_are_in_percent_or_one_in_so_many_and_bounds_are_marked(builder: Builder) -> None:
     for name, values in (("a", [-9.3] * 6), ("b", [-30.0] * 6)):
         builder.probability(name, values, censored=[name == "b"] * 6)
-    results = found(builder, 6)
+    results = builder.found(6)
     rows = rows_of(str(results))
     assert rows["a"] == ["1 in 11,000"]
     assert rows["b"] == ["<= 1 in 10^13", "*"]
@@ -147,7 +126,7 @@ def test_names_are_escaped_in_notebooks(builder: Builder) -> None:
     builder.worst("<script>alert(1)</script>", GOOD)
     builder.worst("b", BAD)
     builder.failure("<b>", "Traceback")
-    page = found(builder)._repr_html_()
+    page = builder.found()._repr_html_()
     assert "<script" not in page
     assert page.count("<b>") == page.count("</b>") == 1  # the verdict
     assert "&lt;script&gt;" in page
@@ -177,7 +156,7 @@ def test_the_command_shows_what_print_shows(builder: Builder) -> None:
 def test_jobs_that_were_not_run_are_counted(builder: Builder) -> None:
     builder.worst("a", GOOD)
     builder.jobs += ["later", "still later"]
-    text = str(found(builder))
+    text = str(builder.found())
     assert "2 of 3 jobs were not run yet." in text
     empty = Builder(builder.store.folder.address + "/none").results()
     assert "No results yet." in str(empty)
@@ -188,7 +167,7 @@ def test_jobs_that_were_not_run_are_counted(builder: Builder) -> None:
 def test_cells_are_the_numbers_of_the_summary(builder: Builder) -> None:
     builder.worst("a", GOOD)
     builder.worst("b", BAD, status=["ok"] * 10 + ["misclassified"] * 2)
-    results = found(builder)
+    results = builder.found()
     lines = results.to_text(verbose=True).splitlines()
     for row in results.summary.rows:
         (line,) = (each for each in lines if each.split()[:1] == [row.explainer])
@@ -204,7 +183,7 @@ def test_columns_that_do_not_fit_stand_below_and_long_names_are_wrapped(builder:
         for name in names:
             builder.worst(name, GOOD, label=label)
     for count in (3, 7):
-        text = format_text(summarised(found(builder), labels[:count]))
+        text = format_text(summarised(builder.found(), labels[:count]))
         assert max(map(len, text.splitlines())) <= 80
         assert text.count("\na ") == (1 if count == 3 else 2)
         assert len(re.findall(r"\nintegrated gradients .*\nof a model\n", text)) == text.count("\na ")

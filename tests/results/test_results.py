@@ -7,32 +7,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from report_builder import PROB, WORST, Builder
+from report_builder import BAD, GOOD, PROB, WORST, Builder
 
 import standfast
 from standfast.errors import ArgumentError, UnknownNameError
-from standfast.report import Results
 from standfast.results import Best
-
-GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
-
-
-@pytest.fixture
-def builder(tmp_path: Path) -> Builder:
-    return Builder(tmp_path)
-
-
-def found(builder: Builder, samples: int = 12) -> Results:
-    builder.names["data"] = {name: {**about, "samples": samples} for name, about in builder.names["data"].items()}
-    return builder.results()
-
-
-def two(builder: Builder) -> Results:
-    """One explainer that is better on every sample, one that failed."""
-    builder.worst("steady", GOOD)
-    builder.worst("shaky", BAD)
-    builder.failure("broken", "Traceback")
-    return found(builder)
 
 
 def test_the_best_is_by_mean_rank_and_another_median_is_said(builder: Builder) -> None:
@@ -40,7 +19,7 @@ def test_the_best_is_by_mean_rank_and_another_median_is_said(builder: Builder) -
     builder.worst("steady", [0.51] * 13 + [0.52] * 6 + [0.91] * 6)
     builder.worst("odd", [0.50] * 12 + [0.53] + [0.9] * 12)
     builder.worst("bad", [0.1 + 0.001 * n for n in range(25)])
-    results = found(builder, 25)
+    results = builder.found(25)
     entries = {row["explainer"]: row for row in results.table().to_dicts()}
     assert entries["odd"]["value"] > entries["steady"]["value"]
     assert (entries["steady"]["verdict"], entries["odd"]["verdict"]) == ("best", "tied")
@@ -48,7 +27,7 @@ def test_the_best_is_by_mean_rank_and_another_median_is_said(builder: Builder) -
 
 
 def test_the_table_as_a_frame(builder: Builder) -> None:
-    table = two(builder).table()
+    table = builder.two().table()
     columns = ["explainer", "metric", "value", "low", "high", "verdict", "better", "samples", "failure"]
     assert table.columns == columns
     rows = {row["explainer"]: row for row in table.to_dicts()}
@@ -66,7 +45,7 @@ def test_several_data_sets_have_a_table_each(builder: Builder) -> None:
     for data in ("digits", "letters"):
         builder.worst("steady", GOOD, data=data)
         builder.worst("shaky", BAD if data == "digits" else GOOD, data=data)
-    results = found(builder)
+    results = builder.found()
     text = str(results)
     assert "on 12 samples of digits" in text
     assert "on 12 samples of letters" in text
@@ -84,7 +63,7 @@ def test_several_data_sets_have_a_table_each(builder: Builder) -> None:
 def test_a_frame_of_one_metric_has_no_empty_columns(builder: Builder) -> None:
     builder.worst("a", GOOD)
     builder.probability("a", [-9.0] * 12, censored=[True] * 5 + [False] * 7)
-    results = found(builder)
+    results = builder.found()
     whole = results.frame()
     assert whole.columns == ["explainer", "label", "sample", "value", "low", "high", "bound", "status"]
     assert whole.height == results.samples.height == 24

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.stats
-from report_builder import PROB, WORST, Builder
+from report_builder import BAD, GOOD, PROB, WORST, Builder
 
 from standfast.report import Results
 from standfast.results import Decision, MetricSummary, SummaryRow
 from standfast.statistics.comparison import compare_with_controls
 from standfast.statistics.paired import find_holm_levels, shift_interval
-
-GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
-
-
-@pytest.fixture
-def builder(tmp_path: Path) -> Builder:
-    return Builder(tmp_path)
 
 
 def rows_of(results: Results, label: str = WORST) -> dict[str, SummaryRow]:

@@ -21,6 +21,8 @@ BALL = {"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": N
 COMMON = {"neighbourhood": BALL, "similarity": "pearson", "threshold": None, "explain": "predicted", "margin": "logit"}
 WORST, WORST_CLASS = "worst_case: changed_explanation", "worst_case: changed_class"
 PROB, PROB_CLASS = "probability: changed_explanation", "probability: changed_class"
+#: values of a dozen samples
+GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
 
 
 class Builder:
@@ -208,6 +210,18 @@ class Builder:
             }
         )
         return load_results(self.store)
+
+    def found(self, samples: int = 12) -> Results:
+        """The results, in which each data set has so many samples."""
+        self.names["data"] = {name: {**about, "samples": samples} for name, about in self.names["data"].items()}
+        return self.results()
+
+    def two(self) -> Results:
+        """One explainer that is better on every sample, and one that failed."""
+        self.worst("steady", GOOD)
+        self.worst("shaky", BAD)
+        self.failure("broken", "Traceback")
+        return self.found()
 
     def page(self, **about: str) -> str:
         return build_html(self.results(**about))

@@ -74,6 +74,14 @@ def slow(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> tor
     return x * 2
 
 
+def spoil(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Changes the weights in a worker."""
+    if multiprocessing.parent_process() is not None:
+        with torch.no_grad():
+            next(module.parameters()).add_(1.0)
+    return x * 2
+
+
 @dataclass(frozen=True)
 class Queries(Metric):
     """Asks for one copy of each sample at a time, twenty times."""
@@ -178,13 +186,20 @@ def test_progress_moves_within_a_job_and_its_errors_are_no_failures(
 def test_a_job_that_loses_its_workers_is_a_failure_and_the_others_are_done(
     retries: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One explainer takes every worker down, and another one the first that it meets, which is replaced."""
+    """One explainer takes every worker down, and another one the first that it meets, which is replaced.
+
+    A third one changes the weights that it has there, which are not those here.
+    """
     monkeypatch.setenv("STANDFAST_TEST_MARKER", str(tmp_path / "died"))
-    functions = {"deadly": deadly, "once": once_deadly, "slow": slow}
+    functions = {"deadly": deadly, "once": once_deadly, "spoil": spoil}
     explainers = {name: standfast.explainers.from_callable(function) for name, function in functions.items()}
     grid = a_grid(explainers, count=2, repeats=1)
     grid = replace(grid, metrics={"max": MaxSensitivity(BALL, samples=2)})
+    source = grid.models["net"]
+    assert isinstance(source, LoadedModel)
+    before = [parameter.clone() for parameter in source.ready.module.parameters()]
     summary, results = run(tmp_path / "store", Processes(1, limits=Limits(retries=retries)), grid)
+    assert all(map(torch.equal, source.ready.module.parameters(), before))
     assert (tmp_path / "died").exists()
     failed, times = (["deadly"], ", 2 times") if retries is None else (["deadly", "once"], "")
     assert sorted(job.explainer for job in summary.failed) == failed
@@ -210,23 +225,6 @@ def test_what_cannot_be_sent_to_a_process_is_refused_with_what_to_do(tmp_path: P
             match="can be sent to another process, got .* exported program needs a study file that names its file",
         ):
             run(tmp_path, Processes(2), grid)
-
-
-def spoil(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Changes the weights in a worker."""
-    if multiprocessing.parent_process() is not None:
-        with torch.no_grad():
-            next(module.parameters()).add_(1.0)
-    return x * 2
-
-
-def test_workers_have_weights_of_their_own(tmp_path: Path) -> None:
-    grid = a_grid({"spoil": standfast.explainers.from_callable(spoil)}, count=2, repeats=1)
-    source = grid.models["net"]
-    assert isinstance(source, LoadedModel)
-    before = [parameter.clone() for parameter in source.ready.module.parameters()]
-    run(tmp_path, Processes(1), grid)
-    assert all(map(torch.equal, source.ready.module.parameters(), before))
 
 
 def test_no_process_outlives_an_interruption(tmp_path: Path) -> None:

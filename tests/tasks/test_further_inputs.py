@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 import standfast
 from standfast.data import Dataset
 from standfast.errors import ArgumentError, ModelError
+from standfast.study.run import named_metrics
 from standfast.study.worker import _join
 
 COUNT = 5
@@ -56,22 +58,20 @@ def test_each_sample_gets_its_own(module: nn.Module, data: Dataset, tmp_path: Pa
         model, explainers, data, METRICS, sanity=False, controls=False, samples_per_job=2, progress=False
     )
     assert found.failures == []
-    frame = found.frame()
+    frame, metrics = found.frame(), named_metrics(METRICS, standfast.LinfBall(0.1))
     for row in range(COUNT):
         extras = {name: values[row : row + 1] for name, values in data.extras.items()}
 
         def alone(inner: nn.Module, x: Tensor, extras: dict[str, Tensor] = extras) -> Tensor:
-            logits: Tensor = inner(x, **{name: each.expand(len(x), *each.shape[1:]) for name, each in extras.items()})[
-                "logits"
-            ]
+            given = {name: each.expand(len(x), *each.shape[1:]) for name, each in extras.items()}
+            logits: Tensor = inner(x, **given)["logits"]
             return logits
 
         one = standfast.Model(module, (0.0, 1.0), device="cpu", forward=alone)
-        other = standfast.evaluate(
-            one, explainers, data.inputs[row : row + 1], METRICS, sanity=False, controls=False, progress=False
-        )
-        ours = frame.filter(frame["sample"] == row).sort("label", "explainer")["value"]
-        assert ours.to_list() == other.frame().sort("label", "explainer")["value"].to_list()
+        for explainer, (label, metric) in itertools.product(explainers, metrics.items()):
+            seed = torch.Generator().manual_seed(0)
+            expected = metric(one, explainer, data.inputs[row : row + 1], generator=seed).value.tolist()
+            assert frame.filter(sample=row, explainer=explainer, label=label)["value"].to_list() == expected
 
 
 def test_workers_and_studies(module: nn.Module, data: Dataset, tmp_path: Path) -> None:

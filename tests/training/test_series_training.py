@@ -171,48 +171,6 @@ def test_the_calibrated_loss_equals_both_forms_of_the_paper(weight: float) -> No
     assert torch.equal(part.logits, module(inputs))
 
 
-def test_calibration_brings_probabilities_near_their_targets() -> None:
-    """With the target as the only feature, cross-entropy alone gives certainty, and the calibrated loss does not."""
-    place = torch.rand(600, generator=generator(7))
-    inputs, labels = place[:, None] - 0.5, (place >= 0.5).long()
-    misses = []
-    for weight in (0.0, 50.0):
-        module = initialize(nn.Linear(1, 2), generator(2))
-        train_classifier(
-            module,
-            inputs,
-            labels,
-            epochs=40,
-            generator=generator(),
-            learning_rate=0.3,
-            scheme=Calibrated(weight),
-            extras={"f_norm": place},
-        )
-        with torch.no_grad():
-            misses.append(float((module(inputs).softmax(1)[:, 1] - place).abs().mean()))
-        assert accuracy(module, inputs, labels) > 0.95
-    assert misses[0] > 0.15
-    assert misses[1] < 0.07
-
-
-def test_the_papers_example() -> None:
-    """App. D: frequencies that add up to 40 belong to class 0, whose probability should be 0.75."""
-    waves = synthetic_waves(400, steps=20, block=4)
-    total, place = waves.extras["frequencies"].sum(1), waves.extras["f_norm"]
-    near = (total - 40).abs().argmin()
-    assert float(place[near] - (total[near] - 40) / 80) == pytest.approx(0.25, abs=1e-6)
-    logits = torch.stack([torch.log(1 - place), torch.log(place)], dim=1)
-    assert torch.equal(logits.argmax(1), waves.labels)
-
-    class Known(nn.Module):
-        def forward(self, inputs: Tensor) -> Tensor:
-            return logits
-
-    batch = Batch(Known(), waves.inputs, waves.labels, generator(), 1.0, extras={"f_norm": place})
-    (part,) = Calibrated(1e6).parts(batch)
-    assert float(part.loss) == pytest.approx(float(F.cross_entropy(logits, waves.labels)), rel=1e-3)
-
-
 @pytest.mark.parametrize("weight", [0.0, 1.0, 1.5, 10.0, 300.0])
 @pytest.mark.parametrize("place", [0.05, 0.45, 0.5, 0.6, 0.9])
 def test_the_minimum_of_the_loss(place: float, weight: float) -> None:

@@ -3,13 +3,11 @@
 import math
 from pathlib import Path
 
-import polars as pl
 import pytest
 import torch
 from refusals import assert_refused
 from torch import nn
 
-import standfast
 from standfast import data, zoo
 from standfast.errors import ArgumentError, ModelError, UnknownNameError
 from standfast.neighbourhoods import LinfBall
@@ -86,22 +84,6 @@ def test_the_schemes_increase_robustness():
 # networks for the synthetic waves
 
 
-def test_a_network_for_series_is_explained():
-    """The data has no bounds."""
-    metric = standfast.metrics.CorruptionCurve(samples=1, fractions=(0.2, 1.0))
-    series = data.synthetic_waves(8, seed=1)  # the first of the test set
-    explainers = ["integrated_gradients:steps=16", "random"]
-    found = standfast.evaluate(
-        zoo.load("cnn-waves"), explainers, series, metric, controls=False, sanity=False, progress=False
-    )
-    frame = found.samples
-    assert len(frame) == 16
-    assert set(frame["status"]) == {"ok"}
-    area = dict(frame.group_by("explainer").agg(pl.col("area_top").mean()).iter_rows())
-    assert area["integrated_gradients:steps=16"] > 0.1 + area["random"]
-    assert float(frame["clipped"].max()) == 0
-
-
 # training
 
 Blobs = tuple[torch.Tensor, torch.Tensor]
@@ -128,20 +110,6 @@ def trained(blobs: Blobs, seed: int = 0, **options) -> nn.Sequential:
 
 def weights(module: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in module.parameters()])
-
-
-def test_training_learns(blobs):
-    untrained = initialize(network(), torch.Generator().manual_seed(0))
-    assert accuracy(untrained, *blobs) < 0.8
-    assert accuracy(trained(blobs), *blobs) > 0.98
-
-
-def test_training_is_deterministic_given_the_generator(blobs):
-    torch.manual_seed(1)
-    first = trained(blobs, epochs=2)
-    torch.manual_seed(2)
-    assert torch.equal(weights(first), weights(trained(blobs, epochs=2)))
-    assert not torch.equal(weights(first), weights(trained(blobs, epochs=2, seed=3)))
 
 
 def test_training_leaves_data_modes_gradients_and_random_numbers(blobs):
@@ -176,14 +144,6 @@ def test_frozen_parameters_do_not_change(blobs):
     train_classifier(module, *blobs, epochs=1, generator=torch.Generator().manual_seed(0))
     assert torch.equal(module[0].weight, before)
     assert not torch.equal(module[3].weight, head)
-
-
-def test_progress_is_called_after_each_epoch(blobs):
-    reported: list[Epoch] = []
-    trained(blobs, epochs=5, progress=reported.append)
-    assert [(epoch.number, epoch.epochs) for epoch in reported] == [(n, 5) for n in range(1, 6)]
-    assert reported[-1].loss < reported[0].loss
-    assert reported[-1].accuracy > reported[0].accuracy
 
 
 def test_the_reported_loss_is_the_mean_over_samples(blobs):

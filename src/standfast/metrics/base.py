@@ -417,6 +417,20 @@ metrics: Registry[type[Metric]] = Registry(
 )
 
 
+def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> bool:
+    """Whether a metric, or the registered one of a name, has the option `neighbourhood`; or needs it, if `required`.
+
+    >>> import standfast
+    >>> has_neighbourhood("worst_case:budget=100"), has_neighbourhood("aopc"), has_neighbourhood("worst_cas")
+    (True, False, False)
+    """
+    if isinstance(metric, str):
+        name = metric.partition(":")[0].strip()
+        return name in metrics and has_neighbourhood(metrics[name], required)
+    known: dict[str, dataclasses.Field[Any]] = getattr(metric, "__dataclass_fields__", {})
+    return "neighbourhood" in known and not (required and known["neighbourhood"].default is not dataclasses.MISSING)
+
+
 def _store(value: Any) -> dict[str, Any]:
     """A configured object as it is stored: its name under its tag (`records.TAGS`), beside its options."""
     tag, name = "name", getattr(value, "name", type(value).__name__)

@@ -490,9 +490,7 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
             numbers.append(_Number(name, column, feature))
         else:
             group = groups.get(name) or (column,)
-            code = changes.missing[group[0]] if changes.missing is not None and len(group) == 1 else None
-            named = name in groups, code, changes.missing is not None
-            categories.append(_make_category(name, group, feature, changes.data, mean, std, *named))
+            categories.append(_make_category(changes, name, group, feature, mean, std))
     own = {category.columns for category in categories}
     every = tuple(dict.fromkeys([*groups.values(), *own]))
     apart = {column for group in every for column in group} | defined
@@ -551,21 +549,13 @@ def _check_definitions(definitions: Sequence[Rule], grouped: Sequence[int], name
 
 
 def _make_category(
-    name: str,
-    columns: tuple[int, ...],
-    feature: Feature,
-    data: Background | Tensor | None,
-    mean: Tensor,
-    std: Tensor,
-    one_hot: bool,
-    missing: float | None = None,
-    frame: bool = False,
+    changes: TableChanges, name: str, columns: tuple[int, ...], feature: Feature, mean: Tensor, std: Tensor
 ) -> _Category:
-    """A missing cell, whose number is `missing`, is no category: `_Work` keeps it."""
-    chosen = list(columns)
-    table = data.inputs.double()[:, chosen] if isinstance(data, Background) else None
-    if table is not None and missing is not None:
-        table = _leave_missing(table[:, 0], missing)[:, None]
+    """The category of a column, or of a one-hot group. A missing cell is no category: `_Work` keeps it."""
+    chosen, one_hot = list(columns), name in changes.one_hot
+    table = None if changes.data is None else changes._table.inputs.double()[:, chosen]
+    if table is not None and changes.missing is not None and len(chosen) == 1:
+        table = _leave_missing(table[:, 0], changes.missing[chosen[0]])[:, None]
     if isinstance(feature.categories, tuple):
         check(not one_hot, "categories", f"'data' for {name!r}, which is a one-hot code", repr(feature.categories))
         coded = all(_is_number(each) for each in feature.categories)
@@ -578,7 +568,7 @@ def _make_category(
             check(
                 bool(shares.sum() > 0), "categories", f"codes of {name!r} that the data has", repr(feature.categories)
             )
-            if frame:  # a row may have another category, to which no row moves
+            if changes.missing is not None:  # of a frame: a row may have another category, to which no row moves
                 others = torch.unique(table, dim=0)
                 others = others[~torch.isin(others[:, 0], codes[:, 0])]
                 codes, shares = torch.cat([codes, others]), torch.cat([shares, shares.new_zeros(len(others))])

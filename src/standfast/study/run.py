@@ -6,14 +6,14 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from standfast.errors import check, warn_user
 from standfast.metrics import Metric, get
-from standfast.metrics.base import Preset
+from standfast.metrics.base import Preset, has_neighbourhood
 from standfast.metrics.base import metrics as registry
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import join_label, label_neighbourhoods
@@ -200,19 +200,6 @@ def named_metrics(
         labels += [join_label(one.own_label if label is None else label, words) for words, one in made.items()]
         found += made.values()
     return dict(zip(labels if labelled else number_labels(labels), found, strict=True))
-
-
-def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> bool:
-    """Whether a metric, or the registered one of a name, has the option `neighbourhood`; or needs it, if `required`.
-
-    >>> has_neighbourhood("worst_case:budget=100"), has_neighbourhood("aopc"), has_neighbourhood("worst_cas")
-    (True, False, False)
-    """
-    if isinstance(metric, str):
-        name = metric.partition(":")[0].strip()
-        return name in registry and has_neighbourhood(registry[name], required)
-    found = [field for field in fields(metric) if field.name == "neighbourhood"] if is_dataclass(metric) else []
-    return any(field.default is MISSING or not required for field in found)
 
 
 def number_labels(labels: Iterable[str]) -> list[str]:

@@ -241,11 +241,6 @@ def digits() -> Tensor:
     return standfast.data.bundled("digits").inputs[:12]
 
 
-@pytest.fixture(scope="module")
-def lenet() -> standfast.Model:
-    return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
-
-
 @pytest.mark.parametrize("name", ["fmn", "alma", "ddn", "cw:steps=60,searches=4,learning_rate=0.05", "iga", "gsa"])
 @pytest.mark.parametrize("norm", [2, "inf"])
 def test_what_is_found_flips_and_keeps_what_is_held(

@@ -152,18 +152,6 @@ def test_sensitivity_is_the_formula(estimator: str) -> None:
     assert torch.equal(shared, mask_sensitivity(p, masks[:1].expand(3, -1, -1), estimator))
 
 
-def test_centred_is_a_regression_of_the_weight_on_the_mask() -> None:
-    # with many masks the columns are nearly orthogonal, so S is K keep (1 - keep) times the coefficients
-    p, _, masks, _ = linear(1, 40_000, 10, 0.5, first=3)
-    design = np.column_stack([np.ones(40_000), masks[0].double().numpy()])
-    coefficients = np.linalg.lstsq(design, p[0].numpy(), rcond=None)[0][1:]
-    found = mask_sensitivity(p, masks)[0] / (40_000 * 0.16)
-    # standard deviation 0.007 for each of ten: fails once in 10^5; the order is the same for gaps of this seed
-    np.testing.assert_allclose(found, coefficients, atol=5 * 0.007)
-    assert np.diff(np.sort(coefficients)).min() > 0.01
-    assert (found.numpy().argsort() == coefficients.argsort()).all()
-
-
 def test_sensitivity_checks_its_arguments() -> None:
     with pytest.raises(ArgumentError, match="estimator"):
         mask_sensitivity(torch.rand(2, 5), torch.ones(5, 3), "other")  # type: ignore[arg-type]
@@ -432,14 +420,6 @@ def test_bits_do_not_depend_on_chunks_or_repetition(estimator: str, monkeypatch:
     for chunk in (1, 1000, 150 * 9 * 2, 150 * 33):
         monkeypatch.setattr(mask_resampling, "CHUNK_ELEMENTS", chunk)
         assert_same_bits(usual, run())
-
-
-def test_problems_do_not_depend_on_order_or_each_other() -> None:
-    p, e, masks, _ = linear(6, 150, 9, 0.5)
-    together = measure(p, e, masks, permutations=99, resamples=60)
-    order = [4, 1, 5, 0, 3, 2]
-    assert_same_bits(together, measure(p[order], e[order], masks[order], permutations=99, resamples=60), order)
-    assert_same_bits(together, measure(p[2:3], e[2:3], masks[2:3], permutations=99, resamples=60), [2])
 
 
 def test_padding_does_not_matter() -> None:

@@ -82,16 +82,6 @@ def test_segments_that_differ_between_inputs(digits: standfast.data.Dataset) -> 
         torch.testing.assert_close(mine, expected, rtol=1e-6, atol=1e-12)
 
 
-def test_recovers_a_linear_model() -> None:
-    torch.manual_seed(0)
-    module, x = nn.Linear(12, 3).double(), rand(5, 12)
-    model = standfast.Model(module, (0.0, 1.0), device="cpu")
-    maps = LIME(output="logit", ridge=0.0, baseline=0.25)(model, x, 1)
-    torch.testing.assert_close(maps, (module.weight[1] * (x - 0.25)).detach())
-    shrunk = LIME(output="logit", ridge=50.0, baseline=0.25)(model, x, 1)
-    assert float(shrunk.norm() / maps.norm()) < 0.7
-
-
 def test_more_pixels_than_samples() -> None:
     """The smaller form of the normal equations gives the ridge solution, for ridge 0 the smallest one."""
     module, x = small_net((1, 8, 8)).double().eval(), rand(2, 1, 8, 8)

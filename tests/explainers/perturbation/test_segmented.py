@@ -53,20 +53,6 @@ def test_fixed_segments_are_those_of_the_origin(
     assert changed == len(origin), "noise this strong should change the segments of every copy"
 
 
-def test_both_explain_the_input_itself_in_the_same_way(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
-    fixed, each = (standfast.explainers.LIME(samples=40, segmentation=how) for how in ("fixed", "each"))
-    assert torch.equal(fixed(lenet, digits.inputs[:2]), each(lenet, digits.inputs[:2]))
-
-
-def test_a_fixed_segmentation_moves_less(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
-    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=30, search="random")
-    worst = {
-        how: metric(lenet, f"lime:samples=50,segments=quickshift,segmentation={how}", digits.inputs[:3]).similarity
-        for how in ("fixed", "each")
-    }
-    assert (worst["fixed"] > worst["each"] + 0.1).all()
-
-
 def test_other_words_are_refused() -> None:
     with pytest.raises(ArgumentError, match="segmentation: expected .*each.*fixed.*, got 'origin'"):
         standfast.explainers.get("lime", segmentation="origin")

@@ -100,16 +100,6 @@ def test_pairs_of_reverse_orders_vary_less() -> None:
     assert spread["net", True] < 0.7 * spread["net", False]
 
 
-def test_additive_models_are_exact_from_one_order() -> None:
-    weight = rand(3, 12, seed=1) - 0.5
-    module = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double()
-    module[1].weight.data.copy_(weight)
-    x = rand(4, 1, 3, 4)
-    model = standfast.Model(module, (0.0, 1.0), device="cpu")
-    one = ShapleySampling(permutations=1, segments="pixels", baseline=0.25)(model, x, 2)
-    torch.testing.assert_close(one, (x - 0.25) * weight[2].reshape(1, 3, 4), rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize("how", ["auto", "pixels"])
 def test_values_add_up_for_any_orders(how: Any, digits: standfast.data.Dataset) -> None:
     x = digits.inputs[:3].double()

@@ -47,11 +47,6 @@ def digits() -> Tensor:
     return standfast.data.bundled("digits").inputs[:12]
 
 
-@pytest.fixture(scope="module")
-def lenet() -> standfast.Model:
-    return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
-
-
 def slope(model: standfast.Model) -> np.ndarray:
     weight = model.module.weight.detach().double().numpy()  # type: ignore[union-attr, operator]
     return np.asarray(weight[1] - weight[0])
@@ -313,13 +308,6 @@ def test_the_interval_is_the_gap_between_searches(lenet: standfast.Model, digits
     assert bool((result.search_gap >= 0)[known].all())
     spec = presentation_of(CEval.name).value_spec(CEval().options())
     assert (spec.censored, spec.censored_side) == ("bound", "lower")
-
-
-def test_a_constant_map_is_degenerate(lenet: standfast.Model, digits: Tensor) -> None:
-    flat = standfast.explainers.from_callable(lambda model, x, y: torch.zeros_like(x), name="flat")
-    result = CEval.example()(lenet, flat, digits[:2])
-    assert result.status == ("degenerate", "degenerate")
-    assert bool(result.value.isnan().all())
 
 
 def test_brackets_hold(digits: Tensor) -> None:

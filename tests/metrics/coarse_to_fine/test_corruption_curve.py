@@ -22,7 +22,6 @@ from torch import Tensor, nn
 import standfast
 from conftest import small_net
 from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
-from standfast.metrics.coarse_to_fine.gate import apply_gate
 from standfast.metrics.coarse_to_fine.replacement import (
     count_replaced,
     draw_normal,
@@ -434,21 +433,6 @@ def test_a_result_has_the_numbers_of_its_summary() -> None:
     np.testing.assert_allclose(whole.kurtosis, scipy.stats.kurtosis(top))
     np.testing.assert_array_equal(whole.share_above, (top >= 0.05).mean(0))
     np.testing.assert_array_equal(whole.quantile, np.sort(top, axis=0)[7])
-
-
-def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(
-    lenet: standfast.Model, digits: standfast.data.Dataset
-) -> None:
-    x, metric = digits[:60].inputs, CorruptionCurve(fractions=(0.05, 0.2, 0.5, 1.0), samples=2, mean=0.13, sd=0.31)
-    found = {name: metric(lenet, name, x) for name in ("integrated_gradients", "random")}
-    other = metric(lenet, given(x, torch.rand(x.shape, generator=torch.Generator().manual_seed(7)) - 0.5), x)
-    good, random = (found[name].curves() for name in found)
-    assert apply_gate(good, random).passed
-    assert not apply_gate(other.curves(), random).passed
-    numbers = found["integrated_gradients"].summary(resamples=0)
-    assert numbers.auc_top > numbers.auc_bottom  # by little: held from where both orders meet, at a tenth of the pixels
-    assert (numbers.mean_top > numbers.mean_bottom + 0.1)[1:3].all()
-    assert numbers.share_above[-1] > 0.8
 
 
 def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(

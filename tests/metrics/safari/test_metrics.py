@@ -26,7 +26,6 @@ from standfast.metrics import (
     WorstCase,
 )
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.safari.events import EventName
 from standfast.tasks import Classification, measure_margin
 
 BALL = standfast.LinfBall(0.2)
@@ -294,34 +293,6 @@ def test_a_lying_search_is_caught(digits: standfast.data.Dataset, lenet: standfa
     assert (worst.similarity > -1).all()
 
 
-def test_relations_that_hold_whatever_the_model(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
-    x = digits[3:4].inputs  # a three that is not far from another class
-    ball = standfast.LinfBall(0.2)
-    explainer = "input_x_gradient"
-    options = {"particles": 60, "first": 4.0, "floor": -25.0}
-
-    def probability(event: str, threshold: float | None = None) -> standfast.metrics.ProbabilityResult:
-        metric = MisinterpretationProbability(ball, event, threshold=threshold, **options)  # type: ignore[arg-type]
-        return metric(lenet, explainer, x)
-
-    flipped = probability("misclassification")
-    both = probability("changed_class", 0.6)
-    stricter = probability("changed_class", 0.9)
-    assert not flipped.censored.any()
-    assert (both.log_probability <= flipped.log_probability + 3 * (flipped.std_error + both.std_error)).all()
-    # the stricter one may be rarer than the floor: then it has no error, and is at most the floor
-    slack = 3 * (both.std_error + stricter.std_error.nan_to_num(nan=0.0))
-    assert (stricter.log_probability <= both.log_probability + slack).all()
-    changed = probability("changed_explanation", 0.8)
-    worst = WorstCase(ball, budget=1000)(lenet, explainer, x)
-    particle = standfast.similarity.Pearson()(
-        *(standfast.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme))
-    )
-    assert (worst.similarity <= particle + 1e-6).all()
-    assert (worst.similarity < 0.8).all()
-    assert not changed.censored.any()
-
-
 def test_a_pcc_below_zero_is_inconsistent() -> None:
     # with D = 1 / PCC, as printed, a correlation of -0.5 would count as consistent (D = -2 < 1 / 0.6)
     from standfast.metrics.safari.events import make_event
@@ -419,13 +390,11 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
     assert not plain.witnessed.any()
 
 
-@pytest.mark.parametrize("event", ["changed_explanation", "changed_class"])
 def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
-    event: EventName, lenet: standfast.Model, digits: standfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
-    threshold = {"changed_explanation": 0.72, "changed_class": 0.3}[event]
-    options: dict[str, Any] = {"particles": 20, "moves": 1, "first": 1.0, "floor": -4.0, "threshold": threshold}
-    metric = MisinterpretationProbability(standfast.LinfBall(0.35), event, from_event=True, **options)
+    options: dict[str, Any] = {"particles": 20, "moves": 1, "first": 1.0, "floor": -4.0, "threshold": 0.3}
+    metric = MisinterpretationProbability(standfast.LinfBall(0.35), "changed_class", from_event=True, **options)
     x = digits[:3].inputs[[0, 2]]
     together, alone = metric(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x[1:])
     for name in ("log_probability", "from_event", "std_error", "witnessed", "model_evaluations", "extreme"):

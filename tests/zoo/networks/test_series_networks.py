@@ -164,20 +164,6 @@ def test_options_are_checked() -> None:
 
 
 @each
-def test_gradients_and_second_derivatives(name: str) -> None:
-    module, x = randomise(name, double=True), series(2, double=True).clone().requires_grad_()
-    score = module(x)[:, 0].sum()
-    (gradient,) = torch.autograd.grad(score, x, create_graph=True)
-    direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    with torch.no_grad():
-        change = (module(x + 1e-6 * direction) - module(x - 1e-6 * direction))[:, 0].sum() / 2e-6
-    assert float((gradient.detach() * direction).sum()) == pytest.approx(float(change), rel=1e-4, abs=1e-7)
-    (second,) = torch.autograd.grad(gradient.square().sum(), x)
-    assert bool(second.isfinite().all())
-    assert name == "cnn" or float(second.abs().max()) > 0  # a network of rectifiers has no second derivative
-
-
-@each
 @pytest.mark.parametrize("grad", [False, True])
 def test_predictions_have_the_same_bits_with_and_without_a_graph(name: str, grad: bool) -> None:
     module = randomise(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import captum.attr as ca
 import pytest
 import torch
 from refusals import assert_refused
@@ -87,19 +86,6 @@ def test_options_are_checked() -> None:
 
 
 @each
-def test_second_derivatives_are_not_zero(name: str) -> None:
-    """Of a rectifier network, they are."""
-    for options, curved in (({}, True), ({"activation": "relu"}, False)):
-        x = image(name).requires_grad_(True)
-        (slope,) = torch.autograd.grad(draw(name, **options)(x)[0, 3], x, create_graph=True)
-        if not slope.requires_grad:
-            assert not curved
-            continue
-        (second,) = torch.autograd.grad(slope.square().sum(), x, allow_unused=True)
-        assert (second is not None and float(second.abs().max()) > 1e-9) is curved
-
-
-@each
 def test_maps_change_continuously(name: str) -> None:
     """On ever shorter steps, the largest change of a map is ever smaller. That of a rectifier network jumps."""
     start, end = image(name), image(name, seed=2)
@@ -116,29 +102,6 @@ def test_maps_change_continuously(name: str) -> None:
 
 
 # explainers
-
-
-class Flat(nn.Module):
-    """The layers of a LeNet-5 without the module `Flatten`, for which Captum's LRP has no rule."""
-
-    def __init__(self, lenet: nn.Module) -> None:
-        super().__init__()
-        parts = [part for part in lenet.modules() if not list(part.children()) and not isinstance(part, nn.Flatten)]
-        self.layers = nn.ModuleList(parts)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x.flatten(1) if isinstance(layer, nn.Linear) else x)
-        return x
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_propagation_through_tanh_and_averages_equals_captum() -> None:
-    module, x = Flat(draw("lenet")).eval(), image("lenet", rows=3)
-    lift = ca.DeepLift(module).attribute(x, target=3)
-    torch.testing.assert_close(explain(module, "deeplift", x), lift)
-    lrp = ca.LRP(module).attribute(x, target=3)
-    torch.testing.assert_close(explain(module, "lrp", x), lrp, rtol=1e-5, atol=1e-7)
 
 
 def test_relevance_passes_through_a_softplus_unchanged() -> None:

@@ -40,7 +40,7 @@ from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
 from standfast.frame_inputs import fit_explainer, fit_metric
 from standfast.frames.model import check_losses
-from standfast.metrics.base import Metric, Preset
+from standfast.metrics.base import Metric, Preset, has_neighbourhood
 from standfast.metrics.sanity import make_checks
 from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import join_label
@@ -72,7 +72,7 @@ from standfast.study.file.references import ReferenceReader
 from standfast.study.file.sources import DataEntry, ModelEntry, build_source, try_out
 from standfast.study.file.tables import join_tables
 from standfast.study.grid import Grid, Samples
-from standfast.study.run import has_neighbourhood, number_labels
+from standfast.study.run import number_labels
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
 

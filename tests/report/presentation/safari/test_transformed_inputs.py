@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pytest
 import torch
 from report_builder import COMMON, Builder, base
 
@@ -23,11 +21,6 @@ from standfast.results import MetricResults
 
 ROTATION, BRIGHTNESS = neighbourhoods.Rotation(10), neighbourhoods.Brightness(0.2)
 BOTH = neighbourhoods.Compose((ROTATION, BRIGHTNESS))
-
-
-@pytest.fixture
-def builder(tmp_path: Path) -> Builder:
-    return Builder(tmp_path / "results")
 
 
 def worst(
