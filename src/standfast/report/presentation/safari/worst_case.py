@@ -174,7 +174,8 @@ def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
     row, arrays = shown.row, shown.arrays
     difference = np.asarray(arrays["inputs"], dtype=float) - np.asarray(arrays["origins"], dtype=float)
     pictures = show_change(shown)
-    if not pictures[-1].moved_back:  # the difference of two inputs whose positions differ says little
+    # the difference of two inputs whose positions differ, or of two texts, says little
+    if not pictures[-1].moved_back and not view.texts:
         swaps, words = pictures[2].swapped, f"Change of the input, scaled: {shown.who}"
         change = Picture("change", difference, words, signed=True, change=True, swapped=swaps)
         pictures = (*pictures[:3], change, *pictures[3:])
