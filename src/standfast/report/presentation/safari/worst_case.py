@@ -98,13 +98,14 @@ class WorstCasePresentation(Presentation):
         sentences, facts = words_of(self), {**self.facts(view), "options": Options(view.options)}
         rows = [_draw_row(view, shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
         moved = any(row.pictures[-1].moved_back for row in rows)
+        change = any(picture.change for row in rows for picture in row.pictures)
         return [
             draw_distribution(view),
             _draw_convergence(view, sentences.say("convergence", facts)),
             Gallery(
                 "Worst cases found",
                 tuple(rows),
-                sentences.say("pictures", describe_maps(view, rows), moved),
+                sentences.say("pictures", describe_maps(view, rows), moved, change),
             ),
         ]
 
