@@ -15,6 +15,7 @@ from standfast.report.page.comparisons import compare_options
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.methods import list_changes, list_facts
 from standfast.report.presentation.drawing import draw_figures
+from standfast.report.presentation.lens.pictures import KEPT, LOST, NEW, draw_gallery
 from standfast.report.terminal import format_text
 from standfast.results import Results
 from standfast.results.summary import RemovalChange, find_removal_changes
@@ -119,3 +120,22 @@ def test_metrics_that_differ_in_more_are_not_compared(tmp_path: Path) -> None:
     results = removals(tmp_path, {"mask": {"a": 0.5, "b": 0.3}, "delete": {"a": 0.2, "b": 0.4}})
     results.manifest["metrics"]["aopc (delete)"]["options"] = {"steps": 5}
     assert find_removal_changes(results.summary.metrics) == []
+
+
+def test_the_top_words_before_and_after_an_attack_are_marked(tmp_path: Path) -> None:
+    builder = reviews(tmp_path)
+    maps = {"origins": torch.rand(2, 5), "inputs": torch.rand(2, 5)}
+    maps["origin_maps"] = torch.tensor([[3.0, 2.0, 1.0, torch.nan, torch.nan], [5.0, 4.0, 3.0, 2.0, 1.0]])
+    maps["maps"] = torch.tensor([[3.0, 1.0, 2.0, torch.nan, torch.nan], [5.0, 4.0, 3.0, 2.0, 1.0]])
+    shares = {name: [0.5, 1.0] for name in ("value", "kept", "kept_within_1", "kept_within_2")}
+    frame = {**base(["ok"] * 2), **shares, "predicted": [3, 3], "label_kept": [True] * 2, "found": [True] * 2}
+    options = {"similarities": [], "k": 2, "absolute": True}
+    builder.job("lrp", "attribution_attack", "attack", options, {**frame, "swapped_words": SWAPS}, maps)
+    results = builder.results()
+    view = results.metric_results("digits", "lenet", "attack")
+    row = draw_gallery(view, lambda *values: "").rows[0]
+    marks = {picture.title: picture.marks for picture in row.pictures if picture.marks is not None}
+    assert marks["overlap"].tolist() == [3, 1, 2]  # kept, lost, new
+    panels = draw_row(row, view.bounds)[0].content["panels"]
+    (overlap,) = (each for each in panels if each.title == "overlap")
+    assert [word.ground for word in overlap.parts] == [KEPT, LOST, NEW]
