@@ -22,7 +22,7 @@ from standfast.registry import Registry
 from standfast.zoo.hub import HUBS, from_hub, from_timm, from_transformers
 from standfast.zoo.networks.bilstm import BiLSTM
 from standfast.zoo.networks.dla import DLA34
-from standfast.zoo.networks.embedded_text import (
+from standfast.texts.embedded import (
     EmbeddedText,
     TransformersText,
     padded_batch,
