@@ -20,10 +20,10 @@ from standfast.metrics.base import Preset
 from standfast.metrics.base import metrics as registry
 from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
+from standfast.neighbourhoods.text import Word
 from standfast.registry import build
 from standfast.texts import TextModel, encode_texts
 from standfast.texts.model import Removal
-from standfast.texts.words import Word
 
 _CHANGES = "changes of texts, such as standfast.neighbourhoods.Typos(rate=0.1)"
 _TEXTS = "a list of texts, a column of a data frame, or a data set of the package datasets with a column 'text'"
@@ -127,7 +127,11 @@ class ReadTexts:
 def _removes(metric: Metric | str) -> bool:
     """Whether a metric, or that of a name, puts something in the place of features."""
     kind = _find_class(metric)
-    return kind is not None and dataclasses.is_dataclass(kind) and any(f.name == "baseline" for f in dataclasses.fields(kind))
+    return (
+        kind is not None
+        and dataclasses.is_dataclass(kind)
+        and any(f.name == "baseline" for f in dataclasses.fields(kind))
+    )
 
 
 def _find_class(metric: Metric | str) -> Any:
@@ -135,7 +139,7 @@ def _find_class(metric: Metric | str) -> Any:
     if not isinstance(metric, str):
         return type(metric)
     name = metric.partition(":")[0].strip()
-    return registry[name] if name in registry else None
+    return registry[name] if name in registry else None  # noqa: SIM401
 
 
 def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
@@ -214,4 +218,3 @@ def explain(
     maps = _fit(explainer)(read.name_models(model), read.rows, targets)
     pairs = zip(read.words, maps.tolist(), strict=True)
     return [[(word.text, value) for word, value in zip(words, values, strict=False)] for words, values in pairs]
-

@@ -172,7 +172,7 @@ class Explainer(metaclass=ConfigurationType):
     ) -> Explanation:
         """Inputs that end at different places, each without what is behind its end, of which maps are 0."""
         maps, logits, order = [], [], []
-        for width in widths.unique().tolist():
+        for width in sorted(set(widths.tolist())):
             rows = (widths == width).nonzero()[:, 0]
             own = [None if each is None else each[rows] for each in (targets, fixed)]
             found, at = self.attribute_all(model.with_width(width), x[rows, : max(width, 1)], *own)

@@ -217,7 +217,9 @@ class TokenSwaps(TextChange):
         if word in self.table:
             return self.table[word]
         others = self.table.get(word.lower(), ()) if word[:1].isupper() else ()
-        return [other.upper() if len(word) > 1 and word.isupper() else other[:1].upper() + other[1:] for other in others]
+        return [
+            other.upper() if len(word) > 1 and word.isupper() else other[:1].upper() + other[1:] for other in others
+        ]
 
 
 @lru_cache(maxsize=1 << 16)

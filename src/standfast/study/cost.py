@@ -19,7 +19,6 @@ import torch
 
 from standfast.errors import StandfastError, check
 from standfast.metrics import Metric
-from standfast.model import Model
 from standfast.study.grid import Grid, Part
 from standfast.study.plan import Job, Plan, inputs_for, job_seed
 

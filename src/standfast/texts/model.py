@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, check, warn_user
 from standfast.model import Model, resolve_device
-from standfast.neighbourhoods.text import GONE, Word, encode_word
+from standfast.neighbourhoods.text import GONE, Word, encode_word, find_present
 from standfast.tasks import Task
 from standfast.texts.network import Network, Reader, TextBox, make_text_model
 from standfast.texts.tokenizers import Tokenizer, read_tokenizer
@@ -136,10 +137,16 @@ class TextModel:
         pieces: list[Word] = []
         spans = self._asked.read(["".join(w.gap + w.text for w in words)])[0]
         written = write_text([encode_word(word) for word in words])
-        ends = sorted({end for (start, end), special in zip(spans.spans, spans.special, strict=True) if end > start and not special})
+        ends = sorted(
+            {
+                end
+                for (start, end), special in zip(spans.spans, spans.special, strict=True)
+                if end > start and not special
+            }
+        )
         for word, start, end in zip(words, written.starts.tolist(), written.ends.tolist(), strict=True):
             cuts = [start, *(each for each in ends if start < each < end), end]
-            parts = [written.text[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+            parts = [written.text[a:b] for a, b in pairwise(cuts)]
             pieces += [Word(part, word.gap if k == 0 else "") for k, part in enumerate(parts)]
         return pieces
 
@@ -149,7 +156,9 @@ class TextModel:
             return words
         reading = self._box.reader.read(encode_texts([words]).numpy())[0]
         if len(reading.owners) == 0:
-            raise ArgumentError("inputs", f"room for texts among {self._most} tokens", f"{len(reading.ids)} around them")
+            raise ArgumentError(
+                "inputs", f"room for texts among {self._most} tokens", f"{len(reading.ids)} around them"
+            )
         return words[int(reading.owners[:, 0].min()) : int(reading.owners[:, 1].max()) + 1]
 
     def encode(self, texts: Sequence[str]) -> Tensor:
@@ -173,7 +182,7 @@ class TextModel:
         """What stands in the place of removed words of texts with W words at most: codes `(B, W)`."""
         width = rows.shape[1]
         if removal == "retrieve":
-            words = rows[rows > 2].unique()
+            words = torch.tensor(sorted(set(rows[find_present(rows)].tolist())), dtype=torch.float64)
             generator = torch.Generator().manual_seed(0)
             return words[torch.randint(len(words), (_DRAWN, width), generator=generator)]
         return torch.full((1, width), float(self.find_removed(removal)), dtype=torch.float64)

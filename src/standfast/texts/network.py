@@ -159,10 +159,10 @@ def _read_embeddings(
         gone = module.embed(torch.full((1, 1), network.padding))[0, :, 0].to(embedded)
         out = module(torch.where(present[..., None], embedded, gone).transpose(1, 2))
         return network._select(out, present, place)
-    length = embedded.shape[1]
+    count = embedded.shape[1]
 
     def replace(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
-        return torch.cat([embedded.to(out.dtype), out[:, length:]], 1)  # some models pad to a multiple of their window
+        return torch.cat([embedded.to(out.dtype), out[:, count:]], 1)  # some models pad to a multiple of their window
 
     hook = layer.register_forward_hook(replace, prepend=True)
     try:
@@ -188,9 +188,9 @@ class Batch:
     def make_ids(self, padding: int, device: torch.device, inner: bool = False) -> Tensor:
         """Token ids `(n, length)`, of all tokens or of those of the text."""
         ids = np.full((len(self.rows), self.length), padding, dtype=np.int64)
-        for row, each in zip(ids, self.readings, strict=True):
+        for numbers, each in zip(ids, self.readings, strict=True):
             own = each.ids[each.first : each.last] if inner else each.ids
-            row[: len(own)] = own
+            numbers[: len(own)] = own
         return torch.from_numpy(ids).to(device)
 
     def find_present(self, device: torch.device) -> Tensor:
@@ -303,7 +303,9 @@ class TextBox(BlackBox):
     def find_engine(self, batch: Batch, around: bool, task: Task) -> Model:
         """The model of the embeddings of a batch: of all of its tokens with `around`, else of those of the text."""
         first = batch.readings[0]
-        frame = ((), ()) if around else (tuple(first.ids[: first.first].tolist()), tuple(first.ids[first.last :].tolist()))
+        frame = (
+            ((), ()) if around else (tuple(first.ids[: first.first].tolist()), tuple(first.ids[first.last :].tolist()))
+        )
         key = (*frame, batch.place, repr(task))
         if key not in self._engines:
             if len(self._engines) >= 64:

@@ -56,7 +56,9 @@ class Tokenizer(ABC):
 
 class _OfTransformers(Tokenizer):
     def __init__(self, tokenizer: Any) -> None:
-        check(bool(getattr(tokenizer, "is_fast", False)), "tokenizer", _EXPECTED, f"the slow {type(tokenizer).__name__}")
+        check(
+            bool(getattr(tokenizer, "is_fast", False)), "tokenizer", _EXPECTED, f"the slow {type(tokenizer).__name__}"
+        )
         self.tokenizer = tokenizer
         self.padding, self.blank, self.mask = tokenizer.pad_token_id, tokenizer.pad_token, tokenizer.mask_token
         if self.padding is None:

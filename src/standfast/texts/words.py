@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +73,10 @@ def mark_sentences(words: Sequence[Word]) -> list[Word]:
     """
     last = [word.text in _LAST for word in words]
     after = [*last[1:], False]  # of several marks the last one ends it
-    return [word._replace(ends=(own and not more) or k == len(words) - 1) for k, (word, own, more) in enumerate(zip(words, last, after, strict=True))]
+    return [
+        word._replace(ends=(own and not more) or k == len(words) - 1)
+        for k, (word, own, more) in enumerate(zip(words, last, after, strict=True))
+    ]
 
 
 def encode_texts(texts: Sequence[Sequence[Word]]) -> Tensor:

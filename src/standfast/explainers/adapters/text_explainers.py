@@ -163,11 +163,12 @@ def _find_box(model: Model, label: str) -> TextBox:
 
 def _find_different(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The different texts, given what is explained; the number of one row of each, and of the text of each row."""
-    answers = classes.reshape(len(classes), -1).to(x.dtype)
-    _, inverse = torch.cat([x, answers.to(x.device)], 1).unique(dim=0, return_inverse=True)
-    first = torch.full((int(inverse.max()) + 1,), len(x), device=x.device)
-    first = first.scatter_reduce(0, inverse, torch.arange(len(x), device=x.device), "amin")
-    return x[first], first, inverse
+    answers = classes.reshape(len(classes), -1).to(x)
+    _, places, inverse = np.unique(
+        torch.cat([x, answers], 1).cpu().numpy(), axis=0, return_index=True, return_inverse=True
+    )
+    first, back = (torch.from_numpy(each.reshape(-1)).to(x.device) for each in (places, inverse))
+    return x[first], first, back
 
 
 def _sum_channels(maps: Tensor) -> Tensor:
@@ -195,4 +196,3 @@ def fit_text_explainer(explainer: Any, title: Callable[[Any], str], get: Callabl
     if getattr(found, "segments", None) == "auto":
         return dataclasses.replace(found, segments="pixels")  # type: ignore[type-var]
     return found
-
