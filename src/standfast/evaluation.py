@@ -40,7 +40,6 @@ from standfast.metrics.base import metrics as registry
 from standfast.metrics.sanity import make_checks
 from standfast.model import Model, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
-from standfast.neighbourhoods.tables import TableChanges
 from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import Results
@@ -291,7 +290,7 @@ class _Question:
         own = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
         several = isinstance(self.neighbourhood, list | tuple)
         given: list[Any] = list(self.neighbourhood) if several else [self.neighbourhood]  # type: ignore[arg-type]
-        table = read_table(self.inputs, self.reference, *given, *(getattr(each, "neighbourhood", None) for each in own))
+        table = read_table(self.inputs, self.reference, [*given, *own])
         if self.neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in own):
             if self.reference is None:
                 refuse_missing_reference()
@@ -302,9 +301,8 @@ class _Question:
         fitted: Any = [fit_metric(each, table) for each in own]
         models = name_models(self.model, table, notes)
         for each in models.values() if isinstance(models, dict) else [models]:
-            for place in [*places, *(getattr(each, "neighbourhood", None) for each in fitted)]:
-                if isinstance(place, TableChanges):
-                    check_losses(each, place)
+            for place in [*places, *(getattr(metric, "neighbourhood", None) for metric in fitted)]:
+                check_losses(each, place)
         question = replace(
             self,
             model=models,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
 from standfast.explainers import get as get_explainer
-from standfast.explainers.adapters.callables import name_function
+from standfast.explainers.adapters.callables import CallableExplainer, name_function
 from standfast.explainers.adapters.frame_functions import FrameExplainer
 from standfast.frames import Table, make_model
 from standfast.metrics import Metric
@@ -21,12 +21,17 @@ from standfast.tasks import Regression
 _CHANGES = "standfast.neighbourhoods.TableChanges, such as TableChanges({'income': '2%'}), for a data frame"
 
 
-def read_table(frame: Any, reference: Any, *neighbourhoods: Any) -> Table:
-    """The table of a frame to explain and of its reference, where cells may be lost if a neighbourhood says so."""
-    losing = [each.changes for each in neighbourhoods if isinstance(each, TableChanges) and each.may_become_missing]
+def find_losses(parts: Iterable[Any]) -> bool | list[str]:
+    """The columns whose cells neighbourhoods, and those of metrics, may lose; True for all."""
+    places = [getattr(part, "neighbourhood", part) for part in parts]
+    losing = [each.changes for each in places if isinstance(each, TableChanges) and each.may_become_missing]
     every = any(not isinstance(changes, Mapping) for changes in losing)
-    loses: bool | list[str] = every or [name for changes in losing if isinstance(changes, Mapping) for name in changes]
-    return Table.read(*((frame,) if reference is None else (reference, frame)), missing=loses)
+    return every or [name for changes in losing if isinstance(changes, Mapping) for name in changes]
+
+
+def read_table(frame: Any, reference: Any, parts: Iterable[Any]) -> Table:
+    """The table of a frame to explain and of its reference, where cells may be lost if a neighbourhood says so."""
+    return Table.read(*((frame,) if reference is None else (reference, frame)), missing=find_losses(parts))
 
 
 def name_models(models: Any, table: Table, notes: dict[str, Any]) -> Any:
@@ -43,6 +48,8 @@ def name_models(models: Any, table: Table, notes: dict[str, Any]) -> Any:
 
 def fit_explainer(explainer: Any) -> Any:
     """An explainer by whose features are single columns; a function of the user's gets estimators and frames."""
+    if isinstance(explainer, CallableExplainer):
+        return FrameExplainer(explainer.function, explainer.title)
     if not isinstance(explainer, str | Explainer) and callable(explainer):
         return FrameExplainer(explainer, name_function(explainer))
     if isinstance(explainer, str) and not explainer.startswith("randomised"):

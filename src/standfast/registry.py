@@ -51,6 +51,7 @@ class Registry(Generic[T]):
     ) -> None:
         self.kind, self.group, self._fits, self._named = kind, group, fits, named
         self.packages = dict(packages or {})
+        self.aliases: dict[str, str] = {}  # short names of entries of other packages
         self._entries: dict[str, T] = {}
 
     def add(self, name: str, entry: T) -> None:
@@ -88,10 +89,11 @@ class Registry(Generic[T]):
         Options may follow, as in `"package:Title:option=value"`. Text whose options follow the first colon, such as
         `"lime:samples=50"`, names an entry of this registry.
         """
-        package, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+        package, colon, rest = self.aliases.get(name, name).partition(":") if isinstance(name, str) else ("", "", "")
         return bool(colon) and package in self.packages and "=" not in rest.partition(":")[0]
 
     def __getitem__(self, name: str) -> T:
+        name = self.aliases.get(name, name)
         if self.is_from_package(name):
             module, _, function = self.packages[name.partition(":")[0]].partition(":")
             made: T = getattr(import_module(module), function)(name)

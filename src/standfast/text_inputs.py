@@ -22,6 +22,7 @@ from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
 from standfast.neighbourhoods.text import Word
 from standfast.registry import build
+from standfast.segments import FEWEST
 from standfast.texts import TextModel, encode_texts
 from standfast.texts.model import Removal
 
@@ -71,6 +72,9 @@ class ReadTexts:
         check(not wrong, "model", "a TextModel beside another", ", ".join(wrong))
         texts = list_texts(inputs)
         found = [each.split(texts) for each in several]
+        short = next((place for place, words in enumerate(found[0]) if len(words) < FEWEST), None)
+        got = "" if short is None else f"{texts[short]!r} at place {short}"
+        check(short is None, "inputs", f"texts of at least {FEWEST} words, which maps put in an order", got)
         same = all(each == found[0] for each in found[1:])
         expected = "models that read the same words of all texts (granularity, number of tokens)"
         check(same, "model", expected, "others")
@@ -215,7 +219,8 @@ def explain(
     >>> [word for word, value in found[0]], max(found[0], key=lambda pair: pair[1])[0]
     (['a', 'great', 'film'], 'great')
     """
-    read = ReadTexts.read(model, texts)
-    maps = _fit(explainer)(read.name_models(model), read.rows, targets)
-    pairs = zip(read.words, maps.tolist(), strict=True)
-    return [[(word.text, value) for word, value in zip(words, values, strict=False)] for words, values in pairs]
+    words = model.split(list_texts(texts))
+    rows = encode_texts(words)
+    maps = _fit(explainer)(model.make_model(rows), rows, targets)
+    pairs = zip(words, maps.tolist(), strict=True)
+    return [[(word.text, value) for word, value in zip(own, values, strict=False)] for own, values in pairs]

@@ -6,10 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from credit_frames import make_encoders, make_frame, score
 from ruamel.yaml import YAML
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
 from torch import nn
 from typer.testing import CliRunner, Result
 
@@ -60,6 +65,34 @@ def load_doses():
     x = torch.rand(20, 5, generator=torch.Generator().manual_seed(0))
     return x, 2 * x[:, 0] + 1.5
 """
+
+
+class OnlyCategories(LogisticRegression):
+    """Takes columns of categories by their codes, and refuses texts, as boosters do."""
+
+    def fit(self, frame: Any, target: Any) -> Any:
+        super().fit(self.encode(frame), target)
+        self.names = list(frame.columns)
+        return self
+
+    @property
+    def feature_names_in_(self) -> Any:
+        return np.array(self.names)
+
+    @feature_names_in_.deleter
+    def feature_names_in_(self) -> None:
+        pass
+
+    def encode(self, frame: Any) -> Any:
+        if any(pd.api.types.is_string_dtype(kind) for kind in frame.dtypes):
+            raise TypeError("no texts")
+        return np.stack([frame["age"].to_numpy(), frame["town"].cat.codes.to_numpy()], axis=1).astype(float)
+
+    def predict_proba(self, frame: Any) -> Any:
+        return super().predict_proba(self.encode(frame) if isinstance(frame, pd.DataFrame) else frame)
+
+    def decision_function(self, rows: Any) -> Any:
+        return rows @ self.coef_[0] + self.intercept_[0]
 
 
 @pytest.fixture
@@ -310,3 +343,46 @@ def test_the_accuracy_tells_an_untrained_model(folder: Path) -> None:
     known = run_init("--model", "lenet5-mnist", "--data", "digits")
     assert re.search(r"accuracy on the labels: (9\d|100)\.\d%", known.stdout)
     assert "warning" not in known.output
+
+
+@pytest.mark.parametrize("kind", ["pickle", "function", "category"])
+def test_a_table_of_any_cells_beside_a_pipeline(kind: str, folder: Path) -> None:
+    """Columns, types and the label are found; changes are in the user's units; the model answers as before."""
+    pytest.importorskip("shap")
+    frame = make_frame(90)
+    frame = frame.assign(grade=frame["grade"].astype(str))
+    paid = np.where(score(make_frame(90)) > 5, "yes", "no")
+    frame.assign(id=[f"no. {n}" for n in range(90)], paid=paid).to_csv("credit.csv", index=False)
+    encoders = make_encoders()
+    if kind == "category":  # a model that takes no texts but categories
+        columns, fitted = ["age", "town"], frame[["age", "town"]].astype({"town": "category"})
+        model = OnlyCategories().fit(fitted, paid)
+    else:
+        columns, fitted = list(frame.columns), frame
+        model = Pipeline([("encoders", encoders), ("model", LogisticRegression())]).fit(frame, paid)
+    joblib.dump(model, "pipeline.joblib")
+    (folder / "own.py").write_text("import joblib\ndef load():\n    return joblib.load('pipeline.joblib')\n")
+    named = ("--model", "own:load") if kind == "function" else ("--model", "pipeline.joblib", "--trust")
+    done = run_init(*named, "--data", "credit.csv")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert re.search(r"accuracy on the labels: \d\d", done.output)
+    written = read_study()
+    entry = written["data"]["credit"]
+    types = {"town": "category"} if kind == "category" else {"opened": "date"}
+    unused = [name for name in (*frame.columns, "id") if name not in columns]
+    assert entry == {"table": "credit.csv", "label": "paid", "drop": unused, "types": types}
+    changes = written["neighbourhood"]["table"]["changes"]
+    assert list(changes) == columns
+    assert changes["age"] == {"by": round(frame["age"].std(ddof=0) / 10), "step": 1}
+    assert changes["town"] == {"categories": "data", "rate": 0.1}
+    grid = load_study("study.yaml").grid()
+    (samples,), (source,) = grid.data.values(), grid.models.values()
+    assert samples.table is not None
+    answers = source.model(samples, "cpu").logits(samples.inputs).softmax(1)
+    np.testing.assert_allclose(answers, model.predict_proba(fitted[:24]), rtol=1e-9)
+
+
+def test_a_pickle_needs_trust(folder: Path) -> None:
+    (folder / "model.joblib").write_bytes(b"never opened")
+    done = run_init("--model", "model.joblib", "--data", "table.npz")
+    assert "--trust" in str(done.exception)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -78,7 +79,7 @@ def written_texts(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
     codes = [encode_word(Word(word, gap)) for word, gap in zip(words, gaps, strict=True)]
     length = len(write_text(codes).text)
     cuts = sorted(draw(st.sets(st.integers(0, length), max_size=12)) | {0, length})
-    return codes, list(zip(cuts, cuts[1:], strict=False))
+    return codes, list(itertools.pairwise(cuts))
 
 
 @settings(deadline=None, max_examples=300)

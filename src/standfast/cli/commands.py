@@ -538,8 +538,8 @@ def init(
     model: Annotated[
         str,
         typer.Option(
-            help="A name (`standfast list models`), a TorchScript (.pt) or torch.export (.pt2) file, or module:function"
-            " that returns the module. The Python file lies beside the study file.",
+            help="A name (`standfast list models`), a TorchScript (.pt) or torch.export (.pt2) file, a pickled pipeline"
+            " (.joblib, .pkl), or module:function that returns the model. The Python file lies beside the study file.",
             prompt="Model (a name, a file, or module:function)",
         ),
     ] = "lenet5-mnist",
@@ -568,7 +568,9 @@ def init(
         str | None,
         typer.Option(help="What the model answers, if no classes: binary, multi_label, regression:tolerance=2.5, ..."),
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Run code in a .pt2 file, or of a module elsewhere.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere.")
+    ] = False,
 ) -> None:
     """Write a commented study file for a model and data, and check that they fit.
 
@@ -576,6 +578,7 @@ def init(
     sample; explainers that fail are left out. Change in the file what you like.
     """
     from standfast.cli.new_study import read_bounds, read_source, try_setting, write_study
+    from standfast.cli.tables import choose_form
     from standfast.files import write_atomically
 
     if study.exists():
@@ -585,7 +588,7 @@ def init(
     of_model = read_source(model, "--model", folder, trust, weights=file, task=task)
     within = None if bounds is None else list(read_bounds(bounds))
     of_data = read_source(data, "--data", folder, trust, label=label, bounds=within)
-    setting = try_setting(of_model, of_data, folder)
+    setting = try_setting(of_model, choose_form(of_model, of_data, folder), folder)
     for line in setting.describe():
         _echo(line, err=line.startswith("warning: "))
     text, left_out = write_study(setting, study)

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from standfast.report.words import make_environment
 from standfast.study.file.document import StudyError
 from standfast.study.file.imports import REFERENCE
 from standfast.study.file.names import DATA, MODELS, Names
+from standfast.study.file.options import plain_options
 from standfast.study.file.spec import study_from
 from standfast.study.grid import Grid, Samples
 from standfast.tasks import Regression
+from standfast.zoo.programs import PICKLES
 
 #: enough for paired tests to decide something
 SAMPLES = 24
@@ -109,7 +112,7 @@ class Setting:
         Data sets know it, and so do pictures and other values of type uint8, which are scaled to it.
         """
         known = self.data.name or "bounds" in self.data.options or {"name", "images"} & set(self.samples.about)
-        if known or not {"path", "function"} & set(self.samples.about):
+        if known or self.samples.table is not None or not {"path", "function"} & set(self.samples.about):
             return False
         levels = 255 * self.samples.inputs
         return not torch.allclose(levels, levels.round(), rtol=0.0, atol=1e-3)
@@ -117,10 +120,14 @@ class Setting:
     @property
     def explainers(self) -> tuple[str, ...]:
         """Explainers that suit such a model and such inputs, and controls that the metrics compare with."""
+        own: tuple[str, ...]
         table, differentiable = len(self.shape) == 1, self.tried.differentiable
         convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules())
         segments = "segments=pixels," if table else ""
-        if not differentiable:
+        if self.samples.table is not None:
+            trees = find_spec("shap") is not None
+            own = *["tree_shap"] * trees, "kernel_shap:samples=200", "occlusion"
+        elif not differentiable:
             own = f"kernel_shap:{segments}samples=200", f"lime:{segments}samples=200,output=logit", "occlusion"
         elif table:
             own = "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200"
@@ -132,7 +139,21 @@ class Setting:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Whether maps hold, by a search and by sampling, and whether the prediction rests on what they name."""
+        if self.samples.table is not None:
+            return "worst_case", "seed_agreement", "corruption_curve"
         return "worst_case", "max_sensitivity:normalise=True", "aopc" if len(self.shape) == 3 else "corruption_curve"
+
+    @property
+    def changes(self) -> dict[str, Any] | None:
+        """How the columns of a data frame change; None for other inputs."""
+        if self.samples.table is None:
+            return None
+        features: Any = self.samples.table.default_changes().changes
+        plain = {
+            name: {key: own for key, own in plain_options(each).items() if own is not None}
+            for name, each in features.items()
+        }
+        return {name: own["by"] if set(own) == {"by"} else own for name, own in plain.items()}
 
     @property
     def radius(self) -> float:
@@ -194,7 +215,7 @@ class Setting:
 
     def _describe_columns(self) -> list[str]:
         """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""
-        if len(self.shape) != 1 or len(self.samples) < 2:
+        if len(self.shape) != 1 or len(self.samples) < 2 or self.samples.table is not None:
             return []
         spread = self.samples.inputs.std(dim=0)
         moving = spread.where(spread > 0, torch.inf)  # a constant column has no unit
@@ -216,12 +237,13 @@ def read_source(text: str, option: str, folder: Path, trust: bool = False, **opt
         text: as given.
         option: `"--model"` or `"--data"`.
         folder: of the study file; paths in it are relative to this.
-        trust: open a file of torch.export, which can run code that is in it; or import a module from elsewhere.
+        trust: open a file of torch.export or a pickle, which can run code that is in it; or import a module from
+            elsewhere.
         options: further keys of the entry; None for none.
 
     Raises:
         ArgumentError: none of these; weights for something else than a function; bounds or a label for a data set by
-            name; a file of torch.export without trust.
+            name; a file of torch.export, or a pickle, without trust.
 
     >>> read_source("digits", "--data", Path())
     Source(label='digits', options={}, name='digits')
@@ -236,11 +258,11 @@ def read_source(text: str, option: str, folder: Path, trust: bool = False, **opt
             raise ArgumentError(f"--{key}", "none for a data set by name, which has its own", value)
         return Source(text, given, text)
     if Path(text).exists():
-        exported = text.endswith(".pt2")
-        expected = "--trust for a .pt2 file, because opening a file of torch.export can run code that is in it"
-        check(trust or not exported, option, expected, repr(text))
+        code = text.endswith((".pt2", *PICKLES))
+        expected = f"--trust for a {Path(text).suffix} file, because opening it can run code that is in it"
+        check(trust or not code, option, expected, repr(text))
         path = {"path": os.path.relpath(text, folder)}
-        return Source(Path(text).stem, {**path, **({"trust": True} if exported else {}), **given})
+        return Source(Path(text).stem, {**path, **({"trust": True} if code else {}), **given})
     if function:
         label = text.partition(":")[0].rpartition(".")[2]
         return Source(label, {"function": text, **({"trust": True} if trust else {}), **given})
@@ -355,6 +377,8 @@ def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
         assumed=setting.observed or setting.bounds_assumed,
         returned=setting.returned,
         explainers=[(name, _describe(name, "explainers")) for name in explainers],
+        changes=setting.changes,
+        columns=shape[0],
         radius=setting.radius,
         share=100 * setting.radius / setting.range if setting.range else None,
         metrics=[(name, _describe(name, "metrics")) for name in setting.metrics],

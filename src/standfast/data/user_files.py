@@ -9,6 +9,7 @@ import hashlib
 import io
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from torch import Tensor
 from standfast.data.dataset import Dataset
 from standfast.data.samples import Size, from_pillow, resize
 from standfast.data.series_files import ENDINGS, number_labels, read_series
-from standfast.errors import FINITE, ArgumentError, check, suggest_name, warn_user
+from standfast.errors import FINITE, ArgumentError, MissingExtraError, check, suggest_name, warn_user
 from standfast.files import load_npy, load_npz, read_file
 from standfast.tensors import Bound, suggest_layout, widen_half
 
@@ -39,7 +40,9 @@ _ARRAYS: Mapping[str, Callable[[bytes], dict[str, Any]]] = {
     ".safetensors": load_safetensors,
 }
 #: where a table of other cells is evaluated
-_IN_PYTHON = " (texts, dates and missing cells: standfast.evaluate(pipeline, explainers, frame, ...) in Python)"
+_OTHER_CELLS = (
+    " (texts, dates and missing cells: {table: FILE} in a study, evaluate(pipeline, ..., frame, ...) in Python)"
+)
 _KINDS = "a .npz, .npy, .safetensors, .csv, .ts or .tsv file, or a folder of images"
 
 
@@ -209,23 +212,70 @@ def read_table(path: Path, label: str | None = None) -> Content:
     for name in table.columns:
         empty = table[name].null_count()
         cells = "1 empty cell" if empty == 1 else f"{empty} empty cells"
-        check(empty == 0, "path", f"a value in every cell{_IN_PYTHON}", f"{path.name}: {cells} in the column {name}")
+        check(empty == 0, "path", f"a value in every cell{_OTHER_CELLS}", f"{path.name}: {cells} in the column {name}")
         numbers = name in named or table[name].dtype.is_numeric()
         expected = "columns of numbers" + ("" if named else ", and the name of the column of classes as `label`")
-        expected += _IN_PYTHON
+        expected += _OTHER_CELLS
         check(numbers, "path", expected, f"{path.name}: the column {name} has {table[name].dtype} values")
     about, inputs = _describe(path, content), as_inputs(table.select(features).cast(pl.Float32).to_numpy())
     labels = None
     if named:
-        column = table[named[0]]
-        if column.dtype.is_float() and bool((column != column.round()).any()):
-            return Content(inputs, as_labels(column.to_numpy()), about, tuple(features))
-        if not column.dtype.is_integer():
-            classes = sorted(str(value) for value in column.unique())
-            about["classes"] = classes
-            column = pl.Series([classes.index(str(value)) for value in column], dtype=pl.Int64)
-        labels = as_labels(torch.tensor(column.to_list(), dtype=torch.int64))
+        labels, classes = number_classes(table[named[0]])
+        about |= {"classes": classes} if classes else {}
     return Content(inputs, labels, about, tuple(features))
+
+
+def number_classes(column: pl.Series) -> tuple[Tensor, list[str]]:
+    """The labels of a column without empty cells, and the names of the classes where these are no numbers.
+
+    >>> number_classes(pl.Series(["yes", "no"])), number_classes(pl.Series([0.5]))
+    ((tensor([1, 0]), ['no', 'yes']), (tensor([0.5000]), []))
+    """
+    if column.dtype.is_float() and bool((column != column.round()).any()):
+        return as_labels(column.to_numpy()), []
+    if column.dtype.is_integer():
+        return as_labels(torch.tensor(column.to_list(), dtype=torch.int64)), []
+    classes = sorted(str(value) for value in column.unique())
+    return as_labels(torch.tensor([classes.index(str(value)) for value in column], dtype=torch.int64)), classes
+
+
+def read_frame(path: Path, types: Mapping[str, str | Sequence[str]]) -> tuple[Any, dict[str, Any]]:
+    """Read a table with any cells as a data frame of pandas.
+
+    Args:
+        path: a `.csv` table with a header, whose empty cells are missing, or a `.parquet` file.
+        types: of columns that a .csv file does not tell: "text", "date", "category", or all categories in their order.
+
+    Returns:
+        The frame, and plain values that describe the source.
+
+    Raises:
+        ArgumentError: the file is no such table; `types` has other columns, or they do not fit.
+        MissingExtraError: pandas is missing.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError("a table of texts, dates or missing cells", "export") from error
+    kind = path.suffix.lower()
+    check(kind in (".csv", ".parquet") and path.is_file(), "path", "a .csv or .parquet file", repr(str(path)))
+    texts = {name: str for name, how in types.items() if how != "date"}
+    try:
+        content = read_file(path)
+        source = io.BytesIO(content)
+        frame = pd.read_parquet(source) if kind == ".parquet" else pd.read_csv(source, dtype=texts, low_memory=False)
+    except (OSError, ValueError, ImportError) as error:
+        raise ArgumentError("path", f"a {kind} table", f"{path.name}: {' '.join(str(error).split())}") from error
+    for name, how in types.items():
+        known = list(map(str, frame.columns))
+        check(name in known, "types", f"columns of {path.name}", f"{name!r}{suggest_name(name, known)}")
+        try:
+            with warnings.catch_warnings(action="error"):  # where pandas would guess the format cell by cell
+                frame[name] = pd.to_datetime(frame[name]) if how == "date" else frame[name]
+        except (ValueError, TypeError, UserWarning) as error:
+            raise ArgumentError("types", f"dates in the column {name}", str(error).partition("\n")[0]) from error
+        frame[name] = frame[name].astype("category") if how == "category" else frame[name]
+    return frame, _describe(path, content)
 
 
 def read_labelled_series(path: Path) -> Content:

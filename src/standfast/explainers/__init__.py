@@ -95,6 +95,7 @@ __all__ = [
 
 # not in `base`, which these import
 explainers.packages.update(dict.fromkeys(ADAPTERS, "standfast.explainers.adapters.packages:find_adapter"))
+explainers.aliases["tree_shap"] = "shap:TreeExplainer"
 explainers.packages[RandomisedExplainer.name] = "standfast.explainers:find_randomised"
 
 
@@ -148,8 +149,8 @@ def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -
     expected = "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets"
     check(isinstance(explainer, str), "explainer", expected, describe_foreign(explainer, ADAPTERS, adapters=True))
     assert isinstance(explainer, str)
-    if explainer.partition(":")[0] == "tree_shap":
-        explainer = "shap:TreeExplainer" + explainer.removeprefix("tree_shap")
+    name, colon, rest = explainer.partition(":")
+    explainer = explainers.aliases.get(name, name) + colon + rest
     if isinstance(options.get("explainer"), str):  # of an explainer that wraps another one
         options["explainer"] = get(options["explainer"])
     return build(explainers, explainer, options)

@@ -62,7 +62,8 @@ def choose_method(estimator: Any, classes: bool) -> Callable[[Any], Any]:
     return method
 
 
-def _is_classifier(estimator: Any) -> bool:
+def has_classes(estimator: Any) -> bool:
+    """Whether it answers with probabilities of classes, and not with a number."""
     if is_booster(estimator):
         return "\nobjective=regression" not in estimator.model_to_string(num_iteration=1)
     return callable(getattr(estimator, "predict_proba", None))
@@ -106,7 +107,7 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
     what = type(estimator).__name__ if not isinstance(estimator, type) else f"the class {estimator.__name__}"
     check(answers and not isinstance(estimator, type), "model", _ESTIMATOR, what)
     _check_columns(estimator, table)
-    classes = _is_classifier(estimator) if task is None else get_task(task).classes
+    classes = has_classes(estimator) if task is None else get_task(task).classes
     function = FrameFunction(estimator, table, classes)
     tried = table.rows[:_TRIED]
     found = _try(function, table, tried)
@@ -122,10 +123,10 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
     )
 
 
-def check_losses(model: Model, changes: TableChanges) -> None:
+def check_losses(model: Model, changes: object) -> None:
     """Raise `ModelError` unless the model answers for rows without each of the cells that changes may lose."""
     function = find_frame_function(model)
-    if function is None or not changes.may_become_missing:
+    if function is None or not isinstance(changes, TableChanges) or not changes.may_become_missing:
         return
     table = function.table
     for place, (column, code) in enumerate(zip(table.columns, table.missing, strict=True)):

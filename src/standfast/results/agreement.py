@@ -4,13 +4,17 @@ The maps are those that the metric `seed_agreement` has stored, of several seeds
 explainer of one model and another explainer of another one, are compared on each sample by the mean over pairs of
 seeds, and then by the median over samples. A source agrees with itself over pairs of different seeds. The chance level
 is the same of maps of different samples.
+
+Data sets with the same features, such as windows of time, have other samples. Then the mean absolute maps of the sets
+are compared (of signs, the mean maps). The interval is a percentile bootstrap over the samples of both; a set agrees
+with itself over random halves of its samples. The chance level is that of features in a random order.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -25,11 +29,13 @@ from standfast.statistics.paired import median_interval
 from standfast.tensors import Array
 
 Measure = Literal["kendall", "overlap", "signs"]
-MEASURES: tuple[Measure, ...] = ("kendall", "overlap", "signs")
+_Comparison = Callable[[Array, Array], Array]
 #: seeds of each source that are compared, and other samples that tell the chance level
 _SEEDS, _OTHERS = 5, 5
 #: what stands between the name of a model and the number of its seed, where it was trained several times
 TRAINED = "#"
+#: of samples of data sets that are compared, and how many are compared at once
+_RESAMPLES, _AT_ONCE = 400, 20
 
 
 @dataclass(frozen=True)
@@ -60,12 +66,13 @@ class MapAgreement:
     """The agreement of all sources of maps on one data set.
 
     Attributes:
-        data: the name of the data set.
-        sources: pairs of a model and an explainer, those next to each other that agree most.
+        data: the name of the data set; of agreement between data sets that of the model.
+        sources: pairs of a model (or of a data set) and an explainer, those next to each other that agree most.
         pairs: every two sources, and each with itself, by each measure.
         variance: for each explainer and each model that was trained several times, the shares of the maps' mean squared
             length that differ between seeds of the explainer and between trained models.
         top: how many first features `overlap` and `signs` look at.
+        of: what the first name of a source is: `"model"`, or `"data"`.
     """
 
     data: str
@@ -73,6 +80,7 @@ class MapAgreement:
     pairs: tuple[Pair, ...]
     variance: pl.DataFrame
     top: int
+    of: Literal["model", "data"] = "model"
 
     def find(self, first: int, second: int, measure: Measure = "kendall") -> Pair:
         """The pair of two sources by their places."""
@@ -85,11 +93,13 @@ class MapAgreement:
         return np.array([[self.find(a, b, measure).median for b in places] for a in places])
 
     def frame(self) -> pl.DataFrame:
-        """A row for each pair and measure: both models and explainers, median, interval, chance level, samples."""
+        """A row for each pair and measure: both models (or data sets) and explainers, median, interval, chance level,
+        samples.
+        """
         rows = [
             {
-                **dict(zip(("model", "explainer"), self.sources[pair.first], strict=True)),
-                **dict(zip(("other_model", "other_explainer"), self.sources[pair.second], strict=True)),
+                **dict(zip((self.of, "explainer"), self.sources[pair.first], strict=True)),
+                **dict(zip((f"other_{self.of}", "other_explainer"), self.sources[pair.second], strict=True)),
                 "measure": pair.measure,
                 "median": pair.median,
                 "low": pair.low,
@@ -115,33 +125,77 @@ def measure_map_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]], 
     [[1.0, -1.0], [-1.0, 1.0]]
     """
     sources = list(found)
-    measures: dict[Measure, Callable[[Array, Array], Array]] = {
+    pairs = {
+        (a, b, name): _compare(found[sources[a]], found[sources[b]], a == b, measure, (a, b, name))
+        for a, b in itertools.combinations_with_replacement(range(len(sources)), 2)
+        for name, measure in _measures(top).items()
+    }
+    return MapAgreement(data, *_order(sources, pairs), _split(found), top)
+
+
+def measure_data_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]], model: str, top: int) -> MapAgreement:
+    """The agreement of the mean maps of data sets, such as windows of time.
+
+    Args:
+        found: for each data set and explainer the maps of each sample, `(seeds, F)`, whose features are the same.
+        model: the name of the model.
+        top: how many first features count.
+    """
+    sources, rng = list(found), np.random.default_rng(0)
+    maps = [np.array([own.mean(0) for own in found[source].values()]) for source in sources]
+    whole = [np.arange(len(own))[None] for own in maps]
+    drawn = [rng.integers(len(own), size=(_RESAMPLES, len(own))) for own in maps]
+    mixed = [rng.permuted(np.tile(every, (_RESAMPLES, 1)), axis=1) for every in whole]
+    pairs = {}
+    for name, measure in _measures(top).items():
+        kept = maps if name == "signs" else [np.abs(own) for own in maps]
+        for a, b in itertools.combinations_with_replacement(range(len(sources)), 2):
+            half = len(maps[a]) // 2
+            rows, others = (mixed[a][:, :half], mixed[a][:, half:]) if a == b else (drawn[a], drawn[b])
+            values = _compare_means(kept[a], kept[b], rows, others, measure)
+            value = np.median(values) if a == b else _compare_means(kept[a], kept[b], whole[a], whole[b], measure)[0]
+            low, high = np.quantile([*values, value], [0.025, 0.975])
+            mixed_up = rng.permuted(np.tile(kept[b].mean(0), (_RESAMPLES, 1)), axis=1)
+            unrelated = [measure(kept[a].mean(0)[None], each[None])[0] for each in mixed_up]
+            numbers = (float(value), float(min(low, value)), float(max(high, value)), float(np.median(unrelated)))
+            pairs[a, b, name] = Pair(a, b, name, *numbers, min(len(maps[a]), len(maps[b])))
+    return MapAgreement(model, *_order(sources, pairs), pl.DataFrame(), top, "data")
+
+
+def _compare_means(a: Array, b: Array, rows: Array, others: Array, measure: _Comparison) -> Array:
+    """The similarity of the means over chosen rows of maps `(n, F)`, for each choice `(R, n')`, `(R,)`."""
+    parts = [slice(start, start + _AT_ONCE) for start in range(0, len(rows), _AT_ONCE)]
+    return np.concatenate([measure(a[rows[part]].mean(1), b[others[part]].mean(1)) for part in parts])
+
+
+def _measures(top: int) -> dict[Measure, _Comparison]:
+    return {
         "kendall": kendall,
         "overlap": lambda a, b: overlap(a, b, top),
         "signs": lambda a, b: agree_in_sign(a, b, top),
     }
-    pairs = {
-        (a, b, name): _compare(found[sources[a]], found[sources[b]], a == b, measure, (a, b, name))
-        for a, b in itertools.combinations_with_replacement(range(len(sources)), 2)
-        for name, measure in measures.items()
-    }
+
+
+def _order(
+    sources: Sequence[tuple[str, str]], pairs: Mapping[tuple[int, int, Measure], Pair]
+) -> tuple[tuple[tuple[str, str], ...], tuple[Pair, ...]]:
+    """Sources that agree beside each other, and their pairs."""
     places = range(len(sources))
     order = _cluster(np.array([[pairs[min(a, b), max(a, b), "kendall"].median for b in places] for a in places]))
     place = {old: new for new, old in enumerate(order)}
-    moved = [_move(pair, place) for pair in pairs.values()]
-    return MapAgreement(data, tuple(sources[old] for old in order), tuple(moved), _split(found), top)
+    return tuple(sources[old] for old in order), tuple(_move(pair, place) for pair in pairs.values())
 
 
 def _move(pair: Pair, place: Mapping[int, int]) -> Pair:
-    a, b = sorted((place[pair.first], place[pair.second]))
-    return Pair(a, b, pair.measure, pair.median, pair.low, pair.high, pair.chance, pair.samples)
+    first, second = sorted((place[pair.first], place[pair.second]))
+    return replace(pair, first=first, second=second)
 
 
 def _compare(
     first: Mapping[int, Array],
     second: Mapping[int, Array],
     same: bool,
-    measure: Callable[[Array, Array], Array],
+    measure: _Comparison,
     key: tuple[int, int, Measure],
 ) -> Pair:
     samples = [sample for sample in first if sample in second]
@@ -160,7 +214,7 @@ def _compare(
     return Pair(*key, interval.value, interval.low, interval.high, chance, len(known))
 
 
-def _average(a: Array, b: Array, same: bool, measure: Callable[[Array, Array], Array]) -> float:
+def _average(a: Array, b: Array, same: bool, measure: _Comparison) -> float:
     """The mean over pairs of seeds; of one source only of different ones."""
     places = [(r, s) for r in range(min(_SEEDS, len(a))) for s in range(min(_SEEDS, len(b))) if not same or r < s] or [
         (0, 0)
@@ -202,8 +256,10 @@ def _split(found: Mapping[tuple[str, str], Mapping[int, Array]]) -> pl.DataFrame
 _ENDS = {"": "value", ", low": "low", ", high": "high"}
 
 
-def read_seed_maps(views: Iterable[MetricResults]) -> dict[tuple[str, str], dict[int, Array]]:
-    """The stored maps of each model and explainer, by sample, `(seeds, F)`; those of samples without one are left out.
+def read_seed_maps(
+    views: Iterable[MetricResults], of: Literal["model", "data"] = "model"
+) -> dict[tuple[str, str], dict[int, Array]]:
+    """The stored maps of each model (or data set) and explainer, by sample, `(seeds, F)`, where there are some.
 
     Raises:
         ArgumentError: there are none.
@@ -212,7 +268,7 @@ def read_seed_maps(views: Iterable[MetricResults]) -> dict[tuple[str, str], dict
     for view in views:
         for explainer in view.present:
             fine = set(view.rows_for(explainer).filter(pl.col("status") == "ok")["sample"].to_list())
-            own = found.setdefault((view.model, explainer), {})
+            own = found.setdefault((getattr(view, of), explainer), {})
             for name, repeat, start, arrays in view.parts(["seed_maps"]):
                 if name == explainer and repeat == 0:
                     for at, maps in enumerate(arrays["seed_maps"]):

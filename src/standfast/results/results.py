@@ -13,7 +13,12 @@ import polars as pl
 
 from standfast.errors import UnknownNameError, check
 from standfast.metrics.sanity import SanityChecks
-from standfast.results.agreement import MapAgreement, measure_map_agreement, read_seed_maps
+from standfast.results.agreement import (
+    MapAgreement,
+    measure_data_agreement,
+    measure_map_agreement,
+    read_seed_maps,
+)
 from standfast.results.controls import Explainers, find_controls
 from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
@@ -241,6 +246,8 @@ class Results:
         own = presentation_of(metric, stored.get("direction"), self.task_words)
         ways = (self.manifest.get("about") or {}).get("removal")
         removal = str(ways.get(label) or "") if isinstance(ways, Mapping) else ""
+        if removal:  # the code of the word, which says the same
+            options.pop("baseline", None)
         spec = own.value_spec(options)
         return ConfiguredMetric(label, metric, options, metric_class(metric), own, spec, stored, removal=removal)
 
@@ -476,11 +483,39 @@ class Results:
         known = ", ".join(names)
         check(data in names if data is not None else len(names) == 1, "data", f"one of {known}", repr(data))
         chosen = names[0] if data is None else str(data)
+        label, top = self._find_seed_agreement()
+        views = (self.metric_results(chosen, model, label) for of, model in self.pairs if of == chosen)
+        return measure_map_agreement(read_seed_maps(views), chosen, top)
+
+    def agreement_of_data(self, model: str | None = None) -> MapAgreement:
+        """How far the mean absolute maps of several data sets agree, such as those of several years.
+
+        The data sets have the same features. Samples differ, so what is compared is which features matter on average.
+
+        Args:
+            model: where there are several, which.
+
+        Raises:
+            ArgumentError: there is no such model, or there are several and none is given; it meets one data set only,
+                or data sets with other features; or no maps are stored.
+        """
+        names = list(dict.fromkeys(name for _, name in self.pairs))
+        known = ", ".join(names)
+        check(model in names if model is not None else len(names) == 1, "model", f"one of {known}", repr(model))
+        chosen = names[0] if model is None else str(model)
+        met = [data for data, name in self.pairs if name == chosen]
+        features = {tuple(self._list_texts(data, "features")) for data in met}
+        same = len(met) > 1 and len(features) == 1 and features != {()}
+        check(same, "results", "those of several data sets with the same names of features", ", ".join(met))
+        label, top = self._find_seed_agreement()
+        maps = read_seed_maps((self.metric_results(data, chosen, label) for data in met), "data")
+        return measure_data_agreement(maps, chosen, top)
+
+    def _find_seed_agreement(self) -> tuple[str, int]:
+        """The label of the metric whose maps are stored, and how many first features it looks at."""
         labels = [label for label, metric in self.metrics.items() if metric.metric == "seed_agreement"]
         check(len(labels) > 0, "results", "those of the metric seed_agreement", "none")
-        top = int(self.metrics[labels[0]].options.get("top", 3))
-        views = (self.metric_results(chosen, model, labels[0]) for of, model in self.pairs if of == chosen)
-        return measure_map_agreement(read_seed_maps(views), chosen, top)
+        return labels[0], int(self.metrics[labels[0]].options.get("top", 3))
 
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from standfast.data.dataset import checked_names
 from standfast.errors import check, check_integer
 from standfast.explainers import Explainer
+from standfast.frames import Table
 from standfast.metrics import Metric
 from standfast.metrics.sanity import SanityChecks
 from standfast.model import Bound, Model
@@ -54,6 +55,7 @@ class Samples:
         features, tokens: names for figures, as of `standfast.data.Dataset`; results do not depend on them.
         lengths: of each sample of inputs `(N, W)` that end at different places, such as texts: it is evaluated without
             what is behind its end.
+        table: of the data frame that the inputs are rows of; models then get frames.
     """
 
     inputs: Tensor
@@ -64,6 +66,7 @@ class Samples:
     features: tuple[str, ...] | None = None
     tokens: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
     lengths: tuple[int, ...] | None = field(default=None, repr=False)
+    table: Table | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)

@@ -83,11 +83,15 @@ class _Ready:
 
 
 def _join(parts: Sequence[Tensor]) -> Tensor:
-    """The arrays of several samples, `(n, ...)` each; those that end earlier than others are filled with NaN."""
+    """The arrays of several samples, `(n, ...)` each; those that end earlier than others are filled up.
+
+    Numbers are filled up with NaN, all else with 0.
+    """
     if len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(list(parts))
     widest = [max(sides) for sides in zip(*(part.shape[1:] for part in parts), strict=True)]
-    whole = parts[0].new_full((sum(map(len, parts)), *widest), torch.nan)
+    fill = torch.nan if parts[0].is_floating_point() else 0
+    whole = parts[0].new_full((sum(map(len, parts)), *widest), fill)
     first = 0
     for part in parts:
         whole[(slice(first, first := first + len(part)), *(slice(side) for side in part.shape[1:]))] = part

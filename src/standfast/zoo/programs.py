@@ -16,7 +16,7 @@ import pickle
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load as load_safetensors
@@ -27,7 +27,7 @@ from standfast.files import check_archive
 from standfast.model import BlackBox
 
 #: what the names of files with a pickled estimator end with
-_PICKLES = (".joblib", ".pickle", ".pkl")
+PICKLES = (".joblib", ".pickle", ".pkl")
 _TITLES = {"torchscript": "TorchScript program", "export": "torch.export program", "pickle": "pickled estimator"}
 
 
@@ -42,7 +42,7 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
     Raises:
         ArgumentError: none of them; says what the file looks like. Or it can run code, and is not trusted.
     """
-    if name.endswith(_PICKLES):
+    if name.endswith(PICKLES):
         expected = f"trust: true beside {name}, because opening a pickle runs the code that it names"
         check(trust, "path", expected, "no trust")
         return "pickle"
@@ -63,7 +63,7 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
     weights = any(m.endswith("/data.pkl") for m in members) or name.endswith(".safetensors")
     got = f"{name!r}, which looks like weights: those go with a function" if weights else repr(name)
     got = f"{name!r}, which is {pickled}" if (pickled := _describe_pickled_module(content)) else got
-    raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(_PICKLES)})", got)
+    raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(PICKLES)})", got)
 
 
 #: of an estimator: what its answers are read from
@@ -80,6 +80,8 @@ def load_program(
             else than one input; a pickle holds something without the `method`.
     """
     kind = check_program(content, name, trust)
+    if kind == "pickle":
+        return as_module(load_estimator(content, name, trust), "path", method)
     try:
         if kind == "torchscript":
             with warnings.catch_warnings():
@@ -87,26 +89,31 @@ def load_program(
                 warnings.filterwarnings("ignore", message=deprecated, category=DeprecationWarning)
                 loaded: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
                 return loaded
-        if kind == "pickle":
-            return _load_estimator(content, name, method)
         with _weights_only():
             program = torch.export.load(io.BytesIO(content))
-    except ArgumentError:
-        raise
     except Exception as error:  # the loaders raise whatever their parts raise
-        by = "can be loaded" if kind == "pickle" else "torch can load"
-        raise ArgumentError("path", f"a {_TITLES[kind]} that {by}", _reason(error)) from error
+        raise ArgumentError("path", f"a {_TITLES[kind]} that torch can load", _reason(error)) from error
     _check_batch(program)
     wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return Exported(_move(program, torch.device(wanted)).module())
 
 
-def _load_estimator(content: bytes, name: str, method: Method) -> nn.Module:
-    if name.endswith(".joblib"):
-        import joblib  # comes with scikit-learn
+def load_estimator(content: bytes, name: str, trust: bool = False) -> Any:
+    """What a pickle holds, such as a fitted pipeline of data frames.
 
-        return as_module(joblib.load(io.BytesIO(content)), "path", method)
-    return as_module(pickle.loads(content), "path", method)
+    Raises:
+        ArgumentError: it is none or not trusted, or it cannot be loaded.
+    """
+    kind = check_program(content, name, trust)
+    check(kind == "pickle", "path", f"a pickled estimator ({', '.join(PICKLES)}) for a table", f"a {_TITLES[kind]}")
+    try:
+        if name.endswith(".joblib"):
+            import joblib  # comes with scikit-learn
+
+            return joblib.load(io.BytesIO(content))
+        return pickle.loads(content)
+    except Exception as error:  # what is unpickled may raise anything
+        raise ArgumentError("path", "a pickled estimator that can be loaded", _reason(error)) from error
 
 
 def as_module(found: object, argument: str, method: Method = "predict_proba") -> nn.Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from standfast.errors import ArgumentError
 from standfast.report.charts import Table, TableCell
 from standfast.results import Results
 from standfast.results.agreement import MapAgreement, Measure, Pair
@@ -35,24 +36,29 @@ class HeatMap:
 
 
 def list_agreements(results: Results) -> list[dict[str, Any]]:
-    """For each data set with stored maps of several sources: heat maps, and the table of trained models or None."""
-    if not any(metric.metric == "seed_agreement" for metric in results.metrics.values()) or not len(results.samples):
+    """For each data set with stored maps of several sources: heat maps, and the table of trained models or None.
+
+    For each model that meets several data sets with the same features the same of these.
+    """
+    if not len(results.samples):
         return []
     found = []
-    for data in results.data:
+    models = dict.fromkeys(model for _, model in results.pairs)
+    asked = [*((results.agreement, name) for name in results.data), *((results.agreement_of_data, n) for n in models)]
+    for ask, name in asked:
         try:
-            agreement = results.agreement(data)
-        except Exception:  # no maps are stored yet, or a file of them is damaged: the report says so elsewhere
+            agreement = ask(name)
+        except ArgumentError:  # no maps are stored (yet), or there is nothing to compare
             continue
         if 1 < len(agreement.sources) <= MOST:
             maps = [_make_map(agreement, measure, title) for measure, title in TITLES.items()]
-            found.append({"data": data, "maps": maps, "trained": _tabulate(agreement), "top": agreement.top})
+            found.append({"name": name, "of": agreement.of, "maps": maps, "trained": _tabulate(agreement)})
     return found
 
 
 def _make_map(agreement: MapAgreement, measure: Measure, title: str) -> HeatMap:
-    several = len({model for model, _ in agreement.sources}) > 1
-    names = tuple(f"{explainer}, {model}" if several else explainer for model, explainer in agreement.sources)
+    several = len({name for name, _ in agreement.sources}) > 1
+    names = tuple(f"{explainer}, {name}" if several else explainer for name, explainer in agreement.sources)
     places = range(len(names))
     rows = tuple(tuple(_write(agreement.find(a, b, measure)) for b in places) for a in places)
     apart = [pair.chance for pair in agreement.pairs if pair.measure == measure and pair.chance == pair.chance]

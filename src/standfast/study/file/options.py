@@ -271,6 +271,8 @@ def background_from(raw: object, default: object = None, kinds: Kinds = ()) -> B
     >>> background_from([0, 1]), background_from("references.npy").written
     ((0.0, 1.0), {'path': 'references.npy'})
     """
+    if raw == "reference":  # that of the model, for explainers that take it
+        return raw  # type: ignore[return-value]
     if isinstance(raw, str | Mapping):
         content = {"path": raw} if isinstance(raw, str) else raw
         return StoredBackground(BackgroundEntry.model_validate(content))

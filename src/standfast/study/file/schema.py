@@ -64,6 +64,7 @@ def _define_kinds(definitions: Schema, names: Names, forms: Iterable[Schema] = (
         first = names.scalar(names.registry[name]) if names.scalar else None
         value = [options["properties"][first]] if first else []
         by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), *value]}
+    by_name |= {alias: {"type": "object"} for alias in names.registry.aliases}
     _define_entry(definitions, what, names, by_name, forms)
 
 

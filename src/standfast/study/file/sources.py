@@ -34,6 +34,7 @@ from standfast import data, zoo
 from standfast.data import Dataset
 from standfast.data.user_files import Content, as_inputs, as_labels
 from standfast.errors import ArgumentError, StandfastError, check
+from standfast.frames import Table, make_model
 from standfast.model import Model
 from standfast.study.file.document import read_content
 from standfast.study.file.entries import (
@@ -65,7 +66,7 @@ from standfast.study.identity import is_estimator
 from standfast.tasks import Classification, Regression, Task
 from standfast.tensors import describe_bounds
 from standfast.zoo import architectures
-from standfast.zoo.programs import as_module, check_program, fill, load_program, read_weights
+from standfast.zoo.programs import as_module, check_program, fill, load_estimator, load_program, read_weights
 
 
 def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
@@ -352,6 +353,10 @@ class ModelEntry(Entry):
                 check_program(content, self.path, self.trust)
         return StudyModel(self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()})
 
+    def load_estimator(self, base: Path, content: bytes) -> Any:
+        """The fitted estimator itself, for a table; arguments are those of `build`."""
+        raise reject("a path of a pickled estimator, or a function that returns one, for a table", "another model")
+
     def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
         """The module itself, on the CPU, or on `device`; or a model with bounds of its own.
 
@@ -392,6 +397,10 @@ class ModelProgram(ModelEntry):
     file: ClassVar[str] = "path"
     path: Name
 
+    def load_estimator(self, base: Path, content: bytes) -> Any:
+        with importing_from([str(base)]):
+            return load_estimator(content, self.path, self.trust)
+
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The program of the file."""
         return load_program(content, self.path, device, self.trust, self.method)
@@ -407,31 +416,35 @@ class ModelFunction(ModelEntry):
         weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
         seeds: make this many models, name#0, name#1 and so on, with the further argument seed of the function: 0, 1
             and so on; for a model that is trained by it.
+        windows: make a model for each of these, name@2023 and so on, with the further argument window of the function;
+            for a model that is trained on a window of time.
     """
 
     form: ClassVar[str] = "function"
     function: Reference
     options: OptionValues = Field({})
     seeds: Count | None = None
+    windows: Annotated[tuple[Name | int, ...], BeforeValidator(as_tuple)] = ()
     weights: Name | None = None
 
     def spread(self, name: str) -> dict[str, ModelEntry]:
-        if self.seeds is None:
-            return {name: self}
-        numbers = range(self.seeds)
-        return {
-            f"{name}#{seed}": self.model_copy(update={"options": {**self.options, "seed": seed}, "seeds": None})
-            for seed in numbers
-        }
+        several: dict[str, dict[str, Any]] = {f"{name}@{each}": {"window": each} for each in self.windows} or {name: {}}
+        if self.seeds is not None:
+            several = {f"{n}#{seed}": {**own, "seed": seed} for n, own in several.items() for seed in range(self.seeds)}
+        none = {"seeds": None, "windows": ()}
+        return {n: self.model_copy(update={"options": {**self.options, **own}, **none}) for n, own in several.items()}
 
-    def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
-        """What the function returns, with torch's generator seeded; or a copy of what is there already."""
+    def load_estimator(self, base: Path, content: bytes) -> Any:
         with errors_at("function"):
             found = resolve(self.function, [str(base)], self.trust)
             if isinstance(found, nn.Module | Model) or is_estimator(found):
-                found = copy.deepcopy(found)
-            else:
-                found = call_function(self.function, self.options, [str(base)], self.trust, "a model")
+                return copy.deepcopy(found)
+            return call_function(self.function, self.options, [str(base)], self.trust, "a model")
+
+    def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
+        """What the function returns, with torch's generator seeded; or a copy of what is there already."""
+        found = self.load_estimator(base, content)
+        with errors_at("function"):
             if isinstance(found, Model):
                 return found
             try:
@@ -497,6 +510,8 @@ class StudyModel(ModelSource):
             StudyFieldError: it cannot be built, at the key of the entry that is at fault.
         """
         entry, prepare, forward = self.entry, None, None
+        if samples.table is not None:
+            return self._ask_with_frames(samples.table)
         with errors_at("preprocess"):
             if isinstance(entry.preprocess, str):
                 prepare = resolve(entry.preprocess, self.paths, entry.trust, "a function of inputs")
@@ -521,8 +536,18 @@ class StudyModel(ModelSource):
             raise reject("no such key beside a function that returns a standfast.Model", key, key)
         return module.to(device)  # with its bounds; the device is the study's
 
+    def _ask_with_frames(self, table: Table) -> Model:
+        """The model of a fitted estimator that takes data frames."""
+        entry = self.entry
+        for key in (_OF_MODULES - {"task"}) & entry.model_fields_set:
+            raise reject("no such key for an estimator of data frames", key, key)
+        with errors_at(keys=entry.known(), key=entry.form):
+            found = entry.load_estimator(self.base, self.content)
+            task = entry.task.load_files(self.base) if "task" in entry.model_fields_set else None
+            return found if isinstance(found, Model) else make_model(found, table, task)
 
-def try_out(source: ModelSource, samples: Samples, note: str = "") -> None:
+
+def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     """Run a model once, on one sample and on the CPU, so that what cannot work is known before the study starts.
 
     Args:
@@ -553,6 +578,7 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> None:
     if samples.targets is not None and model.task.classes and int(samples.targets.max()) >= logits.shape[1]:
         got = f"{int(samples.targets.max())} among them"
         raise reject(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got, note=note)
+    return model
 
 
 def _shorten_script_error(text: str) -> str:

@@ -38,6 +38,8 @@ from pydantic import (
 from standfast.errors import ArgumentError, suggest_name
 from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
+from standfast.frame_inputs import fit_explainer, fit_metric
+from standfast.frames.model import check_losses
 from standfast.metrics.base import Metric, Preset
 from standfast.metrics.sanity import make_checks
 from standfast.neighbourhoods import LinfBall, Neighbourhood
@@ -68,6 +70,7 @@ from standfast.study.file.problems import (
 )
 from standfast.study.file.references import ReferenceReader
 from standfast.study.file.sources import DataEntry, ModelEntry, build_source, try_out
+from standfast.study.file.tables import join_tables
 from standfast.study.grid import Grid, Samples
 from standfast.study.run import has_neighbourhood, number_labels
 
@@ -360,10 +363,20 @@ class Study(Entry):
             for name in dict.fromkeys(data for data, _ in pairs if data in samples and label in metrics):
                 with errors_at(*measured.path, into=errors):
                     _look_up(metrics[label], samples[name], name)
+        table = None
+        with errors_at("data", into=errors):
+            samples, table = join_tables(samples, metrics.values())
+        if table is not None:
+            explainers = {label: fit_explainer(explainer) for label, explainer in explainers.items()}
+            for label in list(metrics):
+                with errors_at(*self.metrics[label].path, into=errors):
+                    metrics[label] = fit_metric(metrics[label], table)
         for model_name in sources if check else ():
             for name in [name for name, met in pairs if met == model_name and name in samples]:
                 with errors_at(*self._find_entry(model_name).path, into=errors):
-                    try_out(sources[model_name], samples[name], f"on data {name!r}")
+                    tried = try_out(sources[model_name], samples[name], f"on data {name!r}")
+                    for metric in metrics.values():
+                        check_losses(tried, getattr(metric, "neighbourhood", None))
         if errors:
             problems = [problem for error in errors for problem in error.problems]
             raise self._document.error(problems) from errors[0].__cause__

@@ -1,0 +1,108 @@
+"""Tables with any cells in a study file: read as data frames, for fitted estimators and pipelines that take these.
+
+All tables of a study have the same columns, and are read together: one code for each category, one range for each
+column. So a change of a column means the same everywhere, and maps can be compared between tables, such as those of
+several years.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import polars as pl
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+
+from standfast.data.user_files import LABEL_COLUMNS, number_classes, read_frame
+from standfast.errors import check, suggest_name
+from standfast.frame_inputs import find_losses
+from standfast.frames import Table
+from standfast.study.file.entries import Name, as_tuple
+from standfast.study.file.problems import in_words
+from standfast.study.file.sources import DataEntry
+from standfast.study.grid import Samples
+
+Columns = Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]
+Order = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=2)]
+ColumnType = Annotated[
+    Literal["text", "date", "category"] | Order,
+    in_words("text, date, category, or a list of categories in their order"),
+]
+
+
+class DataTable(DataEntry):
+    """A table with any cells, for a pickled pipeline or a function that returns one.
+
+    Args:
+        table: a .csv file with a header, whose empty cells are missing, or a .parquet file; relative to the study file.
+        label: the column that is predicted, which the model does not get; by default one called label, labels, y,
+            class or target. It is needed for the accuracy alone.
+        drop: further columns that the model does not get.
+        types: of columns that a .csv file does not tell: text, date, category, or all categories in their order, as in
+            {since: date, size: [small, large]}.
+        reference: a file of training rows with the same columns; by default all rows of the table.
+    """
+
+    form: ClassVar[str] = "table"
+    table: Name
+    label: Name | None = None
+    drop: Columns = ()
+    types: dict[Name, ColumnType] = Field({})
+    reference: Name | None = None
+
+    def _load(self, base: Path, count: int | None) -> Samples:
+        whole, about = read_frame(base / self.table, self.types)
+        known = list(map(str, whole.columns))
+        usual = [name for name in known if name.lower() in LABEL_COLUMNS and name not in self.drop][:1]
+        named = usual if self.label is None else [self.label]
+        unused = [*named, *self.drop]
+        for name in unused:
+            key = "drop" if name in self.drop else "label"
+            check(name in known, key, f"a column of {self.table}", f"{name!r}{suggest_name(name, known)}")
+        extras: dict[str, Tensor] = {}
+        if named and not whole[named[0]].isna().any():
+            labels, classes = number_classes(pl.Series(whole[named[0]].tolist()))
+            extras["labels"] = labels[:count]
+            about |= {"classes": classes} if classes else {}
+        types = {name: how for name, how in self.types.items() if name not in unused}
+        reference = whole if self.reference is None else read_frame(base / self.reference, types)[0]
+        frame, reference = (each.drop(columns=unused, errors="ignore") for each in (whole[:count], reference))
+        ordered = {name: how for name, how in types.items() if isinstance(how, tuple)}
+        table = Table.read(reference, frame, ordered=ordered)
+        targets = extras.get("labels") if self.targets == "labels" else None
+        fits = self.targets == "predicted" or (targets is not None and not targets.is_floating_point())
+        check(fits, "targets", "predicted, as there are no labels that are classes", "labels")
+        return Samples(table.encode(frame), targets, table.bounds, about, extras, table.names, table=table)
+
+
+def join_tables(data: Mapping[str, Samples], parts: Iterable[Any]) -> tuple[dict[str, Samples], Table | None]:
+    """The samples with one table for all that are rows of one, and this table; None where there are no tables.
+
+    Args:
+        data: the samples by name.
+        parts: neighbourhoods and metrics, which say in which columns cells may be lost.
+
+    Raises:
+        ArgumentError: data other than tables are among them, or tables with other columns.
+    """
+    tables = [each.table for each in data.values() if each.table is not None]
+    if not tables:
+        return dict(data), None
+    check(len(tables) == len(data), "data", "tables alone, or none", "both; make a study of each")
+    ordered = {each.label: each.categories for each in tables[0].columns if each.kind == "ordered"}
+    references = [table.decode(table.rows) for table in tables]
+    frames = [each.table.decode(each.inputs) for each in data.values() if each.table is not None]
+    joined = Table.read(*references, *frames, ordered=ordered, missing=find_losses(parts))
+    joined = replace(joined, rows=torch.cat([joined.encode(frame) for frame in references]))
+    about = {"columns": joined.plain()}
+    found = {
+        name: replace(
+            each, inputs=joined.encode(frame), bounds=joined.bounds, table=joined, about={**each.about, **about}
+        )
+        for (name, each), frame in zip(data.items(), frames, strict=True)
+    }
+    return found, joined
