@@ -116,7 +116,8 @@ class ReadTexts:
         found: dict[str, Metric | str] = {}
         for key, value in given.items():
             metric = key if value is None else value
-            made = build(registry, metric, defaults={"preset": preset}) if _removes(metric) else metric
+            named = isinstance(metric, str) and _removes(metric)
+            made = build(registry, metric, defaults={"preset": preset}) if named else metric
             label = key if value is not None else made.own_label if isinstance(made, Metric) else str(made)
             _check_metric(made)
             if not isinstance(made, Metric) or not _removes(made) or made.baseline is not None:  # type: ignore[attr-defined]
