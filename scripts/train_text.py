@@ -39,8 +39,8 @@ from train_bundled import WEIGHTS, write
 
 from standfast.data.root import data_root, fetch
 from standfast.data.sentence_files import PADDING, UNKNOWN, WordVectors, split_words
+from standfast.texts.embedded import EmbeddedText
 from standfast.training.classifier import Epoch, accuracy, initialize, train_classifier
-from standfast.zoo.networks.embedded_text import EmbeddedText
 from standfast.zoo.networks.text_transformer import PADDING_RADIUS, TextTransformer
 
 NAME = "transformer-sentences"

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
     from standfast.report import Results, load_results
     from standfast.report.plots import show
+    from standfast.text_inputs import explain
+    from standfast.texts import CausalModel, TextModel
 
     __version__: str
 
 __all__ = [
     "ArgumentError",
+    "CausalModel",
     "Compose",
     "L2Ball",
     "LinfBall",
@@ -38,12 +41,14 @@ __all__ = [
     "Results",
     "StandfastError",
     "Table",
+    "TextModel",
     "__version__",
     "algorithms",
     "check",
     "data",
     "estimate",
     "evaluate",
+    "explain",
     "explainers",
     "frames",
     "load_results",
@@ -67,6 +72,8 @@ _HOMES = {
     "model": ("Model",),
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "report.plots": ("show",),
+    "text_inputs": ("explain",),
+    "texts": ("CausalModel", "TextModel"),
     "report": ("Results", "load_results"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -54,6 +54,9 @@ from standfast.study.run import Origin, RunSummary, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tasks.base import expand_targets
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
+from standfast.text_inputs import ReadTexts, check_change, default_change, find_text_model
+from standfast.text_inputs import fit_explainers as fit_explainers_of_texts
+from standfast.texts import find_text_box
 
 if TYPE_CHECKING:
     from standfast.study.file.spec import Study
@@ -243,10 +246,43 @@ class _Question:
     def make_grid(self) -> tuple[Grid, dict[str, Any]]:
         """The grid of jobs, and what the report says of defaults."""
         notes: dict[str, Any] = {}
+        if find_text_model(self.model) is not None:
+            question, texts = self._read_texts(notes)
+            return question._make_grid(notes, texts=texts)
         if is_frame(self.inputs):
             question, table = self._read_frame(notes)
             return question._make_grid(notes, table)
         return self._make_grid(notes)
+
+    def _read_texts(self, notes: dict[str, Any]) -> tuple[_Question, ReadTexts]:
+        """The same question about rows of word codes, and the texts that they are of."""
+        model = find_text_model(self.model)
+        assert model is not None
+        check(self.reference is None, "reference", "None for texts; TextModel(removal=...) says how words go", "rows")
+        texts = ReadTexts.read(self.model, self.inputs)
+        removals: dict[str, str] = {}
+        metrics = texts.fit_metrics(self.metrics, model, self.preset, removals)
+        several = isinstance(self.neighbourhood, list | tuple)
+        places: list[Any] = list(self.neighbourhood) if several else [self.neighbourhood]  # type: ignore[arg-type]
+        if self.neighbourhood is None:
+            named = [each for each in metrics.values() if isinstance(each, str)]
+            places = [default_change()] if any(has_neighbourhood(each, required=True) for each in named) else []
+            if places:
+                notes[_DEFAULT_NEIGHBOURHOOD] = f"texts {places[0].describe()}, because none was given"
+        for place in places:
+            check_change(place)
+        if removals:
+            notes["removal"] = removals
+        question = replace(
+            self,
+            model=texts.name_models(self.model),
+            inputs=texts.rows,
+            explainers=fit_explainers_of_texts(self.explainers),
+            controls=self.controls if isinstance(self.controls, bool) else fit_explainers_of_texts(self.controls),
+            metrics=metrics,
+            neighbourhood=self.neighbourhood if several else places[0] if places else None,
+        )
+        return question, texts
 
     def _read_frame(self, notes: dict[str, Any]) -> tuple[_Question, Table]:
         """The same question about rows of numbers, and the table that they are of."""
@@ -278,7 +314,9 @@ class _Question:
         )
         return question, table
 
-    def _make_grid(self, notes: dict[str, Any], table: Table | None = None) -> tuple[Grid, dict[str, Any]]:
+    def _make_grid(
+        self, notes: dict[str, Any], table: Table | None = None, texts: ReadTexts | None = None
+    ) -> tuple[Grid, dict[str, Any]]:
         metrics, data = self.metrics, self.inputs if isinstance(self.inputs, Dataset) else None
         models = self._name_models(notes)
         model = next(iter(models.values()))
@@ -308,6 +346,8 @@ class _Question:
             classes = [] if function is None else list(find_classes(function.estimator))
             about = {"columns": table.plain(), **({"classes": classes} if classes else {})}
             samples = replace(samples, features=table.names, about=about)
+        if texts is not None:
+            samples = replace(samples, tokens=texts.tokens, lengths=texts.lengths, about={"texts": True})
         for part in (*ready.values(), *configured.values()):
             check_channels(part, x)
         for metric in configured.values():
@@ -411,7 +451,8 @@ def _find_controls(model: Model, explainers: Mapping[str, Explainer], x: Tensor)
     first = next((name for name, explainer in explainers.items() if not explainer.control), None)
     if first is None:
         return {}
-    found: list[Explainer] = [RandomExplainer(), InputCopy(), *([Edges()] if x.ndim > 2 else [])]
+    found: list[Explainer] = [RandomExplainer(), *([Edges()] if x.ndim > 2 else [])]
+    found += [InputCopy()] if find_text_box(model) is None else []  # codes of words are no numbers
     found += [RandomisedExplainer(explainers[first])] if any(True for _ in model.module.parameters()) else []
     return {e.label if e.name != RandomisedExplainer.name else f"{e.name}:{first}": e for e in found}
 

@@ -175,11 +175,7 @@ class BlackBox(nn.Module):
             NoGradientsError: the inputs require gradients.
             ModelError: the function raises an error, or returns something else than scores.
         """
-        if torch.is_grad_enabled() and x.requires_grad:
-            raise NoGradientsError(
-                f"module: expected a module with gradients, got the function {self.title}, which has none; use an"
-                " explainer, a metric or a search that needs predictions alone"
-            )
+        self.refuse_gradients(x)
         rows = x.detach().to("cpu", self.dtype).numpy(force=True)
         scores = self._read(self._call(rows.copy()), rows)
         if scores.ndim == 1 and self.output != "value":
@@ -188,6 +184,22 @@ class BlackBox(nn.Module):
         if self.output == "probability":
             scores = np.log(np.maximum(scores, _FLOOR))  # NaN stays NaN, and makes the sample `nonfinite`
         return torch.from_numpy(scores).to(x.device, x.dtype)
+
+    def find_widths(self, x: Tensor) -> Tensor | None:
+        """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""
+        return None
+
+    def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor | None:
+        """Inputs `(N, W)` with a share of their features from others; None where features are numbers to move."""
+        return None
+
+    def refuse_gradients(self, x: Tensor) -> None:
+        """Raise `NoGradientsError` if gradients by the inputs are asked for."""
+        if torch.is_grad_enabled() and x.requires_grad:
+            raise NoGradientsError(
+                f"module: expected a module with gradients, got the function {self.title}, which has none; use an"
+                " explainer, a metric or a search that needs predictions alone"
+            )
 
     def _call(self, rows: Array) -> Any:
         named = hasattr(self.estimator, "feature_names_in_")  # it warns at every call; columns have their order
@@ -321,7 +333,7 @@ class Model:
         #: the type in which the module computes; inputs, maps and logits have `dtype`, which is never below float32
         self.precision = parameter.dtype if parameter is not None else torch.get_default_dtype()
         self.dtype = widen_half(torch.empty(0, dtype=self.precision)).dtype
-        if self.dtype != self.precision:
+        if self.dtype != self.precision and find_black_box(module) is None:
             forward = functools.partial(_run_in, self.precision, forward or operator.call)
         check(mixed_precision in (None, "bfloat16"), "mixed_precision", "'bfloat16' or None", repr(mixed_precision))
         self.mixed_precision = mixed_precision
@@ -335,7 +347,7 @@ class Model:
         self.module = module
         self.preprocess = preprocess
         self.black_box = find_black_box(module)
-        self.device = _resolve_device("cpu" if self.black_box and device == "auto" else device, parameter)
+        self.device = resolve_device("cpu" if self.black_box and device == "auto" else device, parameter)
         if self.black_box is not None:
             self.dtype = self.precision = self.black_box.dtype
         module.to(self.device)
@@ -425,6 +437,23 @@ class Model:
         found = copy.copy(self)
         found.reference = make_reference(inputs)
         return found
+
+    def with_rows(self, rows: Tensor) -> Model:
+        """This model with the values `(B, F)` that replace others, however few rows they are."""
+        found = copy.copy(self)
+        found.reference = make_reference(self.check_inputs(rows, "reference"))
+        return found
+
+    def move_towards(self, x: Tensor, others: Tensor, share: float) -> Tensor:
+        """Inputs `(N, ...)` moved by a share of the way to others; of words, this share of them is replaced."""
+        moved = None if self.black_box is None else self.black_box.replace_share(x, others, share)
+        return x + share * (others - x) if moved is None else moved
+
+    def with_width(self, width: int) -> Model:
+        """This model for inputs of so many columns, of those that its reference has; itself without a reference."""
+        if self.reference is None or self.reference.known.shape[1] == width:
+            return self
+        return self.with_rows(self.reference.known[:, :width].to(self.dtype))
 
     def with_background(self, seed: int) -> Model:
         """This model with other rows of its reference, drawn by a seed, for what averages over some; itself without."""
@@ -1127,7 +1156,8 @@ def _describe_kind(inputs: Tensor) -> str:
     return "one on the device meta" if inputs.is_meta else "a sparse one"
 
 
-def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:
+def resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:
+    """The device that a name stands for, given a parameter of the module; `ArgumentError` if it is not there."""
     if device == "auto":
         here = parameter.device if parameter is not None else torch.device("cpu")
         found = here if here.type != "cpu" else torch.device("cuda" if torch.cuda.is_available() else "cpu")

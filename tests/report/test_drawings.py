@@ -105,20 +105,61 @@ def test_a_map_moved_back_is_behind_the_first_line_and_grey_where_it_is_not_seen
 
 def test_a_text_has_words_on_the_colour_of_their_relevance() -> None:
     values = np.array([[1.0, 3.0, 0.0], [1.0, -6.0, 0.0]])  # two dimensions of an embedding, which are added
-    (panel,) = drawn(input_of(np.zeros((2, 3))), map_of(values), tokens=("a", "<b>", "c"))
-    assert [word for word, _, _, _ in panel.parts] == ["a", "<b>", "c"]
-    red, blue, white = ([int(fill[i : i + 2], 16) for i in (1, 3, 5)] for _, fill, _, _ in panel.parts)
-    assert red[0] > red[2]
-    assert blue[2] > blue[0]
-    assert len(set(white)) == 1
-    assert [dark for _, _, dark, _ in panel.parts][1:] == [True, False]  # white letters on dark blue
+    for each in (values, values.sum(axis=0)):  # of an embedding, and of words
+        (panel,) = drawn(input_of(np.zeros_like(each)), map_of(each), tokens=("a", "<b>", "c"))["panels"]
+        assert [word.text for word in panel.parts] == ["a", "<b>", "c"]
+        red, blue, white = ([int(word.ground[i : i + 2], 16) for i in (1, 3, 5)] for word in panel.parts)
+        assert red[0] > red[2]
+        assert blue[2] > blue[0]
+        assert len(set(white)) == 1
+        assert [word.dark for word in panel.parts][1:] == [True, False]  # white letters on dark blue
 
 
 def test_a_changed_text_has_its_new_words_beside_the_old_ones() -> None:
-    before, after = map_of(np.eye(3)), dataclasses.replace(map_of(np.eye(3), "map there"), swapped={1: "<new>"})
-    first, second = drawn(before, after, tokens=("a", "b", "c"))
-    assert [(word, old) for word, _, _, old in first.parts] == [("a", ""), ("b", ""), ("c", "")]
-    assert [(word, old) for word, _, _, old in second.parts] == [("a", ""), ("<new>", "b"), ("c", "")]
+    for values in (np.eye(3), np.eye(3)[0]):
+        after = dataclasses.replace(map_of(-values, "map there"), swapped={1: "<new>", 2: ""})
+        first, second = drawn(map_of(values), after, tokens=("a", "b", "c"))["panels"]
+        assert [(word.text, word.old) for word in first.parts] == [("a", ""), ("b", ""), ("c", "")]
+        assert [(word.text, word.old) for word in second.parts] == [("a", ""), ("<new>", "b"), ("", "c")]
+        grounds = [[word.ground for word in panel.parts] for panel in (first, second)]
+        assert grounds[0][0] != grounds[1][0]  # each sentence has the colours of its own map
+
+
+def test_a_text_of_words_has_no_change_and_no_padding() -> None:
+    change = dataclasses.replace(map_of([0.0, 1e9, 0.0]), change=True)  # of the codes of two words
+    values = [1.0, 2.0, np.nan, np.nan]
+    (panel,) = drawn(input_of([3.0, 4.0, np.nan, np.nan]), change, map_of(values), tokens=("a", "b"))["panels"]
+    assert [word.text for word in panel.parts] == ["a", "b"]
+    assert not panel.change
+    marked = Picture("top", np.zeros(2), "marks", marks=np.array([0, 1]), colours=("#ff0000",))
+    (panel,) = drawn(marked, tokens=("a", "b"))["panels"]
+    assert [word.ground == "#ff0000" for word in panel.parts] == [False, True]
+
+
+def test_words_without_a_blank_are_joined_to_the_word_before_if_any_word_brings_one() -> None:
+    def list_gaps(*tokens: str) -> list[tuple[str, bool]]:
+        (panel,) = drawn(map_of(np.ones(len(tokens))), tokens=tokens)["panels"]
+        return [(word.text, word.joined) for word in panel.parts]
+
+    assert list_gaps("So", " bad", "!", "\n(yes", ")") == [
+        *(("So", False), ("bad", False), ("!", True)),
+        *(("(yes", False), (")", True)),
+    ]
+    assert list_gaps("So", "bad", "!") == [("So", False), ("bad", False), ("!", False)]
+
+
+def test_a_long_text_is_folded_but_not_where_words_are_changed_or_relevant() -> None:
+    values, tokens = np.zeros(512), tuple(f"w{place}" for place in range(512))
+    values[300] = -1.0
+    after = dataclasses.replace(map_of(values), swapped={450: "new"})
+    content = drawn(map_of(values), after, tokens=tokens)
+    seen = {place for place, word in enumerate(content["panels"][0].parts) if not word.folded}
+    assert {*range(298, 303), *range(448, 453)} <= seen
+    assert len(seen) < 100
+    assert [word.folded for word in content["panels"][0].parts] == [word.folded for word in content["panels"][1].parts]
+    assert content["folded"] == 512 - len(seen)
+    assert content["count"] == 512
+    assert drawn(map_of(values[:100]), tokens=tokens[:100])["folded"] == 0
 
 
 def test_a_search_that_found_nothing_is_faint_and_a_constant_map_is_told() -> None:
@@ -139,6 +180,6 @@ def test_names_and_words_come_from_the_manifest_and_are_escaped(tmp_path: Path, 
         builder.names["data"]["digits"][key] = value
         page = builder.page()
         assert "<script>alert" not in page
-        drawn = len(shape) == 2 if key == "tokens" else len(shape) in (1, 2)  # a volume is drawn as three slices
+        drawn = len(shape) in (1, 2)  # a volume is drawn as three slices
         drawings = "".join(part.split("</figure>")[0] for part in page.split('<div class="drawing ')[1:])
         assert ("&lt;script&gt;alert(&#34;1" in drawings.replace("<wbr>", "")) == drawn

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from report_builder import PROB, Builder, base, study
 
 from standfast.report import write_html
@@ -301,4 +302,49 @@ def test_on_paper_nothing_is_cut_and_metrics_are_open(browser: Any, report: Path
     assert page.evaluate(scrolls) == 0  # a table that would scroll on a screen is whole on paper
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert not page.evaluate("[...document.querySelectorAll('.metric, .printed')].some((d) => d.open)")
+    tab.context.close()
+
+
+def write_texts(folder: Path) -> Path:
+    """The report of a text of 512 words, one of which is changed, and of one in Hebrew."""
+    tokens = [[f"word{place}" for place in range(512)], ["הסרט", " הזה", " טוב", "."]]
+    maps = torch.full((2, 512), torch.nan)
+    maps[0], maps[1, :4] = torch.linspace(-1, 1, 512), torch.ones(4)
+    builder = Builder(folder)
+    arrays = dict.fromkeys(("origins", "inputs", "origin_maps", "maps"), maps)
+    more = {"swapped_words": ['{"200": "clever"}', '{"2": ""}']}
+    builder.worst("lrp", [0.3, 0.5], arrays=arrays, more=more)
+    builder.names["data"]["digits"] |= {"tokens": tokens, "texts": True}
+    return write_html(builder.results(), folder / "report.html")
+
+
+def test_long_texts_fold_without_scripts_and_others_run_from_right_to_left(browser: Any, tmp_path: Path) -> None:
+    path = write_texts(tmp_path)
+    phone = Tab(browser, path, viewport={"width": 400, "height": 800}, java_script_enabled=False)
+    phone.page.locator(".metric > summary").first.click()
+    phone.page.locator(".metric .fold > summary:visible", has_text="Pictures").click()
+    long, hebrew = (phone.page.locator(".gallery .drawing.words").nth(place) for place in range(2))
+    whole = long.locator(".text").nth(1)
+    assert whole.locator("span:visible").count() < 100
+    assert whole.locator("ins").is_visible()
+    long.locator("input").check()
+    assert whole.locator("span:visible").count() == 512
+    last = hebrew.locator(".text").nth(0).locator("span").last.bounding_box()
+    first = hebrew.locator(".text").nth(0).locator("span").first.bounding_box()
+    assert last["x"] < first["x"]
+    assert hebrew.locator("del").count() == 1
+    assert phone.complaints == []
+    phone.context.close()
+
+
+def test_the_table_finds_samples_by_their_words(browser: Any, tmp_path: Path) -> None:
+    tab = Tab(browser, write_texts(tmp_path), viewport={"width": 400, "height": 900})
+    tab.unfold()
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= 400
+    tab.write("text", "הזה")
+    assert tab.column("Sample") == ["1"]
+    tab.page.click("#samples tbody tr.row td")
+    assert "הסרט הזה טוב." in tab.page.locator("#samples tr.more").inner_text()
+    tab.write("text", "clever")
+    assert tab.column("Sample") == ["0"]
     tab.context.close()

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "stand_ins"))
 from report_builder import Builder, assert_whole
 
 FOLDER = Path(__file__).parent / "stored_pages"
-SHAPES = {"images": (1, 6, 6), "series": (2, 12), "tables": (7,), "text": (3, 5)}
+SHAPES = {"images": (1, 6, 6), "series": (2, 12), "tables": (7,), "text": (3, 5), "words": (5,)}
 #: elements of the structure, and those whose numbers count
 PARTS = ("section", "details", "figure", "table", "article", "nav", "form", "h1", "h2", "h3", "h4", "h5", "img")
 NUMBERS = ("td", "th", "dd")
@@ -31,13 +31,15 @@ def make_page(kind: str, folder: Path) -> str:
     builder, rng = Builder(folder), np.random.default_rng(0)
     for place, name in enumerate(("saliency", "lrp", "gradcam", "random")):
         noise = rng.normal(0, 0.08, 8)
-        builder.worst(name, (0.2 + 0.2 * place + noise).tolist(), shape=SHAPES[kind])
+        swaps = {"swapped_words": ['{"2": "good", "3": ""}'] * 8} if kind == "words" else None
+        builder.worst(name, (0.2 + 0.2 * place + noise).tolist(), shape=SHAPES[kind], more=swaps)
         values = np.maximum(-20.0, -4.0 - 6 * place + 20 * noise)
         builder.probability(name, values.tolist(), censored=(values <= -20.0).tolist())
         builder.other(name, (place + noise).tolist())
     about = builder.names["data"]["digits"]
     about["features"] = [f"name {place}" for place in range(7)] if kind in ("series", "tables") else []
-    about["tokens"] = [["not", "so", "bad", "at", "all"]] * 8 if kind == "text" else []
+    about["tokens"] = [["not", "so", "bad", "at", "all"]] * 8 if kind in ("text", "words") else []
+    about["texts"] = kind == "words"
     return builder.page()
 
 

@@ -88,6 +88,8 @@ class Builder:
         steps: int = 4,
         label: str | None = None,
         gradients: bool | None = None,
+        more: dict[str, list[Any]] | None = None,
+        arrays: dict[str, torch.Tensor] | None = None,
         **where: Any,
     ) -> None:
         n, generator = len(similarity), torch.Generator().manual_seed(len(self.jobs))
@@ -104,10 +106,12 @@ class Builder:
             "misinterpreted": [h and o and b for h, o, b in zip(held, ok, bad, strict=True)],
             "sens_max": [float("nan")] * n,
             "predicted": [5 if m >= 0 else 3 for m in margin],
+            **(more or {}),
         }
         tensors = {k: torch.rand(n, *shape, generator=generator) for k in ("origins", "inputs", "origin_maps", "maps")}
         line = torch.linspace(1, 0, steps, dtype=torch.float64).expand(n, steps).clone()
         line[~torch.tensor(ok)] = torch.nan
+        tensors |= arrays or {}
         tensors |= {
             "trace_evaluations": (10 * torch.arange(1, steps + 1)).expand(n, steps),
             "trace_similarity": line,

@@ -23,7 +23,7 @@ from standfast.errors import check
 
 CLASSES = ("negative", "positive")
 PADDING, UNKNOWN = "<pad>", "<unknown>"  # the words number 0 and 1
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[!?]")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[!?]")
 
 
 def split_words(text: str) -> list[str]:
@@ -79,6 +79,21 @@ class WordVectors:
         check(len(found) > 0 and all(found), "texts", "texts of at least one word", "an empty text")
         width = length or max(map(len, found))
         return torch.tensor([[*row, *[0] * (width - len(row))] for row in found])
+
+    @property
+    def padding(self) -> int:
+        """The number that stands for no word."""
+        return 0
+
+    def find_words(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The numbers of the words of a text, and where each begins and ends in it.
+
+        >>> WordVectors(("<pad>", "<unknown>", "good"), torch.zeros(3, 1)).find_words("Good film")
+        ([2, 1], [(0, 4), (5, 9)])
+        """
+        numbers, found = _number(self.words), [*_WORD.finditer(text)]
+        words = [each.group().replace("’", "'").lower() for each in found]
+        return [numbers.get(word, 1) for word in words], [each.span() for each in found]
 
     def embed(self, texts: Sequence[str], length: int | None = None) -> Tensor:
         """The vectors of the words of texts: `(N, dim, T)`, zeros where a text has ended; see `find_numbers`."""

@@ -148,6 +148,9 @@ class Explainer(metaclass=ConfigurationType):
                 return self.attribute(model, x, classes)
             return self.attribute_copies(model, x, classes, more[-1])
 
+        widths = None if model.black_box is None else model.black_box.find_widths(x)
+        if widths is not None:
+            return self._attribute_widths(model, x, targets, fixed, widths)
         columns = [each for each in (x, targets, fixed) if each is not None]
         try:
             # what is not known to run the module only forward and backward may use hooks
@@ -167,6 +170,21 @@ class Explainer(metaclass=ConfigurationType):
             if x.ndim == 2 and self.needs.startswith("gradients"):
                 _warn_of_flat_columns(self.label, model, x[:64], maps[:64], classes[:64])
         return maps, logits
+
+    def _attribute_widths(
+        self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor | None, widths: Tensor
+    ) -> Explanation:
+        """Inputs that end at different places, each without what is behind its end, of which maps are 0."""
+        maps, logits, order = [], [], []
+        for width in sorted(set(widths.tolist())):
+            rows = (widths == width).nonzero()[:, 0]
+            own = [None if each is None else each[rows] for each in (targets, fixed)]
+            found, at = self.attribute_all(model.with_width(width), x[rows, : max(width, 1)], *own)
+            maps.append(torch.nn.functional.pad(found, (0, x.shape[1] - found.shape[1])))
+            logits.append(at)
+            order.append(rows)
+        back = torch.cat(order).argsort()
+        return torch.cat(maps)[back], torch.cat(logits)[back]
 
     def _is_refused(self, error: Exception, model: Model, x: Tensor) -> bool:
         """Whether the module raised the error itself, at other points than the inputs `x`."""

@@ -94,6 +94,12 @@ class RandomisedExplainer(Explainer):
     def label(self) -> str:
         return f"{self.name}:{self.explainer.label}"
 
+    def check_classifier(self, model: Model) -> None:
+        """Raise `ArgumentError` if the model has no parameters, or the explainer does not fit it."""
+        if next(model.module.parameters(), None) is None:
+            super().check_classifier(model)
+        self.explainer.check_classifier(model)
+
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         logits, classes = self._predict(model, x, targets)

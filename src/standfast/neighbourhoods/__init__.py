@@ -33,7 +33,7 @@ from standfast.neighbourhoods.series import (
     WindowCrop,
 )
 from standfast.neighbourhoods.tables import Feature, TableChanges
-from standfast.neighbourhoods.text import TokenSwaps, case_table, typo_table
+from standfast.neighbourhoods.text import Casing, Deletion, Punctuation, TextChange, TokenSwaps, Typos
 from standfast.neighbourhoods.transformations import Compose, Range, Transformation, TransformedRegion, Warp, parameter
 
 __all__ = [
@@ -41,10 +41,12 @@ __all__ = [
     "Amplitude",
     "Bounds",
     "Brightness",
+    "Casing",
     "Compose",
     "Contrast",
     "Corruption",
     "DefocusBlur",
+    "Deletion",
     "Distribution",
     "Drift",
     "DroppedSamples",
@@ -63,6 +65,7 @@ __all__ = [
     "Occlusion",
     "Perspective",
     "Pixelate",
+    "Punctuation",
     "Range",
     "Region",
     "Rotation",
@@ -72,6 +75,7 @@ __all__ = [
     "ShotNoise",
     "SpeckleNoise",
     "TableChanges",
+    "TextChange",
     "TimeShift",
     "TimeStretch",
     "TimeWarp",
@@ -79,12 +83,11 @@ __all__ = [
     "Transformation",
     "TransformedRegion",
     "Translation",
+    "Typos",
     "Warp",
     "WindowCrop",
-    "case_table",
     "check_neighbourhood",
     "measure_plausibility",
     "neighbourhoods",
     "parameter",
-    "typo_table",
 ]

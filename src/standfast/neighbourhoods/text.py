@@ -1,302 +1,336 @@
-"""Changes of texts on the embeddings of their tokens: words are swapped for others of a given table.
+"""Changes of texts that make other texts: other words, slips of the keyboard, case, punctuation, words left out.
 
-An input is `(dim, T)`: the embeddings of T tokens, as `standfast.zoo.EmbeddedText` takes them. Each position has one
-uniform number u as its parameter. With rate r and the K candidates of the token that stands there, the token stays for
+Inside of standfast a text is a row `(W,)` of numbers, one code for each word of the original text (`encode_word`). A
+change puts other words, or none, in the places of some; what the model reads is the string that comes of it. So maps of
+an original and of a changed text have the same positions, and are compared word by word.
+
+Each position has one uniform number u as its parameter. With rate r and K candidates for its word, the word stays for
 `u < 1 - r`, and becomes candidate number `floor(K (u - (1 - r)) / r)` else. So each candidate has probability `r / K`,
-exactly, and the positions are independent. A token without candidates stays. All results are texts: every position
-holds the embedding of a token.
-
-The table may have synonyms, typos (`typo_table`) or other casings (`case_table`). A norm ball on the embeddings, in
-contrast, has points that are no texts.
+exactly, and the positions are independent. A word without candidates stays.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import string
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, as_number, check, is_number
+from standfast.errors import ArgumentError, MissingExtraError, check
 from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.transformations import Limits, Transformation
-from standfast.records import Background, FrozenMapping, set_fields
-from standfast.tensors import content_keys
+from standfast.records import Count, Fraction, FrozenMapping, set_fields
+from standfast.tensors import Array, send
 
-#: token ids, and those that may stand in their place
-SwapTable = Mapping[int, tuple[int, ...]]
-#: the words of the token ids 0, 1, ..., or the ids of words
-Vocabulary = Sequence[str] | Mapping[str, int]
+#: words, and those that may stand in their place
+SwapTable = Mapping[str, Sequence[str]]
+#: the codes of a place after the end of a text, and of a word that is left out, in a sentence and at its end
+NO_WORD, GONE, GONE_AT_END = 0, 1, 2
+#: the number of codes; each is exact in double precision
+CODES = 2**52
 
-_MARKS = ("##", "▁", "Ġ")  # what tokenisers write before a word, or before the rest of one
+
+class Word(NamedTuple):
+    """A word of a text.
+
+    Attributes:
+        text: the word, or a punctuation mark.
+        gap: what stands before it, such as a blank.
+        ends: whether a sentence ends with it, where sentences are explained.
+    """
+
+    text: str
+    gap: str = ""
+    ends: bool = False
 
 
-@neighbourhoods.register("token_swaps")
-@dataclass(frozen=True)
-class TokenSwaps(Transformation):
-    """Texts in which some tokens are swapped for others; inputs are embeddings `(N, dim, T)`.
+# A code is a hash of the word, so it is the same in all processes and whatever the other words are. This is where
+# words are looked up by their codes.
+_WORDS: dict[int, Word] = {
+    NO_WORD: Word(""),
+    GONE: Word(""),
+    GONE_AT_END: Word("", ends=True),
+}
 
-    Args:
-        embedding: the embeddings of all tokens, `(V, dim)`: the weight of the model's embedding layer.
-        table: for each token id the ids that may stand in its place, such as synonyms.
-        rate: the probability that a token with candidates is swapped, above 0 and below 1.
-        padding: the token that stands for no token. Its positions never change, and no token becomes padding.
-        words: the words of all tokens, for reports: in the order of their ids, or with their ids. Those that may stand
-            in the place of others are stored. Without them, reports show ids.
+
+@lru_cache(maxsize=1 << 20)
+def encode_word(word: Word) -> int:
+    """The code of a word, a whole number below 2^52, which `decode_word` knows from now on.
+
+    >>> decode_word(encode_word(Word("film", " ")))
+    Word(text='film', gap=' ', ends=False)
+    """
+    if not word.text:
+        return GONE_AT_END if word.ends else GONE
+    content = "\0".join((word.gap, word.text, str(word.ends))).encode(errors="surrogatepass")
+    code = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") % (CODES - 8) + 8
+    known = _WORDS.setdefault(code, word)
+    assert known == word, f"two words have one code: {known} and {word}"  # once in 10^15 pairs
+    return code
+
+
+def decode_word(code: float) -> Word:
+    """The word of a code.
 
     Raises:
-        ArgumentError: ids out of range; inputs that are not embeddings of tokens.
+        ArgumentError: no text that was read has this code.
+    """
+    word = _WORDS.get(int(code))
+    if word is None:
+        raise ArgumentError("inputs", "codes of words, as TextModel makes them", f"{code:.17g}")
+    return word
 
-    >>> _ = torch.manual_seed(0)
-    >>> weight = torch.randn(5, 2)
-    >>> swaps = TokenSwaps(weight, {1: (2, 3)}, rate=0.5)
-    >>> region = swaps.around(weight[torch.tensor([[1, 4, 1]])].transpose(1, 2))
-    >>> swapped = region.perturb(torch.tensor([[0.4, 0.9, 0.9]]), torch.tensor([0]))
-    >>> torch.equal(swapped[0].T, weight[[1, 4, 3]])
-    True
+
+@dataclass(frozen=True)
+class TextChange(Transformation):
+    """The base of changes of texts: a class says which `candidates` a word has. Inputs are codes of words, `(N, W)`.
+
+    Args:
+        rate: the probability that a word with candidates changes, above 0 and below 1.
+
+    Raises:
+        ArgumentError: in `around`, inputs that are no codes of words, or texts without any word that can change.
     """
 
     takes: ClassVar = "any"
     differentiable: ClassVar = False
 
-    embedding: Background | Tensor
-    table: SwapTable
-    rate: float = 0.1
-    padding: int | None = None
-    words: Vocabulary | Mapping[int, str] | None = field(default=None, compare=False)
+    rate: Fraction = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(is_number(self.rate) and 0 < self.rate < 1, "rate", "a number above 0 and below 1", repr(self.rate))
         uniform = self.distribution == "uniform"
         check(uniform, "distribution", "uniform, so that candidates have their probabilities", self.distribution)
-        words = "the embeddings of all tokens, floating point (V, dim)"
-        if isinstance(self.embedding, Tensor):
-            fits = self.embedding.ndim == 2 and self.embedding.is_floating_point()
-            check(fits, "embedding", words, f"{self.embedding.dtype} of shape {tuple(self.embedding.shape)}")
-            set_fields(self, embedding=Background(self.embedding))
-        check(isinstance(self.embedding, Background), "embedding", words, type(self.embedding).__name__)
-        check(isinstance(self.table, Mapping), "table", "a mapping from token ids to lists of them", repr(self.table))
-        set_fields(self, table=FrozenMapping({_read_id(key): _read_ids(ids) for key, ids in self.table.items()}))
-        fits = self.padding is None or (type(self.padding) is int and self.padding >= 0)
-        check(fits, "padding", "a token id or None", repr(self.padding))
-        if self.words is not None:
-            used = {other for ids in self.table.values() for other in ids}
-            named = {number: word for number, word in _read_words(self.words).items() if number in used}
-            set_fields(self, words=FrozenMapping(named))
-        if self._vectors.digest:  # those of a study are read later
-            check(len(self._vectors.shape) == 2, "embedding", words, f"shape {self._vectors.shape}")
-            _make_plan(self)
+
+    @abstractmethod
+    def candidates(self, word: str) -> Iterable[str]:
+        """What may stand in the place of a word; an empty text leaves it out. The word itself does not count."""
 
     @property
-    def _vectors(self) -> Background:
-        assert isinstance(self.embedding, Background)
-        return self.embedding
-
-    def describe(self) -> str:
-        """The rate."""
-        return (
-            f"given other words: each token that has candidates is swapped with a probability of {100 * self.rate:.3g}%"
-        )
+    def aligns(self) -> bool:
+        """Maps keep their positions, but words that are left out are not compared."""
+        return True
 
     def count_parameters(self, shape: Sequence[int]) -> int:
-        """T: one uniform number for each position."""
+        """W: one uniform number for each position."""
         return shape[-1]
 
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """From 0, which keeps the token, to 1.
-
-        Raises:
-            ArgumentError: inputs of another shape, or that are not embeddings of tokens.
-        """
-        dim = self._vectors.shape[1]
-        fits = inputs.ndim == 3 and inputs.shape[1] == dim
-        check(fits, "inputs", f"embeddings of shape (N, {dim}, tokens)", tuple(inputs.shape))
-        plan = _make_plan(self)
-        unknown = plan.find_tokens(inputs) < 0
-        if bool(unknown.any()):
-            row, place = unknown.nonzero()[0].tolist()
-            raise ArgumentError(
-                "inputs", "embeddings of tokens, as in embedding", f"others, at row {row}, token {place}"
-            )
-        swapped = self._vectors.inputs[plan.used].to(inputs.device)[..., None]
-        inside = bool(((swapped >= bounds[0]) & (swapped <= bounds[1])).all())
-        check(inside, "bounds", "the embeddings of all candidates within the bounds", "some outside")
-        zeros = inputs.new_zeros(len(inputs), inputs.shape[2])
+        """From 0, which keeps the word, to 1."""
+        check(inputs.ndim == 2, "inputs", "codes of words (N, W), as TextModel makes them", tuple(inputs.shape))
+        counts = _list_options(self, inputs)[2]
+        got = "no word with a candidate"
+        check(bool((counts > 0).any()), "inputs", f"texts with words that can be {self.describe()}", got)
+        zeros = inputs.new_zeros(inputs.shape)
         return Limits(zeros, zeros, zeros + 1, zeros + torch.inf)
 
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """The texts with some words changed."""
+        place, options, counts = _list_options(self, inputs)
+        count = counts[place]
+        position = (parameters.double() - (1 - self.rate)) / self.rate
+        which = torch.minimum((position * count).floor().long().clamp(min=0), (count - 1).clamp(min=0))
+        return torch.where((position >= 0) & (count > 0), options[place, which].to(inputs), inputs)
+
+    def find_compared(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        return find_present(inputs) & find_present(self.transform(inputs, parameters, bounds))
+
     def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str]:
-        """The new words by position; `#5` for token 5 where its word is not known."""
-        plan, words = _make_plan(self), {} if self.words is None else _read_words(self.words)
-        texts = zip(plan.find_tokens(inputs).tolist(), plan.find_tokens(perturbed).tolist(), strict=True)
+        """The new words by position; an empty text for a word that is left out."""
+        pairs = zip(inputs.tolist(), perturbed.tolist(), strict=True)
         return [
-            json.dumps({place: words.get(b, f"#{b}") for place, (a, b) in enumerate(zip(*text, strict=True)) if a != b})
-            for text in texts
+            json.dumps({place: decode_word(b).text for place, (a, b) in enumerate(zip(*pair, strict=True)) if a != b})
+            for pair in pairs
         ]
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """The texts with some tokens swapped."""
-        plan = _make_plan(self)
-        tokens = plan.find_tokens(inputs)
-        counts, candidates = plan.counts.to(inputs.device), plan.candidates.to(inputs.device)
-        count = torch.where(tokens >= 0, counts[tokens], 0)
-        position = (parameters.double() - (1 - self.rate)) / self.rate
-        swaps = (position >= 0) & (count > 0)
-        which = (position * count).floor().long().clamp(min=0)
-        which = torch.minimum(which, (count - 1).clamp(min=0))
-        new = torch.where(swaps, candidates[tokens.clamp(min=0), which], 0)
-        vectors = self._vectors.inputs.to(inputs)[new].transpose(1, 2)
-        return torch.where(swaps[:, None], vectors, inputs)
+
+def find_present(codes: Tensor) -> Tensor:
+    """Where words stand: bool, of the shape of the codes."""
+    return codes > GONE_AT_END
 
 
-class _Plan(NamedTuple):
-    """`counts` `(V,)` and `candidates` `(V, K)` of each token; `keys` of all embeddings, sorted, and their tokens."""
-
-    counts: Tensor
-    candidates: Tensor
-    used: Tensor
-    keys: Tensor
-    tokens: Tensor
-
-    def find_tokens(self, inputs: Tensor) -> Tensor:
-        """The tokens `(M, T)` whose embeddings stand in `inputs` `(M, dim, T)`; -1 where there is no such token."""
-        rows = inputs.transpose(1, 2)
-        own = content_keys(rows.flatten(0, 1), 0)
-        keys = self.keys.to(inputs.device)
-        place = torch.searchsorted(keys, own).clamp(max=len(keys) - 1)
-        found = torch.where(keys[place] == own, self.tokens.to(inputs.device)[place], -1)
-        return found.reshape(rows.shape[:2])
+def _list_options(change: TextChange, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Which word stands at each place, `(N, W)`; the codes of each word's candidates `(U, K)`, and how many, `(U,)`."""
+    codes, place = torch.unique(inputs, return_inverse=True)
+    own = [_list_candidates(change, int(code)) for code in codes.tolist()]
+    options = np.zeros((len(own), max(1, *map(len, own))))
+    for row, found in zip(options, own, strict=True):
+        row[: len(found)] = found
+    return place, send(torch.from_numpy(options), inputs.device), send([*map(len, own)], inputs.device, torch.int64)
 
 
-@lru_cache(maxsize=8)
-def _make_plan(swaps: TokenSwaps) -> _Plan:
-    vectors = swaps._vectors.inputs
-    size = len(vectors)
-    known = [key for key in swaps.table if key >= size]
-    known += [token for ids in swaps.table.values() for token in ids if token >= size]
-    check(not known, "table", f"token ids from 0 to {size - 1}", known[:5])
-    check(swaps.padding is None or swaps.padding < size, "padding", f"a token id from 0 to {size - 1}", swaps.padding)
-    kept = {
-        token: [other for other in dict.fromkeys(ids) if other not in (token, swaps.padding)]
-        for token, ids in swaps.table.items()
-        if token != swaps.padding
-    }
-    longest = max((len(ids) for ids in kept.values()), default=0)
-    check(longest > 0, "table", "at least one token with another that may stand in its place", "none")
-    counts = torch.zeros(size, dtype=torch.int64)
-    candidates = torch.zeros(size, longest, dtype=torch.int64)
-    for token, ids in kept.items():
-        counts[token] = len(ids)
-        candidates[token, : len(ids)] = torch.tensor(ids, dtype=torch.int64)
-    used = torch.tensor(sorted({other for ids in kept.values() for other in ids}))
-    # of tokens with equal embeddings the first one
-    keys, tokens = content_keys(vectors, 0).sort(stable=True)
-    return _Plan(counts, candidates, used, keys, tokens)
+@lru_cache(maxsize=1 << 18)
+def _list_candidates(change: TextChange, code: int) -> Array:
+    """The codes of the candidates of a word, in the order in which the change names them."""
+    word = decode_word(code)
+    if code <= GONE_AT_END:
+        return np.zeros(0)
+    others = [each for each in dict.fromkeys(change.candidates(word.text)) if each != word.text]
+    return np.array([encode_word(word._replace(text=each)) for each in others], dtype=np.float64)
 
 
-def typo_table(vocabulary: Vocabulary, shortest: int = 4) -> dict[int, tuple[int, ...]]:
-    """For each word the words that one slip makes of it: a letter more, less or another, or two neighbours swapped.
-
-    Only words of letters count, so that numbers and special tokens stay. Marks of tokenisers before a word (`##`, `▁`,
-    `Ġ`) have to be the same. Words that differ in case alone are not typos (`case_table`).
+@neighbourhoods.register("token_swaps")
+@dataclass(frozen=True)
+class TokenSwaps(TextChange):
+    """Texts in which some words are swapped for others of a table, such as synonyms.
 
     Args:
-        vocabulary: the words in the order of their ids, or a mapping from words to ids.
-        shortest: the number of letters that both words have at least, since most short words are one slip apart.
+        rate: the probability that a word with candidates is swapped.
+        table: for each word those that may stand in its place; for a word in lower case also where it begins with a
+            capital letter. `"wordnet"` for the synonyms of WordNet, through the package nltk, if its data are there.
 
-    Returns:
-        The ids of the other words, ascending, for each id that has any.
-
-    >>> typo_table(["<pad>", "form", "from", "farm", "1995", "1996", "forms", "to", "too"])
-    {1: (2, 3, 6), 2: (1,), 3: (1,), 6: (1,)}
+    >>> row = torch.tensor([[encode_word(Word("Dull")), encode_word(Word("film", " "))]], dtype=torch.float64)
+    >>> region = TokenSwaps(table={"dull": ["boring", "flat"]}, rate=0.5).around(row)
+    >>> changed = region.perturb(torch.tensor([[0.8, 0.9]], dtype=torch.float64), torch.tensor([0]))
+    >>> [decode_word(code).text for code in changed[0].tolist()]
+    ['Flat', 'film']
     """
-    words = [(number, *_split_mark(word)) for word, number in _read_vocabulary(vocabulary)]
-    buckets: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
-    for number, mark, word in words:
-        if word.isalpha() and len(word) >= shortest:
-            # two words are at most one slip apart only if they are equal after leaving out a letter of one or of both
-            for part in {word, *(word[:place] + word[place + 1 :] for place in range(len(word)))}:
-                buckets[mark, part].append((number, word))
-    found: dict[int, set[int]] = defaultdict(set)
-    for bucket in buckets.values():
-        for number, word in bucket:
-            found[number] |= {other for other, text in bucket if other != number and _is_slip(word, text)}
-    return {number: tuple(sorted(found[number])) for number in sorted(found) if found[number]}
+
+    table: SwapTable | Literal["wordnet"] = "wordnet"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.table, Mapping):
+            lists = {str(word): (o,) if isinstance(o, str) else tuple(map(str, o)) for word, o in self.table.items()}
+            check(len(lists) > 0, "table", "at least one word with others", "an empty table")
+            set_fields(self, table=FrozenMapping(lists))
+        else:
+            expected = "a mapping from words to lists of others, or 'wordnet'"
+            check(self.table == "wordnet", "table", expected, repr(self.table))
+
+    def describe(self) -> str:
+        """The rate."""
+        return f"given other words: each with candidates is swapped with a probability of {100 * self.rate:.3g}%"
+
+    def candidates(self, word: str) -> Iterable[str]:
+        if not isinstance(self.table, Mapping):
+            return _find_synonyms(word)
+        if word in self.table:
+            return self.table[word]
+        others = self.table.get(word.lower(), ()) if word[:1].isupper() else ()
+        return [
+            other.upper() if len(word) > 1 and word.isupper() else other[:1].upper() + other[1:] for other in others
+        ]
 
 
-def case_table(vocabulary: Vocabulary) -> dict[int, tuple[int, ...]]:
-    """For each word the words that differ from it in case only.
+@lru_cache(maxsize=1 << 16)
+def _find_synonyms(word: str) -> list[str]:
+    """The single words that share a meaning with a word, by WordNet, in alphabetical order."""
+    try:
+        wordnet = importlib.import_module("nltk.corpus").wordnet
+        groups = wordnet.synsets(word)
+    except ImportError as error:
+        raise MissingExtraError("TokenSwaps('wordnet') (nltk)", "text") from error
+    except LookupError as error:
+        got = "none (python -m nltk.downloader wordnet)"
+        raise ArgumentError("table", "the data of WordNet for nltk, or a table of words", got) from error
+    names = {name for group in groups for name in group.lemma_names() if name.isalpha()}
+    return sorted(names - {word, word.lower()})
+
+
+#: the keys beside each letter
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_NEAR = {
+    key: "".join(row[max(0, place - 1) : place] + row[place + 1 : place + 2])
+    + "".join(_ROWS[other][place : place + 1] for other in (line - 1, line + 1) if 0 <= other < 3)
+    for line, row in enumerate(_ROWS)
+    for place, key in enumerate(row)
+}
+
+
+@neighbourhoods.register("typos")
+@dataclass(frozen=True)
+class Typos(TextChange):
+    """Texts in which some words are one slip wrong.
+
+    A slip leaves out a letter, doubles it, swaps two neighbours, or hits a key beside the right one.
 
     Args:
-        vocabulary: the words in the order of their ids, or a mapping from words to ids.
+        rate: the probability that a word is written wrongly.
+        shortest: the number of letters of a word that may be; most short words are one slip apart from others.
 
-    Returns:
-        The ids of the other words, ascending, for each id that has any.
-
-    >>> case_table({"Us": 0, "us": 1, "US": 2, "them": 3})
-    {0: (1, 2), 1: (0, 2), 2: (0, 1)}
+    >>> list(Typos(shortest=2).candidates("at"))
+    ['t', 'aat', 'ta', 'st', 'qt', 'zt', 'a', 'att', 'ar', 'ay', 'ag']
     """
-    groups: dict[str, set[int]] = defaultdict(set)
-    entries = _read_vocabulary(vocabulary)
-    for word, number in entries:
-        groups[word.casefold()].add(number)
-    others = ((number, groups[word.casefold()] - {number}) for word, number in entries)
-    return {number: tuple(sorted(ids)) for number, ids in sorted(others) if ids}
+
+    shortest: Count = 4
+
+    def describe(self) -> str:
+        """The rate."""
+        return f"written wrongly: each word of {self.shortest} letters or more with a probability of {self.rate:.3g}"
+
+    def candidates(self, word: str) -> Iterable[str]:
+        if not word.isalpha() or len(word) < self.shortest:
+            return
+        for place, letter in enumerate(word):
+            before, after = word[:place], word[place + 1 :]
+            yield before + after
+            yield before + letter + letter + after
+            if after:
+                yield before + after[0] + letter + after[1:]
+            for other in _NEAR.get(letter.lower(), ""):
+                yield before + (other.upper() if letter.isupper() else other) + after
 
 
-def _is_slip(word: str, other: str) -> bool:
-    if word.casefold() == other.casefold():
-        return False
-    long, short = (word, other) if len(word) >= len(other) else (other, word)
-    if len(long) > len(short) + 1:
-        return False
-    start = next((place for place, (a, b) in enumerate(zip(long, short, strict=False)) if a != b), len(short))
-    if len(long) > len(short):
-        return long[start + 1 :] == short[start:]
-    swapped = long[start + 1 : start + 2] + long[start : start + 1] + long[start + 2 :]
-    return long[start + 1 :] == short[start + 1 :] or swapped == short[start:]
+@neighbourhoods.register("casing")
+@dataclass(frozen=True)
+class Casing(TextChange):
+    """Texts in which some words have other cases: small letters, capitals, or a capital at the beginning.
+
+    >>> list(Casing().candidates("film"))
+    ['film', 'FILM', 'Film']
+    """
+
+    def describe(self) -> str:
+        """The rate."""
+        return f"given another case, each word with a probability of {self.rate:.3g}"
+
+    def candidates(self, word: str) -> Iterable[str]:
+        return (word.lower(), word.upper(), word[:1].upper() + word[1:].lower())
 
 
-def _split_mark(word: str) -> tuple[str, str]:
-    mark = next((mark for mark in _MARKS if word.startswith(mark)), "")
-    return mark, word[len(mark) :]
+@neighbourhoods.register("punctuation")
+@dataclass(frozen=True)
+class Punctuation(TextChange):
+    """Texts in which some punctuation marks are others or left out, and some words are followed by one more.
+
+    >>> list(Punctuation().candidates(".")), list(Punctuation().candidates("film"))
+    (['', ',', '!', '?', ';'], ['film,', 'film.', 'film!', 'film?', 'film;'])
+    """
+
+    _marks: ClassVar[str] = ",.!?;"
+
+    def describe(self) -> str:
+        """The rate."""
+        return f"given other punctuation, at each word and mark with a probability of {self.rate:.3g}"
+
+    def candidates(self, word: str) -> Iterable[str]:
+        if word in string.punctuation:
+            return ["", *(mark for mark in self._marks if mark != word)]
+        return [word + mark for mark in self._marks]
 
 
-def _read_vocabulary(vocabulary: Vocabulary) -> list[tuple[str, int]]:
-    def pairs() -> Iterator[tuple[object, object]]:
-        if isinstance(vocabulary, Mapping):
-            yield from vocabulary.items()
-        elif not isinstance(vocabulary, str):
-            yield from ((word, number) for number, word in enumerate(vocabulary))
+@neighbourhoods.register("deletion")
+@dataclass(frozen=True)
+class Deletion(TextChange):
+    """Texts in which some words are left out; their places are not compared.
 
-    found = [(word, as_number(number)) for word, number in pairs()]
-    fits = len(found) > 0 and all(isinstance(word, str) and type(number) is int for word, number in found)
-    check(fits, "vocabulary", "words, or a mapping from words to ids", type(vocabulary).__name__)
-    return found  # type: ignore[return-value]
+    >>> list(Deletion().candidates("film"))
+    ['']
+    """
 
+    def describe(self) -> str:
+        """The rate."""
+        return f"shortened: each word is left out with a probability of {self.rate:.3g}"
 
-def _read_words(words: Vocabulary | Mapping[int, str]) -> dict[int, str]:
-    """The word of each id."""
-    if isinstance(words, Mapping) and all(isinstance(word, str) for word in words.values()):
-        return {_read_id(number): str(word) for number, word in words.items()}
-    return {number: word for word, number in _read_vocabulary(words)}  # type: ignore[arg-type]
-
-
-def _read_id(value: object) -> int:
-    """A token id; a file of text may have it as text."""
-    number = as_number(value)
-    if isinstance(number, str) and number.isdigit():
-        number = int(number)
-    check(type(number) is int and number >= 0, "table", "token ids, whole numbers of at least 0", repr(value))
-    return int(number)
-
-
-def _read_ids(values: object) -> tuple[int, ...]:
-    listed = isinstance(values, list | tuple | set | frozenset)
-    check(listed, "table", "a list of token ids for each token", repr(values))
-    return tuple(map(_read_id, sorted(values) if isinstance(values, set | frozenset) else values))  # type: ignore[call-overload]
+    def candidates(self, word: str) -> Iterable[str]:
+        return [""]

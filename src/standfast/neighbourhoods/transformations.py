@@ -258,6 +258,13 @@ class Transformation(Neighbourhood):
         """
         return maps, _see_everything(maps)
 
+    def find_compared(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor | None:
+        """Where maps of inputs `(M, ...)` and of their perturbed copies can be compared, bool; None for everywhere.
+
+        For one that `aligns` and may take features away, as words of a text.
+        """
+        return None
+
     def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether `parameters` `(M, D)` keep the rules for `inputs` `(M, *input_shape)`, bool `(M,)`.
 
@@ -364,6 +371,8 @@ class TransformedRegion(Region):
     def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
         aligned, seen = self.transformation.align_maps(maps.reshape(-1, *self.inputs.shape[1:]), points)
+        compared = self.transformation.find_compared(self.inputs[problem], points, self.bounds)
+        seen = seen if compared is None else seen & compared
         if len(self.input_shape) > self.inputs.ndim - 1:
             seen = seen[:, :, None].expand(-1, -1, self.input_shape[1], -1, -1)
         return aligned.reshape(maps.shape), seen
@@ -480,6 +489,16 @@ class Compose(Transformation):
                 moved, _ = part.align_maps(seen.to(maps.dtype), values)
                 seen = visible & (moved > 0.999)
         return maps, seen
+
+    def find_compared(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor | None:
+        """Where all parts that may take features away compare maps."""
+        compared = None
+        for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
+            here = part.find_compared(inputs, own, bounds)
+            if here is not None:
+                compared = here if compared is None else compared & here
+                inputs = part.transform(inputs, own, bounds)
+        return compared
 
     def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether the parameters keep the rules; a part that has any is the only one."""

@@ -10,7 +10,7 @@ from standfast.metrics.base import USEFUL
 from standfast.report.wording import describe_reach, describe_transformation
 from standfast.report.words import make_environment, rank_medians
 from standfast.results.failures import group_misfits
-from standfast.results.summary import MetricSummary, Summary
+from standfast.results.summary import MetricSummary, Summary, find_removal_changes
 from standfast.results.verdict import Verdict
 
 
@@ -56,14 +56,17 @@ def find_useless(metric: MetricSummary) -> list[tuple[str, float]]:
 
 
 def list_cautions(metrics: Sequence[MetricSummary]) -> list[str]:
-    """A sentence for each metric that tells nothing apart: no map changes, or its threshold is too loose."""
+    """A sentence for each metric that tells nothing apart, or whose first explainers depend on how words are removed.
+
+    A metric tells nothing apart if no map changes, or its threshold is too loose.
+    """
     found = []
     for each in metrics:
         if each.decision.reason == "unchanged":
             found.append(f"{each.label}: {describe_decision(each)}")
         useless = find_useless(each)
         found += [say("useless", each.label, useless)] if useless else []
-    return found
+    return [*found, *(say("removal", each) for each in find_removal_changes(metrics))]
 
 
 def describe_leader(found: MetricSummary) -> str:

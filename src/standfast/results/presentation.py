@@ -25,6 +25,8 @@ from standfast.tensors import Array
 _READERS = 8
 #: a similarity that is this near to that of equal maps says that the map did not change
 _UNCHANGED = 1e-3
+#: stored arrays with an entry for each word, where inputs are texts
+_OF_WORDS = ("origins", "inputs", "origin_maps", "maps", "aligned_maps", "mask", "replaced_at")
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,7 @@ class MetricResults:
         errors: of the parts of the work that failed, as stored, by explainer.
         columns: of a data frame, what `Column.plain` says of each; else empty.
         task: what the report calls scores and answers.
+        texts: whether the inputs are texts: maps are `(W,)`, with a number for each of `tokens`.
     """
 
     label: str
@@ -246,6 +249,12 @@ class MetricResults:
     errors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     columns: Sequence[Mapping[str, Any]] = ()
     task: TaskWords = CLASS_WORDS
+    texts: bool = False
+
+    @property
+    def position(self) -> str:
+        """What a number of an input is called where it stands for itself: a feature, a word."""
+        return "word" if self.texts else "number of the embedding" if self.tokens else "feature"
 
     @property
     def present(self) -> list[str]:
@@ -307,6 +316,9 @@ class MetricResults:
                 found = [*names, *(name for name in also if name in arrays)]
                 for number in here:
                     own = {name: np.array(arrays[name][number - start]) for name in found}
+                    if self.texts and number < len(self.tokens):  # shorter texts of a job are filled with NaN
+                        words = len(self.tokens[number])
+                        own |= {name: own[name][:words] for name in own if name in _OF_WORDS}
                     yield StoredSample(explainer, number, self.name_classes(known[number]), own)
 
     def load_sample(
@@ -488,6 +500,7 @@ class ConfiguredMetric:
         spec: how its frame is read.
         stored: the manifest's entry.
         compared: whether the spec is that of `Presentation.make_comparable`, and not of the stored value.
+        removal: of texts, what stands in the place of a removed word, such as `"mask"`; empty where it is not known.
     """
 
     name: str
@@ -498,6 +511,7 @@ class ConfiguredMetric:
     spec: ValueSpec
     stored: dict[str, Any]
     compared: bool = False
+    removal: str = ""
 
     @property
     def bibtex(self) -> str:

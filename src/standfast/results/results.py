@@ -244,7 +244,12 @@ class Results:
         metric = str(stored.get("metric") or self._find_metric_of(label) or label)
         options = dict(stored.get("options") or {})
         own = presentation_of(metric, stored.get("direction"), self.task_words)
-        return ConfiguredMetric(label, metric, options, metric_class(metric), own, own.value_spec(options), stored)
+        ways = (self.manifest.get("about") or {}).get("removal")
+        removal = str(ways.get(label) or "") if isinstance(ways, Mapping) else ""
+        if removal:  # the code of the word, which says the same
+            options.pop("baseline", None)
+        spec = own.value_spec(options)
+        return ConfiguredMetric(label, metric, options, metric_class(metric), own, spec, stored, removal=removal)
 
     def _find_metric_of(self, label: str) -> str | None:
         for frame in (self.jobs, self.samples):
@@ -303,6 +308,7 @@ class Results:
             self._errors.get((data, model, metric.name), {}),
             self._list_texts(data, "columns"),
             self.task_words,
+            bool(((self.manifest.get("data") or {}).get(data) or {}).get("texts")),
         )
 
     @cached_property

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -296,6 +297,46 @@ class Summary:
     def find(self, data: str, model: str, label: str) -> MetricSummary | None:
         """One metric on one data set and model; None if it was not evaluated there."""
         return next((each for each in self.select(data, model) if each.label == label), None)
+
+
+@dataclass(frozen=True)
+class RemovalChange:
+    """A metric of which the way to remove words decides which explainers are first.
+
+    Attributes:
+        metric: its registered name.
+        first: by the words for each way, the explainers that are best, or one of several best; or better than controls.
+        controls: whether they are compared with controls, and not with each other.
+    """
+
+    metric: str
+    first: Mapping[str, tuple[str, ...]]
+    controls: bool
+
+
+def find_removal_changes(metrics: Sequence[MetricSummary]) -> list[RemovalChange]:
+    """Where metrics on one data set and model that differ in the removal alone do not put the same explainers first.
+
+    Only those count whose tests put any explainer first; or, against controls, all that are compared with them.
+    """
+    groups: dict[tuple[str, str], list[MetricSummary]] = {}
+    for each in metrics:
+        if each.metric.removal:
+            options = {key: value for key, value in each.metric.options.items() if key != "removal"}
+            key = (each.metric.metric, json.dumps(options, sort_keys=True, default=repr))
+            groups.setdefault(key, []).append(each)
+    found = []
+    for (name, _), group in groups.items():
+        best = {each.metric.removal: tuple(each.stars) for each in group if each.stars}
+        better = {
+            each.metric.removal: tuple(test.explainer for test in each.control_tests if test.verdict == "beats")
+            for each in group
+            if each.control_tests
+        }
+        for first, controls in ((best, False), (better, True)):
+            if len(set(map(frozenset, first.values()))) > 1:
+                found.append(RemovalChange(name, first, controls))
+    return found
 
 
 def summarise_metric(

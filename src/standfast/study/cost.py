@@ -19,8 +19,7 @@ import torch
 
 from standfast.errors import StandfastError, check
 from standfast.metrics import Metric
-from standfast.model import Model
-from standfast.study.grid import Grid
+from standfast.study.grid import Grid, Part
 from standfast.study.plan import Job, Plan, inputs_for, job_seed
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
@@ -178,12 +177,13 @@ class _Trials:
         # that need what it does not have show it
         for kind in ("forward", "backward"):
             with contextlib.suppress(Exception), torch.inference_mode(False), self.model.session():
-                self.samples.split(self.model, slice(0, 1))[0][0].row_budget(self.inputs[:1], 1, kind, 1 << 20)
+                first = self.samples.split(self.model, slice(0, 1))[0]
+                first.model.row_budget(first.take(self.inputs), 1, kind, 1 << 20)
 
     def fill_in(self, line: Line, jobs: Sequence[Job], limit: float) -> Line:
         """The line with what its jobs cost, by trials with the samples of the first."""
         job, error = jobs[0], ""
-        rows = self._choose(job)[1]
+        rows = self._choose(job).rows
         metric = self.grid.measured[job.label].bind(extras=self.samples.extras, inputs=self.inputs, rows=rows)
         count = len(self.inputs[rows])
         try:
@@ -196,7 +196,7 @@ class _Trials:
         evaluations, seconds = round(scale * found.evaluations), scale * found.seconds
         return replace(line, evaluations=evaluations, seconds=seconds, memory=found.memory, error=error)
 
-    def _choose(self, job: Job) -> tuple[Model, slice]:
+    def _choose(self, job: Job) -> Part:
         """The model with those samples of a job that are tried."""
         return self.samples.split(self.model, slice(job.start, job.stop))[0]
 
@@ -212,7 +212,7 @@ class _Trials:
         most = getattr(metric, "budget", None)
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
-        count = len(self.inputs[self._choose(job)[1]])
+        count = len(self.inputs[self._choose(job).rows])
         expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
         small = whole
         if few < expected and whole.scaled_to(few) < _HOPELESS * limit:
@@ -233,8 +233,9 @@ class _Trials:
         return self._run(metric, job, limit) if first.ended and first.seconds < _FIRST else first
 
     def _run(self, metric: Metric, job: Job, limit: float) -> _Trial:
-        model, rows = self._choose(job)
-        inputs, targets = self.inputs[rows], None if self.targets is None else self.targets[rows]
+        part = self._choose(job)
+        model, inputs = part.model, part.take(self.inputs)
+        targets = None if self.targets is None else self.targets[part.rows]
         count, start, half = 0, (0.0, 0), (0.0, 0)
         began = time.perf_counter()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +24,24 @@ from standfast.study.identity import Answers
 _ALL = slice(None)
 
 
+class Part(NamedTuple):
+    """Samples that a model runs together.
+
+    Attributes:
+        model: for these samples.
+        rows: which ones.
+        width: where they end, if inputs `(N, W)` have different lengths.
+    """
+
+    model: Model
+    rows: slice
+    width: int | None = None
+
+    def take(self, inputs: Tensor) -> Tensor:
+        """These of all inputs `(N, ...)`."""
+        return inputs[self.rows] if self.width is None else inputs[self.rows, : self.width]
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Inputs to evaluate on, in memory.
@@ -34,6 +53,8 @@ class Samples:
         about: plain values for the manifest and the report, such as the origin of the data and the names of classes.
         extras: further tensors `(N, ...)` by name, on the CPU, for metrics that ask for them.
         features, tokens: names for figures, as of `standfast.data.Dataset`; results do not depend on them.
+        lengths: of each sample of inputs `(N, W)` that end at different places, such as texts: it is evaluated without
+            what is behind its end.
         table: of the data frame that the inputs are rows of; models then get frames.
     """
 
@@ -44,6 +65,7 @@ class Samples:
     extras: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     features: tuple[str, ...] | None = None
     tokens: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
+    lengths: tuple[int, ...] | None = field(default=None, repr=False)
     table: Table | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -63,12 +85,15 @@ class Samples:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def split(self, model: Model, rows: slice = _ALL) -> list[tuple[Model, slice]]:
-        """The model with rows that it runs together: all of `rows`, or one at a time if it has further inputs."""
-        if not model.extras:
-            return [(model, rows)]
+    def split(self, model: Model, rows: slice = _ALL) -> list[Part]:
+        """The rows that a model runs together: all of `rows`, or one at a time if it has further inputs."""
         numbers = range(*rows.indices(len(self)))
-        return [(model.for_sample(self.extras, row), slice(row, row + 1)) for row in numbers]
+        if model.extras:
+            return [Part(model.for_sample(self.extras, row), slice(row, row + 1)) for row in numbers]
+        if self.lengths is None:
+            return [Part(model, rows)]
+        groups = [(length, [*own]) for length, own in groupby(numbers, key=self.lengths.__getitem__)]
+        return [Part(model.with_width(n), slice(own[0], own[-1] + 1), n) for n, own in groups]
 
 
 class ModelSource(ABC):

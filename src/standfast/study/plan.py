@@ -226,9 +226,9 @@ def make_plan(
         own_code = own_code or bool(described[4])
         # after the description, because forward may change attributes
         parts = samples.split(model, slice(0, MOST_ANSWERS))
-        first, some = parts[0]
-        first.check_repeatable(inputs[some], in_batches=True)
-        asked = Answers.join([ask_model(each, inputs[rows]) for each, rows in parts])
+        first, some = parts[0].model, parts[0].take(inputs)
+        first.check_repeatable(some, in_batches=True)
+        asked = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
         planned[data, model_name] = asked
         answers = known.remember(asked, data, model_name, digest(described[:-1]))
         reference = model.with_reference(inputs).reference
@@ -250,10 +250,11 @@ def make_plan(
         slowness = dict.fromkeys(explainers, 0.0)  # seconds for an explanation, of explainers of the user's
         for name in (name for name, found in explainers.items() if found.own):
             began = time.perf_counter()
-            maps = ask_explainer(grid.explainers[name], first, inputs[some], None if targets is None else targets[some])
+            classes = None if targets is None else targets[parts[0].rows]
+            maps = ask_explainer(grid.explainers[name], first, some, classes)
             slowness[name] = max(0.0, time.perf_counter() - began - _ASKING) / _ASKED
             own[name].append(known.remember(maps, data, model_name, own[name][0]))
-        pace = _measure_pace(first, inputs[some], grid.device)
+        pace = _measure_pace(first, some, grid.device)
         here = _Source(samples, inputs, {n: m.bind(extras=samples.extras) for n, m in measured.items()}, metrics)
         checks: list[tuple[int, str, Metric]] = [] if grid.sanity is None else [(0, grid.sanity.name, grid.sanity)]
         repeated = [(n, label, metric) for n in range(grid.repeats) for label, metric in grid.metrics.items()]
@@ -344,8 +345,8 @@ def inputs_for(model: Model, samples: Samples) -> tuple[Tensor, Tensor | None]:
     inputs = model.check_inputs(samples.inputs.to(model.dtype))
     if samples.targets is None:
         return inputs, None
-    first, some = samples.split(model)[0]  # a task makes answers of targets, wherever they are used
-    first.check_targets(samples.targets[some], inputs[some])
+    part = samples.split(model)[0]  # a task makes answers of targets, wherever they are used
+    part.model.check_targets(samples.targets[part.rows], part.take(inputs))
     return inputs, samples.targets.to(inputs.device)
 
 

@@ -16,8 +16,9 @@ from torch import Tensor
 from standfast.errors import ModelError
 from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
+from standfast.metrics.sanity import SanityChecks
 from standfast.model import Model
-from standfast.study.grid import Grid
+from standfast.study.grid import Grid, Part
 from standfast.study.guard import Guard
 from standfast.study.identity import Answers, ask_model, read_own_modules
 from standfast.study.plan import Job, inputs_for, job_seed
@@ -82,11 +83,15 @@ class _Ready:
 
 
 def _join(parts: Sequence[Tensor]) -> Tensor:
-    """The arrays of several samples, `(n, ...)` each; those that end earlier than others are filled with NaN."""
+    """The arrays of several samples, `(n, ...)` each; those that end earlier than others are filled up.
+
+    Numbers are filled up with NaN, all else with 0.
+    """
     if len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(list(parts))
     widest = [max(sides) for sides in zip(*(part.shape[1:] for part in parts), strict=True)]
-    whole = parts[0].new_full((sum(map(len, parts)), *widest), torch.nan)
+    fill = torch.nan if parts[0].is_floating_point() else 0
+    whole = parts[0].new_full((sum(map(len, parts)), *widest), fill)
     first = 0
     for part in parts:
         whole[(slice(first, first := first + len(part)), *(slice(side) for side in part.shape[1:]))] = part
@@ -122,10 +127,10 @@ class Worker:
             where = [pl.lit(record[name]).alias(name) for name in COORDINATES]
             found: list[Result] = []
             frames: list[pl.DataFrame] = []
-            for model, rows in self.grid.data[job.data].split(ready.model, slice(job.start, job.stop)):
-                result = self._evaluate(job, replace(ready, model=model), rows, tell)
+            for part in self._split(job, ready.model):
+                result = self._evaluate(job, replace(ready, model=part.model), part, tell)
                 found.append(result)
-                frames.append(result.frame().select(*where, pl.col("sample") + rows.start, pl.exclude("sample")))
+                frames.append(result.frame().select(*where, pl.col("sample") + part.rows.start, pl.exclude("sample")))
             tensors = [result.tensors() for result in found]
             joined = {name: _join([each[name] for each in tensors]) for name in tensors[0]}
             record["seconds"] = time.perf_counter() - began
@@ -138,8 +143,16 @@ class Worker:
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
                 self._ready = self._passes = None  # it is built again, and has to prove that it is the planned model
 
-    def _evaluate(self, job: Job, ready: _Ready, rows: slice, tell: Callable[[float], None] | None) -> Result:
+    def _split(self, job: Job, model: Model) -> list[Part]:
+        """The samples of a job that are evaluated together."""
+        samples, rows = self.grid.data[job.data], slice(job.start, job.stop)
+        if samples.lengths is not None and isinstance(self.grid.measured[job.label], SanityChecks):
+            return [Part(model, rows)]  # which compare samples with each other
+        return samples.split(model, rows)
+
+    def _evaluate(self, job: Job, ready: _Ready, part: Part, tell: Callable[[float], None] | None) -> Result:
         """The result of the metric for some samples of the job."""
+        rows = part.rows
         metric = self.grid.measured[job.label].bind(extras=self.grid.data[job.data].extras)
         share = _tell_share(lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start), tell)
         seed = job_seed(self.grid.seed, job.repeat)
@@ -149,7 +162,7 @@ class Worker:
             return metric.bind(inputs=ready.inputs, rows=rows)(
                 ready.model,
                 self.grid.explainers[job.explainer],
-                ready.inputs[rows],
+                part.take(ready.inputs),
                 None if ready.targets is None else ready.targets[rows],
                 generator=torch.Generator().manual_seed(seed),
             )
@@ -177,7 +190,8 @@ class Worker:
             model = self.grid.models[job.model].model(samples, self.grid.device)
             inputs, targets = inputs_for(model, samples)
             self._prove(job, model, inputs)
-            guard = Guard(samples.split(model, slice(0, 1))[0][0], inputs[:1])
+            first = samples.split(model, slice(0, 1))[0]
+            guard = Guard(first.model, first.take(inputs))
             self._ready = _Ready(job.data, job.model, model.with_reference(inputs), inputs, targets, guard)
         return self._ready
 
@@ -193,7 +207,7 @@ class Worker:
         if planned is None or not planned.numbers:
             return
         parts = self.grid.data[job.data].split(model, slice(0, _PROVED))
-        asked = Answers.join([ask_model(each, inputs[rows]) for each, rows in parts])
+        asked = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
         different = planned.find_difference(asked, model.precision)
         if different:
             raise ModelError(

@@ -19,15 +19,15 @@ from torch import nn
 
 from standfast.errors import StandfastError
 from standfast.registry import Registry
-from standfast.zoo.hub import HUBS, from_hub, from_timm, from_transformers
-from standfast.zoo.networks.bilstm import BiLSTM
-from standfast.zoo.networks.dla import DLA34
-from standfast.zoo.networks.embedded_text import (
+from standfast.texts.embedded import (
     EmbeddedText,
     TransformersText,
     padded_batch,
     token_relevance,
 )
+from standfast.zoo.hub import HUBS, from_hub, from_timm, from_transformers
+from standfast.zoo.networks.bilstm import BiLSTM
+from standfast.zoo.networks.dla import DLA34
 from standfast.zoo.networks.lenet import LeNet5
 from standfast.zoo.networks.resnet import ResNet18
 from standfast.zoo.networks.resnet20 import ResNet20

@@ -94,6 +94,17 @@ def test_words_have_bars_of_their_summed_relevance() -> None:
     assert [bar.get_width() for bar in axes.patches] == [-3.0, 2.0, 0.0]
 
 
+def test_texts_have_bars_of_their_words_without_the_end_of_longer_ones() -> None:
+    maps = torch.tensor([[1.0, -3.0, torch.nan], [1.0, 2.0, -0.5]])
+    axes = draw(standfast.show(torch.rand(2, 3), maps, tokens=[["so", " bad"], ["not", " it", "!"]]))
+    assert [labels(each.yaxis) for each in axes] == [["bad", "so"], ["it", "not", "!"]]
+    assert [[bar.get_width() for bar in each.patches] for each in axes] == [[-3.0, 1.0], [2.0, 1.0, -0.5]]
+    (embedded,) = draw(standfast.show(torch.rand(2, 3), torch.ones(2, 3), tokens=[["so", "bad", "it"]]))
+    assert [bar.get_width() for bar in embedded.patches] == [2.0, 2.0, 2.0]
+    (alone,) = draw(standfast.show(torch.rand(2), torch.ones(2), tokens=[["so", "bad"]]))
+    assert [bar.get_width() for bar in alone.patches] == [1.0, 1.0]
+
+
 def test_series_are_lines_on_the_colour_of_their_relevance() -> None:
     x, maps = torch.randn(1, 2, 50), torch.zeros(1, 2, 50)
     maps[0, 1, 20:30] = -4.0
@@ -136,6 +147,7 @@ def test_positions_without_a_value_are_hatched() -> None:
         ((torch.rand(2, 3), {}), {}, "maps: expected attributions, or a mapping"),
         ((torch.rand(2, 3), torch.rand(2, 3)), {"features": ["a"]}, "features: expected 3 names, .*got 1"),
         ((torch.rand(2, 3, 4), torch.rand(2, 3, 4)), {"tokens": [["a"]]}, "tokens: expected one entry"),
+        ((torch.rand(2, 3), torch.rand(2, 3)), {"tokens": [["a"]] * 3}, "tokens: expected one entry"),
         ((torch.rand(2, 3), torch.rand(2, 3)), {"titles": ["a"]}, "titles: .* each of 2 samples, got 1"),
         ((torch.rand(2, 3, 4, 5, 6), torch.rand(2, 3, 4, 5, 6)), {}, "inputs: expected images"),
         (("x", torch.rand(2, 3)), {}, "inputs: expected a tensor or an array, got str"),

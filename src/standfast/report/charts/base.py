@@ -143,7 +143,7 @@ class Picture:
 
     Attributes:
         title: a word or two above the picture.
-        array: an image `(C, H, W)`, a series `(C, T)` or features `(F,)`.
+        array: an image `(C, H, W)`, a series or an embedded text `(C, T)`, features `(F,)` or words `(W,)`.
         alt: what the picture shows, in words.
         signed: True for a map.
         marks: which positions of an input to colour, whole numbers `(H, W)` or `(T,)`: 0 for none, i for the i-th of
@@ -153,7 +153,7 @@ class Picture:
         change: True for the change of an input, which is drawn like a map and is none.
         moved_back: True for the map of an input whose positions were moved, at the positions of the first input of the
             row. NaN where not both inputs see a position; these are hatched.
-        swapped: of a changed text, the new words by position.
+        swapped: of a changed text, the new words by position; empty for a deleted one.
     """
 
     title: str
@@ -177,7 +177,8 @@ class GalleryRow:
         text: the result in words.
         found: whether there is a result; the pictures of a search that found nothing are pale.
         features: names of the features of a table, or of the channels of a series; may be empty.
-        tokens: for text, the word at each position; the pictures are then drawn as words.
+        tokens: for text, the word at each position; the pictures are then drawn as words. If any begins with a blank,
+            those that do not are joined to the word before.
         columns: of a data frame, what `Column.plain` says of each, so that cells have their units and names.
     """
 

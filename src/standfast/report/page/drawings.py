@@ -30,6 +30,8 @@ _UNSEEN = 0xB4 / 255
 _PLAIN, _GREEN = "#f4f5f6", (0x1B, 0x78, 0x37)
 #: from which place on the pictures of a search that found nothing are faint
 FIRST_FAINT = 2
+#: with more words a text is folded: the first ones, changed ones and the most relevant ones are seen, with neighbours
+LONG, FIRST_WORDS, CHANGED, NEIGHBOURS = 100, 40, 20, 2
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,27 @@ class Lane:
     name: str
     points: str
     ground: str | None
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a text.
+
+    Attributes:
+        text: as it is now; empty if it was deleted.
+        ground: the colour behind it, as `"#rrggbb"`.
+        dark: whether that colour is dark.
+        old: the word that it replaces; empty where it is the same.
+        joined: whether there is no blank before it.
+        folded: whether it is seen only when the whole text is asked for.
+    """
+
+    text: str
+    ground: str
+    dark: bool = False
+    old: str = ""
+    joined: bool = False
+    folded: bool = False
 
 
 class _Ready:
@@ -97,7 +120,7 @@ def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
             white = picture.signed or picture.change or picture.marks is not None
             drawn.append(Drawing("image", picture.title, picture.alt, white, draw_picture(picture, bounds)))
         else:
-            kind = "table" if axes != 2 else "words" if row.tokens else "series"
+            kind = "words" if row.tokens and axes in (1, 2) else "series" if axes == 2 else "table"
             together.setdefault(kind, []).append(_Ready(picture, place, row.found))
     for kind, ready in together.items():
         content = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind](ready, row)
@@ -230,35 +253,59 @@ def _cut(values: Array) -> Array:
     return values[: len(values) // block * block].reshape(-1, block)
 
 
-def _draw_words(ready: list[_Ready], row: GalleryRow) -> list[_Ready]:
+def _draw_words(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
     """The words of a text on coloured ground; an input without marks only where there is nothing else.
 
-    A change that is nearly the same for all words, as at the edge of a ball, shows nothing and is left out.
+    A change that is nearly the same for all words, as at the edge of a ball, shows nothing and is left out, and so is
+    a change of the codes that stand for words.
     """
     panels = []
     for each in ready:
-        sizes = np.abs(each.array).max(axis=0)[: len(row.tokens)]
-        if not each.plain and not (each.change and np.ptp(sizes) <= 0.15 * sizes.max()):
+        sizes = np.abs(np.atleast_2d(each.array)).max(axis=0)[: len(row.tokens)]
+        says_nothing = each.change and (each.array.ndim == 1 or np.ptp(sizes) <= 0.15 * sizes.max())
+        if not each.plain and not says_nothing:
             panels.append(each)
     panels = sorted(panels or ready[:1], key=lambda each: (each.change, each.marks is not None, each.place))
+    old = [str(token).strip() or "␣" for token in row.tokens]
+    starts = [str(token)[:1].isspace() for token in row.tokens]  # if none begins with a blank, all are set apart
+    joined = [place > 0 and any(starts) and not start for place, start in enumerate(starts)]
+    folded = _choose_folded(panels, len(old))
     for each in panels:
-        old, new = row.tokens, each.picture.swapped
-        coloured = _colour_words(each, [new.get(place, token) for place, token in enumerate(old)])
-        each.parts = [(*part, str(old[place]) if place in new else "") for place, part in enumerate(coloured)]
-    return panels
+        new = {place: word.strip() for place, word in each.picture.swapped.items()}
+        each.parts = _colour_words(each, [new.get(place, token) for place, token in enumerate(old)])
+        for place in range(min(len(old), len(each.parts))):
+            each.parts[place] = replace(
+                each.parts[place],
+                old=old[place] if place in new else "",
+                joined=joined[place],
+                folded=place in folded,
+            )
+    return {"panels": panels, "count": len(old), "folded": len(folded)}
 
 
-def _colour_words(each: _Ready, tokens: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """Each word, the colour of its ground, and whether this is dark; last, relevance beyond the words."""
-    words = [str(token) or "␣" for token in tokens[: each.array.shape[1]]]
+def _choose_folded(panels: Sequence[_Ready], count: int) -> set[int]:
+    """The places of the words of a long text that are seen only when it is unfolded, the same in all panels."""
+    if count <= LONG:
+        return set()
+    changed = [place for each in panels for place in list(each.picture.swapped)[:CHANGED]]
+    maps = [np.atleast_2d(each.array).sum(axis=0)[:count] for each in panels if each.signed and not each.change]
+    strong = rank_entries(maps, FEATURES).tolist() if maps else []
+    seen = {place + step for place in (*changed, *strong) for step in range(-NEIGHBOURS, NEIGHBOURS + 1)}
+    return set(range(FIRST_WORDS, count)) - seen
+
+
+def _colour_words(each: _Ready, words: Sequence[str]) -> list[Word]:
+    """Each word on its colour; last, relevance of an embedding beyond the words."""
+    array = np.atleast_2d(each.array)
+    words = list(words[: array.shape[1]])
     if each.marks is not None:
         marks = np.where(each.marks > 0, each.marks, len(each.picture.colours) + 1)
         lowest = marks if marks.ndim == 1 else marks.min(axis=0)
         colours = [*each.picture.colours, _PLAIN]
-        return [(word, colours[mark - 1], False) for word, mark in zip(words, lowest.tolist(), strict=False)]
+        return [Word(word, colours[mark - 1]) for word, mark in zip(words, lowest.tolist(), strict=False)]
     if each.plain:
-        return [(word, _PLAIN, False) for word in words]
-    values = np.abs(each.array).max(axis=0) if each.change else each.array.sum(axis=0)
+        return [Word(word, _PLAIN) for word in words]
+    values = np.abs(array).max(axis=0) if each.change else array.sum(axis=0)
     limit = float(np.abs(values).max()) or 1.0
     beyond = values[len(words) :]
     if not each.change and len(beyond) and np.abs(beyond).max() > 0.02 * limit:
@@ -267,4 +314,4 @@ def _colour_words(each: _Ready, tokens: Sequence[str]) -> list[tuple[str, str, b
     rgb = colour_signed(shares) if not each.change else 1 - shares[:, None] * (1 - np.array(_GREEN) / 255)
     dark = rgb @ np.array([0.299, 0.587, 0.114]) < 0.55
     codes = ["#" + bytes(colour).hex() for colour in np.rint(255 * rgb).astype(np.uint8)]
-    return list(zip(words, codes, dark.tolist(), strict=True))
+    return [Word(*each) for each in zip(words, codes, dark.tolist(), strict=True)]

@@ -29,10 +29,11 @@ COUNTED = {
 
 def list_changes(results: Results) -> list[str]:
     """How the inputs are changed, a few words for each way that a metric has."""
-    tokens = any((about or {}).get("tokens") for about in (results.manifest.get("data") or {}).values())
+    known = [about or {} for about in (results.manifest.get("data") or {}).values()]
+    embedded = any(about.get("tokens") and not about.get("texts") for about in known)
     found = []
     for metric in results.metrics.values():
-        reach = describe_reach(metric.options, "number of the embedding" if tokens else "feature")
+        reach = describe_reach(metric.options, "number of the embedding" if embedded else "feature")
         found.append(f"moved {reach}" if reach else describe_transformation(metric.options))
     return list(dict.fromkeys(filter(None, found)))
 
@@ -44,6 +45,8 @@ def list_facts(results: Results) -> list[tuple[str, str]]:
     computed = [f"{key} {environment[key]}" for key in ("standfast", "torch", "python") if environment.get(key)]
     computed += [str(environment[key]) for key in ("gpu", "cpu", "machine") if environment.get(key)][:1]
     facts = {key.capitalize(): value for key, value in about.items() if key not in ("title", "command")}
+    ways = "; ".join(f"{name}: {metric.removal}" for name, metric in results.metrics.items() if metric.removal)
+    facts |= {"Removal": ways} if ways else {}
     facts |= {"Data sets": ", ".join(results.data), "Models": ", ".join(results.models)}
     kept = dict.fromkeys(str(each["kept"]) for each in (manifest.get("models") or {}).values() if each.get("kept"))
     facts |= {"An answer is kept if it is": "; ".join(kept)}

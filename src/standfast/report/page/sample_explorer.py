@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from standfast.report.page.render import escape_script
+from standfast.report.presentation.drawing import read_swaps
 from standfast.results import ConfiguredMetric, Results
 from standfast.study.store import COORDINATES
 
@@ -26,6 +27,8 @@ def encode_rows(results: Results, links: Links) -> tuple[str, int]:
     names = {"data": list(results.data), "model": list(results.models), "explainer": list(results.explainers)}
     names |= {"label": list(results.metrics), "status": ["ok"]}
     classes = [results.summary.classes[data] for data in results.data]
+    known = results.manifest.get("data") or {}
+    texts = {data: list((known.get(data) or {}).get("tokens") or ()) for data in results.data}
     blocks = []
     for metric in results.metrics.values():
         frames = [found.frame for found in results.list_metric_results(metric.name)]
@@ -33,15 +36,38 @@ def encode_rows(results: Results, links: Links) -> tuple[str, int]:
             whole = pl.concat(frames, how="diagonal_relaxed")
             statuses = whole["status"].unique(maintain_order=True)
             names["status"] += [status for status in statuses if status not in names["status"]]
-            blocks.append(_encode_block(whole, metric, names, links))
+            blocks.append(_encode_block(whole, metric, names, links) | {"swaps": _list_swaps(whole, texts)})
     answer = "Class" if results.task_words.classes else results.task_words.answer.capitalize()
     content = json.dumps(
-        {"names": {**names, "classes": classes}, "blocks": blocks, "answer": answer},
+        {
+            "names": {**names, "classes": classes, "texts": [list(map(_write, own)) for own in texts.values()]},
+            "blocks": blocks,
+            "answer": answer,
+        },
         separators=(",", ":"),
         ensure_ascii=False,
         allow_nan=False,
     )
     return escape_script(content), sum(block["rows"] for block in blocks)
+
+
+def _write(words: Sequence[str]) -> str:
+    """A text from its words, with blanks between them if they bring none along."""
+    return ("" if any(word[:1].isspace() for word in words) else " ").join(words).strip()
+
+
+def _list_swaps(frame: pl.DataFrame, texts: Mapping[str, Sequence[Sequence[str]]]) -> Any:
+    """The changed words of each row as one text, such as "bad → poor, so → –"; none where no words were changed."""
+    if "swapped_words" not in frame.columns:
+        return ""
+    found = []
+    for data, sample, stored in frame.select("data", "sample", "swapped_words").iter_rows():
+        words = texts[data][sample] if sample < len(texts[data]) else ()
+        pairs = [
+            (words[at] if at < len(words) else "?", new) for at, new in read_swaps({"swapped_words": stored}).items()
+        ]
+        found.append(", ".join(f"{old.strip()} → {new.strip() or '–'}" for old, new in pairs))
+    return _shorten(found)
 
 
 def _encode_block(

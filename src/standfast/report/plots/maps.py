@@ -60,11 +60,13 @@ def draw_maps(
         check(fits, f"maps[{name!r}]" if name else "maps", f"the shape of the inputs, {x.shape}", each.shape)
     # one image rather than a batch of series: no series has as many channels as steps
     image = x.ndim == 3 and x.shape[0] in (1, 3) and x.shape[1] == x.shape[2]
-    if x.ndim == 1 or (tokens is not None and x.ndim == 2) or image:
+    embedded = tokens is not None and x.ndim == 2 and len(tokens) == 1 < len(x)  # one text `(dim, T)`
+    if x.ndim == 1 or embedded or image:
         x, named = x[None], {name: each[None] for name, each in named.items()}  # a single sample
     kind = "text" if tokens is not None else {1: "table", 2: "series", 3: "image"}.get(x.ndim - 1, "")
     check(bool(kind), "inputs", "images (N, C, H, W), series (N, C, T) or tables (N, F)", f"shape {x.shape}")
-    check(kind != "text" or x.ndim == 3, "tokens", "embedded text (N, dim, T)", f"inputs of shape {x.shape}")
+    said = "texts (N, W) or embedded texts (N, dim, T)"
+    check(kind != "text" or x.ndim in (2, 3), "tokens", said, f"inputs of shape {x.shape}")
     wide = x.shape[1]
     if features is not None:
         check(len(features) == wide, "features", f"{wide} names, one for each column or channel", len(features))
@@ -114,9 +116,9 @@ def _draw_grid(
                 )
                 labels = [f"{name} = {value:z.4g}" for name, value in zip(names, own, strict=True)]
                 _draw_bars(axes, np.nan_to_num(values), labels)
-            else:  # relevance is summed over the embedding
-                said = (tokens or ())[row]
-                _draw_bars(axes, add_channels(values)[0][: len(said)], said)
+            else:  # relevance is summed over the embedding; a shorter text ends with NaN
+                said = [word.strip() for word in (tokens or ())[row]]
+                _draw_bars(axes, add_channels(np.atleast_2d(values))[0][: len(said)], said)
             words = [word for word in ("" if extra else title, name) if word]
             axes.set_title(escape_text(": ".join(words)), fontsize=9)
     figure.supxlabel(MEANING, fontsize=8)

@@ -37,8 +37,8 @@ def show(
     Of inputs and maps: a row for each sample, a column for each explainer. Images `(C, H, W)` are grey behind a map
     that is red where it is positive and blue where it is negative, next to the input itself. Series `(C, T)` are lines,
     one below the other, on the colour of their relevance. Tables `(F,)` are bars, the largest first. Text has a bar
-    for each word, whose relevance is summed over the embedding. Positions of images and series where a map is NaN in
-    all channels are hatched.
+    for each word, whose relevance is summed over the embedding where there is one. Positions of images and series where
+    a map is NaN in all channels are hatched.
 
     Of a `Result`: a point for each sample, in the order of the values, with its interval. Where inputs and maps are
     stored, the sample with the worst value follows: the input and its map, the perturbed input and its map if there is
@@ -50,7 +50,7 @@ def show(
         maps: attributions, shaped like the inputs; or a mapping from the names of explainers to them. None for a
             result.
         features: names of the columns of a table or of the channels of a series.
-        tokens: the words of each sample, for embedded text `(dim, T)`.
+        tokens: the words of each sample, for texts `(W,)` and embedded texts `(dim, T)`.
         titles: a title for each sample of inputs.
         most: draw at most this many samples of inputs.
 
@@ -103,8 +103,8 @@ def _draw_result(result: Result, features: Sequence[str] | None, tokens: Sequenc
         titles.append("map moved back\n(hatched: not seen)")
     words = None if tokens is None else [tokens[worst]] * len(inputs)
     if words is not None and len(words) > 1:
-        swapped = read_swaps(row)
-        words[1] = [swapped.get(place, word) for place, word in enumerate(words[0])]
+        new = {place: word or f"({words[0][place]} deleted)" for place, word in read_swaps(row).items()}
+        words[1] = [new.get(place, word) for place, word in enumerate(words[0])]
     drawn = draw_maps(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
     return [axes, *drawn]
 

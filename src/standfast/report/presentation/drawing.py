@@ -39,7 +39,7 @@ def make_row(
 
 
 def read_swaps(row: Mapping[str, Any]) -> dict[int, str]:
-    """The new words of a text by position, from the row of a result; empty for other inputs.
+    """The new words of a text by position, empty for a deleted one, from the row of a result; none for other inputs.
 
     >>> read_swaps({"swapped_words": '{"2": "fine"}'}), read_swaps({"value": 0.5})
     ({2: 'fine'}, {})
@@ -106,7 +106,7 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
             "explainer": shown.explainer,
             "sample": shown.sample,
             "changed": describe_transformation(view.options),
-            "moved": describe_reach(view.options, "number of the embedding" if view.tokens else "feature"),
+            "moved": describe_reach(view.options, view.position),
             "parameters": describe_parameters(row, view.options, np.shape(shown.arrays["origins"])),
             "target": shown.row.get("targets"),
             "what": what,

@@ -73,6 +73,7 @@
   }
   function ok(row) { return names.status[cell(row, "status")] === "ok"; }
   function name(key) { return function (row) { return names[key][cell(row, key)]; }; }
+  function written(row) { return names.texts[cell(row, "data")][cell(row, "sample")] || ""; }
   function label(row) { return names.label[row.b.label]; }
   function shownValue(row) {
     if (!ok(row)) return "–";
@@ -155,7 +156,8 @@
     if (!isNaN(most)) tests.push(function (row) { return ok(row) && read(row) <= most; });
     var words = inputs.text.value.trim().toLowerCase();
     if (words) tests.push(function (row) {
-      return columns.some(function (column) { return String(column[1](row)).toLowerCase().indexOf(words) >= 0; });
+      var said = columns.map(function (column) { return column[1](row); }).concat(written(row), of(row.b.swaps, row.i));
+      return said.some(function (each) { return String(each).toLowerCase().indexOf(words) >= 0; });
     });
     return tests;
   }
@@ -220,10 +222,12 @@
     if (tr.nextSibling && tr.nextSibling.className === "more") { tr.nextSibling.remove(); return; }
     var made = document.createElement("tr"), td = made.insertCell(), list = document.createElement("dl");
     made.className = "more"; td.colSpan = columns.length;
-    Object.keys(row.b.extras).forEach(function (key) {
+    function tell(title, text) {
       var pair = document.createElement("div"), dt = document.createElement("dt"), dd = document.createElement("dd");
-      dt.textContent = key; dd.textContent = show(of(row.b.extras[key], row.i)); pair.append(dt, dd); list.appendChild(pair);
-    });
+      dt.textContent = title; dd.textContent = text; dd.dir = "auto"; pair.append(dt, dd); if (text) list.appendChild(pair);
+    }
+    tell("text", written(row)); tell("changed words", of(row.b.swaps, row.i));
+    Object.keys(row.b.extras).forEach(function (key) { tell(key, show(of(row.b.extras[key], row.i))); });
     if (!list.childNodes.length) list.textContent = "Nothing more is stored.";
     td.appendChild(list); tr.after(made);
   }

@@ -563,8 +563,8 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     paths = getattr(source, "paths", ())
     try:
         with importing_from(paths):
-            model = samples.split(source.model(samples, "cpu"), slice(0, 1))[0][0]
-            logits = model.logits(samples.inputs[:1])
+            part = samples.split(source.model(samples, "cpu"), slice(0, 1))[0]
+            model, logits = part.model, part.model.logits(part.take(samples.inputs))
     except StudyFieldError:
         raise
     except Exception as error:  # the user's module may raise anything

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from standfast.data.sentence_files import word_vectors
-from standfast.zoo.networks.embedded_text import EmbeddedText
+from standfast.texts.embedded import EmbeddedText
 from standfast.zoo.networks.encoder import EncoderLayer
 from standfast.zoo.networks.series_transformer import encode_positions
 

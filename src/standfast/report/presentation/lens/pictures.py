@@ -35,10 +35,11 @@ def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
 def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., str]) -> GalleryRow:
     who, origin = shown.who, np.asarray(shown.arrays["origins"], dtype=float)
     before, after = sum_channels(results, shown.arrays)
-    k, unit = resolve_k(results.options.get("k"), count_positions(origin.shape)), name_position(origin.shape)
+    k = resolve_k(results.options.get("k"), count_positions(origin.shape))
+    unit = results.position if results.texts else name_position(origin.shape)
     input_, its_map, *changed = show_change(shown)
     middle = [input_]
-    if origin.ndim in (2, 3):
+    if origin.ndim in (2, 3) or results.texts:
         s, t = top_k(before, k), top_k(after, k)
         middle = [
             Picture("top k", origin, f"Top {unit}s before: {who}", marks=mark_around(s), colours=NEAR),

@@ -98,13 +98,14 @@ class WorstCasePresentation(Presentation):
         sentences, facts = words_of(self), {**self.facts(view), "options": Options(view.options)}
         rows = [_draw_row(view, shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
         moved = any(row.pictures[-1].moved_back for row in rows)
+        change = any(picture.change for row in rows for picture in row.pictures)
         return [
             draw_distribution(view),
             _draw_convergence(view, sentences.say("convergence", facts)),
             Gallery(
                 "Worst cases found",
                 tuple(rows),
-                sentences.say("pictures", describe_maps(view, rows), moved),
+                sentences.say("pictures", describe_maps(view, rows), moved, change),
             ),
         ]
 
@@ -174,7 +175,8 @@ def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
     row, arrays = shown.row, shown.arrays
     difference = np.asarray(arrays["inputs"], dtype=float) - np.asarray(arrays["origins"], dtype=float)
     pictures = show_change(shown)
-    if not pictures[-1].moved_back:  # the difference of two inputs whose positions differ says little
+    # the difference of two inputs whose positions differ, or of two texts, says little
+    if not pictures[-1].moved_back and not view.texts:
         swaps, words = pictures[2].swapped, f"Change of the input, scaled: {shown.who}"
         change = Picture("change", difference, words, signed=True, change=True, swapped=swaps)
         pictures = (*pictures[:3], change, *pictures[3:])

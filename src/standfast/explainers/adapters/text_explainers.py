@@ -1,0 +1,199 @@
+"""Explainers of models that read texts: by the embeddings of tokens, and functions of the user's."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, ModelError
+from standfast.explainers.base import Explainer, Explanation
+from standfast.model import Model
+from standfast.neighbourhoods.text import find_present
+from standfast.tensors import widen_half
+from standfast.texts import Batch, EmbeddedText, TextBox, find_text_box, sum_sentences, write_text
+from standfast.texts.tokenizers import Tokens, assign_tokens
+
+#: how many texts are compared, by embeddings and by ids
+_COMPARED = 8
+#: the networks that gave the same logits from embeddings
+_SAME: WeakSet[TextBox] = WeakSet()
+
+
+@dataclass(frozen=True)
+class TextExplainer(Explainer):
+    """An explainer that needs gradients or layers, of a model that reads texts.
+
+    It explains the embeddings of the tokens. A token's number is the sum over its embedding; a word's is the sum over
+    its tokens. What stands around a text, such as special tokens, is not explained and stays as it is. Where an option
+    asks for a baseline, it is the embedding of what the model puts in the place of removed words.
+
+    Args:
+        explainer: of embeddings, `(N, dim, T)`.
+    """
+
+    explainer: Explainer
+    name: ClassVar[str] = "text"
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.explainer.rows_per_input
+
+    @property
+    def label(self) -> str:
+        return self.explainer.label
+
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+        self._check_graph(create_graph)
+        box = _find_box(model, self.label)
+        with torch.no_grad():
+            logits = model.forward(x.detach())
+        classes = model.task.answer(logits) if targets is None else targets
+        rows, first, inverse = _find_different(x, classes)
+        maps = torch.zeros(rows.shape, dtype=torch.float64, device=x.device)
+        # the tokens around a text have attention, too
+        around = "attention" in self.explainer.needs
+        for batch in box.cut(rows, around):
+            embedded, engine = box.find_engine(batch, around, model.task)
+            ids = batch.make_ids(box.network.padding, engine.device, inner=not around)
+            embeddings = widen_half(embedded.embed(ids))
+            own = first[list(batch.rows)]
+            with engine.session(), torch.enable_grad():
+                explainer = self._set_baseline(box, embedded, model)
+                found, at = explainer.attribute_all(engine, embeddings, classes[own].to(engine.device))
+            self._compare(box, at, logits[own].to(at))
+            values = _sum_channels(found.to(maps))
+            present = find_present(rows[list(batch.rows)]).cpu().numpy()
+            maps[list(batch.rows)] = batch.sum_tokens(values, around, present, rows.shape[1])
+        maps = sum_sentences(maps, rows) if box.sentences else maps
+        return maps[inverse].to(x.dtype), logits
+
+    def _set_baseline(self, box: TextBox, embedded: EmbeddedText, model: Model) -> Explainer:
+        """The explainer with the embedding of what stands in the place of removed words."""
+        unset = [option for option in ("baseline", "background") if getattr(self.explainer, option, 0) is None]
+        if not unset or model.reference is None:
+            return self.explainer
+        code = np.array([[float(model.reference.median[0])]])
+        reading = box.reader.read(code)[0]
+        own = reading.ids[reading.first : reading.last]
+        number = int(own[0]) if len(own) == 1 else box.network.padding
+        vector = embedded.embed(torch.tensor([[number]]))[0, :, 0]
+        return dataclasses.replace(self.explainer, **{unset[0]: tuple(vector.tolist())})  # type: ignore[type-var]
+
+    def _compare(self, box: TextBox, found: Tensor, expected: Tensor) -> None:
+        """Raise `ModelError` unless embeddings give the logits that ids give, once for each network."""
+        if box in _SAME:
+            return
+        first, own = found[:_COMPARED].double(), expected[:_COMPARED].double()
+        precision = next((each.dtype for each in box.parameters()), torch.float32)
+        allowed = torch.finfo(precision).eps ** (2 / 3) * float(own.abs().max())
+        if not torch.allclose(first, own, rtol=0, atol=allowed, equal_nan=True):
+            raise ModelError(
+                f"{self.label}: expected the same logits from the embeddings of tokens as from their ids, got"
+                f" differences of up to {float((first - own).abs().max()):.2g}. Is there another layer of token"
+                " embeddings (TextModel(embedding=...))? Explainers that need predictions alone do not need it"
+            )
+        _SAME.add(box)
+
+
+@dataclass(frozen=True)
+class TextFunctionExplainer(Explainer):
+    """An explainer that calls the user's function with strings.
+
+    Args:
+        function: of a function from a list of strings to probabilities `(n, classes)`, the texts, n strings, and the
+            classes `(n,)`. It returns for each text a number for each of its words; or what `shap.Explainer` returns,
+            with the pieces of the text as `data`.
+        title: for tables and messages.
+
+    Raises:
+        ModelError: the function returns something else.
+    """
+
+    function: Callable[[Any, Any, Any], Any]
+    title: str = "function"
+    name: ClassVar[str] = "text_function"
+
+    @property
+    def label(self) -> str:
+        return self.title
+
+    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+        self._check_graph(create_graph)
+        box = _find_box(model, self.label)
+        with torch.no_grad():
+            logits = model.forward(x.detach())
+        classes = model.task.answer(logits) if targets is None else targets
+        rows, first, inverse = _find_different(x, classes)
+        written = [write_text(row) for row in rows.tolist()]
+        own = classes[first].cpu().numpy()
+        found = self.function(box.predict_texts, [each.text for each in written], own)
+        values, pieces = getattr(found, "values", found), getattr(found, "data", None)
+        maps = torch.zeros(rows.shape, dtype=torch.float64)
+        for row, (map_, each) in enumerate(zip(values, written, strict=True)):
+            numbers = torch.as_tensor(np.asarray(map_, dtype=np.float64))
+            if numbers.ndim == 2:  # of all classes
+                numbers = numbers[:, int(own[row])]
+            there = each.ends > each.starts
+            if pieces is not None:
+                ends = np.cumsum([len(piece) for piece in pieces[row]])
+                spans = [(int(end) - len(piece), int(end)) for piece, end in zip(pieces[row], ends, strict=True)]
+                reading = assign_tokens(Tokens(range(len(spans)), spans, [False] * len(spans)), each, 0, None)
+                batch = Batch([row], [reading], len(spans), None)
+                maps[row] = batch.sum_tokens(numbers[None], True, there[None], len(there))[0]
+            elif len(numbers) == there.sum():
+                maps[row, torch.from_numpy(there)] = numbers
+            else:
+                got = f"{len(numbers)} for {int(there.sum())}"
+                raise ModelError(f"{self.label}: expected a number for each word of a text, got {got}")
+        return maps[inverse.cpu()].to(x), logits
+
+
+def _find_box(model: Model, label: str) -> TextBox:
+    box = find_text_box(model)
+    if box is None:
+        raise ArgumentError("model", f"one that reads texts (TextModel), for {label}", "another one")
+    return box
+
+
+def _find_different(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The different texts, given what is explained; the number of one row of each, and of the text of each row."""
+    answers = classes.reshape(len(classes), -1).to(x)
+    _, places, inverse = np.unique(
+        torch.cat([x, answers], 1).cpu().numpy(), axis=0, return_index=True, return_inverse=True
+    )
+    first, back = (torch.from_numpy(each.reshape(-1)).to(x.device) for each in (places, inverse))
+    return x[first], first, back
+
+
+def _sum_channels(maps: Tensor) -> Tensor:
+    """A number for each token of maps `(n, dim, T)`: the sum over channels, or what all of them have in common."""
+    same = (maps == maps[:, :1]).all(1)
+    return torch.where(same, maps[:, 0], maps.sum(1))
+
+
+def fit_text_explainer(explainer: Any, title: Callable[[Any], str], get: Callable[[Any], Explainer]) -> Explainer:
+    """An explainer of texts: of embeddings where it needs gradients, else of words.
+
+    Args:
+        explainer: a name, an explainer or a function of the user's.
+        title: the name of such a function.
+        get: from names to explainers.
+    """
+    if not isinstance(explainer, str | Explainer) and callable(explainer):
+        return TextFunctionExplainer(explainer, title(explainer))
+    found = get(explainer)
+    inner = getattr(found, "explainer", None)
+    if isinstance(inner, Explainer):  # such as the control with random weights
+        return dataclasses.replace(found, explainer=fit_text_explainer(inner, title, get))  # type: ignore[type-var]
+    if found.needs.startswith(("gradients", "a module")):
+        return TextExplainer(found)
+    if getattr(found, "segments", None) == "auto":
+        return dataclasses.replace(found, segments="pixels")  # type: ignore[type-var]
+    return found

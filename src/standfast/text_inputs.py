@@ -1,0 +1,228 @@
+"""What `evaluate` makes of texts: rows of word codes, models and explainers of them, and metrics that remove words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check
+from standfast.explainers import Explainer
+from standfast.explainers import get as get_explainer
+from standfast.explainers.adapters.callables import name_function
+from standfast.explainers.adapters.text_explainers import fit_text_explainer
+from standfast.frames import is_frame
+from standfast.metrics import Metric
+from standfast.metrics.base import Preset
+from standfast.metrics.base import metrics as registry
+from standfast.model import Model
+from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
+from standfast.neighbourhoods.text import Word
+from standfast.registry import build
+from standfast.segments import FEWEST
+from standfast.texts import TextModel, encode_texts
+from standfast.texts.model import Removal
+
+_CHANGES = "changes of texts, such as standfast.neighbourhoods.Typos(rate=0.1)"
+_TEXTS = "a list of texts, a column of a data frame, or a data set of the package datasets with a column 'text'"
+#: metrics of the distances of inputs, which words do not have
+_OF_DISTANCES = ("local_lipschitz",)
+
+
+def find_text_model(models: Any) -> TextModel | None:
+    """The first model of texts, of one model or a mapping from names."""
+    several = list(models.values()) if isinstance(models, Mapping) else [models]
+    return next((each for each in several if isinstance(each, TextModel)), None)
+
+
+def list_texts(inputs: Any) -> list[str]:
+    """The texts of a list, an array, a column of a frame, or a data set of the package datasets."""
+    names = getattr(inputs, "column_names", None)
+    if names is not None and "text" in names:
+        inputs = inputs["text"]
+    named = isinstance(inputs, str | Mapping) or is_frame(inputs) or names is not None
+    if named or not isinstance(inputs, Iterable):
+        raise ArgumentError("inputs", _TEXTS, type(inputs).__name__ if not isinstance(inputs, str) else "one text")
+    return [str(each) if isinstance(each, np.str_) else each for each in inputs]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadTexts:
+    """Texts as `evaluate` passes them on.
+
+    Attributes:
+        words: of each text.
+        rows: their codes, float64 `(N, W)`.
+    """
+
+    words: Sequence[Sequence[Word]]
+    rows: Tensor
+
+    @classmethod
+    def read(cls, models: Any, inputs: Any) -> ReadTexts:
+        """The texts as all models see them.
+
+        Raises:
+            ArgumentError: no texts; models that cut them in different ways.
+        """
+        several = list(models.values()) if isinstance(models, Mapping) else [models]
+        wrong = [type(each).__name__ for each in several if not isinstance(each, TextModel)]
+        check(not wrong, "model", "a TextModel beside another", ", ".join(wrong))
+        texts = list_texts(inputs)
+        found = [each.split(texts) for each in several]
+        short = next((place for place, words in enumerate(found[0]) if len(words) < FEWEST), None)
+        got = "" if short is None else f"{texts[short]!r} at place {short}"
+        check(short is None, "inputs", f"texts of at least {FEWEST} words, which maps put in an order", got)
+        same = all(each == found[0] for each in found[1:])
+        expected = "models that read the same words of all texts (granularity, number of tokens)"
+        check(same, "model", expected, "others")
+        return cls(found[0], encode_texts(found[0]))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The number of words of each text."""
+        return tuple(map(len, self.words))
+
+    @property
+    def tokens(self) -> tuple[tuple[str, ...], ...]:
+        """The words for reports, with a blank before each that has one."""
+        return tuple(tuple(" " * bool(word.gap) + word.text for word in words) for words in self.words)
+
+    def name_models(self, models: Any) -> Any:
+        """The models of rows of codes, by name or one alone."""
+        if isinstance(models, Mapping):
+            return {name: self.name_models(each) for name, each in models.items()}
+        made: Model = models.make_model(self.rows)
+        return made
+
+    def fit_metrics(
+        self, metrics: Any, model: TextModel, preset: Preset, removals: dict[str, str]
+    ) -> dict[str, Metric | str]:
+        """Metrics by label; those that remove words once for each way in which the model does.
+
+        Args:
+            metrics: as for `evaluate`.
+            model: whose ways of removing words are used.
+            preset: for metrics that are given by name.
+            removals: gets the way of each metric that has one, by its label.
+
+        Raises:
+            ArgumentError: a metric needs numbers, which words are not.
+        """
+        one = isinstance(metrics, str | Metric)
+        given = dict(metrics) if isinstance(metrics, Mapping) else dict.fromkeys([metrics] if one else list(metrics))
+        found: dict[str, Metric | str] = {}
+        for key, value in given.items():
+            metric = key if value is None else value
+            named = isinstance(metric, str) and _removes(metric)
+            made = build(registry, metric, defaults={"preset": preset}) if named else metric
+            label = key if value is not None else made.own_label if isinstance(made, Metric) else str(made)
+            _check_metric(made)
+            if not isinstance(made, Metric) or not _removes(made) or made.baseline is not None:  # type: ignore[attr-defined]
+                found[label] = made
+                continue
+            for removal in model.removals:
+                own = f"{label} ({removal})"
+                removals[own], found[own] = removal, _set_removal(made, model, removal)
+        return found
+
+
+def _removes(metric: Metric | str) -> bool:
+    """Whether a metric, or that of a name, puts something in the place of features."""
+    kind = _find_class(metric)
+    return (
+        kind is not None
+        and dataclasses.is_dataclass(kind)
+        and any(f.name == "baseline" for f in dataclasses.fields(kind))
+    )
+
+
+def _find_class(metric: Metric | str) -> Any:
+    """The class of a metric, or of that of a name; None for a name that is not known."""
+    if not isinstance(metric, str):
+        return type(metric)
+    name = metric.partition(":")[0].strip()
+    return registry[name] if name in registry else None  # noqa: SIM401
+
+
+def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
+    """The metric with what the model puts in the place of a removed word."""
+    options: dict[str, Any] = {}
+    replaces = getattr(metric, "replacement", None)
+    if removal == "retrieve":
+        fits = model.removals == ("retrieve",) and replaces in (None, "uniform")
+        expected = "'retrieve' alone, for explainers and metrics that take words of the texts (aopc)"
+        check(fits, "removal", expected, f"{', '.join(model.removals)} for {metric.name}")
+        return metric  # type: ignore[no-any-return]
+    options["baseline"] = float(model.find_removed(removal))
+    if replaces is not None:
+        options["replacement"] = "constant"
+    made: Metric = dataclasses.replace(metric, **options)
+    return made
+
+
+def _check_metric(metric: Metric | str) -> None:
+    kind = _find_class(metric)
+    name = getattr(kind, "name", "")
+    numbers = name in _OF_DISTANCES or getattr(kind, "needs", "") == "gradients"
+    expected = "those of predictions and maps (worst_case, misinterpretation_probability, aopc, ...)"
+    check(not numbers, "metrics", f"{expected}, since words are no numbers", name)
+    place = getattr(metric, "neighbourhood", None)
+    if isinstance(place, Neighbourhood):
+        check_change(place)
+
+
+def check_change(neighbourhood: Neighbourhood) -> None:
+    """Raise `ArgumentError` unless a neighbourhood makes texts."""
+    parts = neighbourhood.parts if isinstance(neighbourhood, Compose) else (neighbourhood,)
+    check(all(isinstance(part, TextChange) for part in parts), "neighbourhood", _CHANGES, repr(neighbourhood))
+
+
+def default_change() -> TextChange:
+    """What may happen to texts where the user does not say: one word in ten is written wrongly."""
+    return Typos(rate=0.1)
+
+
+def fit_explainers(explainers: Any) -> Any:
+    """The explainers of texts: one, several in a list, or a mapping from names."""
+    if isinstance(explainers, Mapping):
+        return {name: _fit(each) for name, each in explainers.items()}
+    single = isinstance(explainers, str | Explainer) or callable(explainers)
+    found = [(each, _fit(each)) for each in ([explainers] if single else explainers)]
+    return {each if isinstance(each, str) else fitted.label: fitted for each, fitted in found}
+
+
+def _fit(explainer: Any) -> Explainer:
+    return fit_text_explainer(explainer, name_function, get_explainer)
+
+
+def explain(
+    model: TextModel, explainer: Any, texts: Sequence[str] | Any, targets: Tensor | int | None = None
+) -> list[list[tuple[str, float]]]:
+    """Explain texts: for each the words, and the number of each.
+
+    Args:
+        model: of texts.
+        explainer: a name, an explainer, or a function of a predictor, strings and classes, as for `evaluate`.
+        texts: a list of texts, or a column of a data frame.
+        targets: classes `(N,)`, one class for all, or None for the predicted ones.
+
+    Raises:
+        ArgumentError: no texts, or an explainer that is not known.
+        ModelError: the model fails.
+
+    >>> import standfast
+    >>> model = TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    >>> found = explain(model, "occlusion", ["a great film"])
+    >>> [word for word, value in found[0]], max(found[0], key=lambda pair: pair[1])[0]
+    (['a', 'great', 'film'], 'great')
+    """
+    words = model.split(list_texts(texts))
+    rows = encode_texts(words)
+    maps = _fit(explainer)(model.make_model(rows), rows, targets)
+    pairs = zip(words, maps.tolist(), strict=True)
+    return [[(word.text, value) for word, value in zip(own, values, strict=False)] for own, values in pairs]

@@ -1,0 +1,258 @@
+"""`TextModel` and `CausalModel`: networks that read texts, with their tokenizers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from standfast.errors import ArgumentError, check, warn_user
+from standfast.model import Model, resolve_device
+from standfast.neighbourhoods.text import GONE, Word, encode_word, find_present
+from standfast.tasks import Task
+from standfast.texts.network import Network, Reader, TextBox, make_text_model
+from standfast.texts.tokenizers import Tokenizer, read_tokenizer
+from standfast.texts.words import encode_texts, mark_sentences, split_words, write_text
+
+#: what maps have a number for
+Granularity = Literal["token", "word", "sentence"]
+#: what stands in the place of a word that is removed
+Removal = Literal["mask", "pad", "delete", "retrieve"]
+#: how many words are drawn in the place of one, and how many texts are compared at most
+_DRAWN, _COMPARED = 32, 8
+
+
+@dataclass(frozen=True, eq=False)
+class TextModel:
+    """A classifier of texts with its tokenizer: strings go in, and explanations have a number for each word.
+
+    Special tokens and padding are the tokenizer's: they are never perturbed, never explained and never counted. Texts
+    with more tokens than the model takes are cut as the tokenizer does, at the end of a word, with a warning.
+
+    Args:
+        model: a `...ForSequenceClassification` or `...ForTokenClassification` of transformers, or any module of token
+            ids and a mask, `(ids (N, T), present (N, T)) -> logits`; it may have its mask as `attention_mask`.
+        tokenizer: a fast tokenizer of transformers, a `Tokenizer` of tokenizers, or `standfast.data.word_vectors()`.
+        task: what the model answers, as for `standfast.Model`.
+        granularity: explain every `"word"`; every `"token"` of the original text, of which only whole words are
+            perturbed; or the words of a `"sentence"` together: all have the sum of their sentence.
+        removal: what stands in the place of words that explainers and faithfulness metrics remove: the `"mask"` token,
+            the `"pad"` token, `"delete"` for nothing, so that the words after it move up, or `"retrieve"` for words of
+            the texts, drawn at random. Explainers take the first one; faithfulness is measured with each. By default
+            mask and delete, or delete alone for a tokenizer without a mask.
+        word: of a model that answers for each token, the number of the word, from 0, whose answer is explained: that of
+            its first token. None for one answer.
+        embedding: the layer of token embeddings, for explainers that need gradients; by default it is found.
+        device: as for `standfast.Model`.
+
+    Raises:
+        ArgumentError: an argument does not fit.
+
+    >>> import standfast
+    >>> model = TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    >>> model.predict(["a great film", "a dull film"])
+    tensor([1, 0])
+    """
+
+    model: nn.Module
+    tokenizer: Any
+    _: KW_ONLY
+    task: str | Task = "classification"
+    granularity: Granularity = "word"
+    removal: Removal | Sequence[Removal] | None = None
+    word: int | None = None
+    embedding: nn.Embedding | None = None
+    device: str | torch.device = "auto"
+
+    def __post_init__(self) -> None:
+        check(isinstance(self.model, nn.Module), "model", "a torch.nn.Module", type(self.model).__name__)
+        check(self.granularity in get_args(Granularity), "granularity", str(get_args(Granularity)), self.granularity)
+        fits = self.word is None or (type(self.word) is int and self.word >= 0)
+        check(fits, "word", "the number of a word, from 0, or None", repr(self.word))
+        for operator in self.removals:
+            got = f"{operator!r}; the tokenizer has no such token"
+            check(operator in get_args(Removal), "removal", f"one or several of {get_args(Removal)}", repr(operator))
+            check(operator != "mask" or self._asked.mask is not None, "removal", "'delete', 'pad' or 'retrieve'", got)
+            check(operator != "pad" or self._asked.blank is not None, "removal", "'delete', 'mask' or 'retrieve'", got)
+
+    @cached_property
+    def _asked(self) -> Tokenizer:
+        return read_tokenizer(self.tokenizer)
+
+    @property
+    def removals(self) -> tuple[Removal, ...]:
+        """What stands in the place of removed words, the one that explainers use first."""
+        if self.removal is None:
+            return ("mask", "delete") if self._asked.mask is not None else ("delete",)
+        return (self.removal,) if isinstance(self.removal, str) else tuple(self.removal)
+
+    @cached_property
+    def _box(self) -> TextBox:
+        padding = self._asked.padding
+        assert padding is not None
+        network = Network(self.model, padding, self._find_labels(), self.word, self.embedding)
+        return TextBox(network, Reader(self._asked, *self._frame, self._most), self.granularity == "sentence")
+
+    @property
+    def _frame(self) -> tuple[str, str]:
+        """What stands before and after a text."""
+        return "", ""
+
+    def _find_labels(self) -> tuple[int, ...] | None:
+        return None
+
+    @property
+    def _most(self) -> int | None:
+        positions = getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
+        known = [each for each in (self._asked.most, positions) if isinstance(each, int) and each > 0]
+        return min(known, default=None)
+
+    def split(self, texts: Sequence[str]) -> list[list[Word]]:
+        """The words, or the tokens, of texts; those that the model does not see are left out.
+
+        Raises:
+            ArgumentError: something else than strings, or one without a word.
+        """
+        listed = not isinstance(texts, str) and isinstance(texts, Sequence) and len(texts) > 0
+        check(listed, "inputs", "a list of texts", type(texts).__name__ if not isinstance(texts, str) else "one text")
+        wrong = next((place for place, each in enumerate(texts) if not isinstance(each, str) or not each.strip()), None)
+        got = "" if wrong is None else f"{texts[wrong]!r} at place {wrong}"
+        check(wrong is None, "inputs", "texts of at least one word", got)
+        found = [split_words(text) for text in texts]
+        if self.granularity == "token":
+            found = [self._split_tokens(words) for words in found]
+        found = [self._cut(words) for words in found]
+        short = sum(len(own) < len(split_words(text)) for own, text in zip(found, texts, strict=True))
+        if short and self.granularity != "token":
+            warn_user(f"{short} of {len(texts)} texts have more than {self._most} tokens; their ends are not looked at")
+        return [mark_sentences(words) if self.granularity == "sentence" else words for words in found]
+
+    def _split_tokens(self, words: Sequence[Word]) -> list[Word]:
+        """The tokens of words, as pieces of them."""
+        pieces: list[Word] = []
+        spans = self._asked.read(["".join(w.gap + w.text for w in words)])[0]
+        written = write_text([encode_word(word) for word in words])
+        ends = sorted(
+            {
+                end
+                for (start, end), special in zip(spans.spans, spans.special, strict=True)
+                if end > start and not special
+            }
+        )
+        for word, start, end in zip(words, written.starts.tolist(), written.ends.tolist(), strict=True):
+            cuts = [start, *(each for each in ends if start < each < end), end]
+            parts = [written.text[a:b] for a, b in pairwise(cuts)]
+            pieces += [Word(part, word.gap if k == 0 else "") for k, part in enumerate(parts)]
+        return pieces
+
+    def _cut(self, words: list[Word]) -> list[Word]:
+        """The words of which the model sees at least one token."""
+        if self._most is None:
+            return words
+        reading = self._box.reader.read(encode_texts([words]).numpy())[0]
+        if len(reading.owners) == 0:
+            raise ArgumentError(
+                "inputs", f"room for texts among {self._most} tokens", f"{len(reading.ids)} around them"
+            )
+        return words[int(reading.owners[:, 0].min()) : int(reading.owners[:, 1].max()) + 1]
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """The codes of the words of texts, float64 `(N, W)`: what metrics and explainers get."""
+        return encode_texts(self.split(texts))
+
+    def make_model(self, rows: Tensor, removal: Removal | None = None) -> Model:
+        """The model of rows of codes `(N, W)`, which removes words in one way, by default the first.
+
+        Raises:
+            ModelError: the model fails on the first texts.
+        """
+        device = resolve_device(self.device, next(self.model.parameters(), None))
+        fill = self.make_fill(rows, removal or self.removals[0])
+        self._box.remember(rows)
+        for operator in self.removals:
+            self._box.remember(self.make_fill(rows, operator))
+        found = make_text_model(self._box, self.task, device, fill)
+        with found.naming(rows):
+            found.logits(rows[:_COMPARED])
+        return found
+
+    def make_fill(self, rows: Tensor, removal: Removal) -> Tensor:
+        """What stands in the place of removed words of texts with W words at most: codes `(B, W)`."""
+        width = rows.shape[1]
+        if removal == "retrieve":
+            words = torch.tensor(sorted(set(rows[find_present(rows)].tolist())), dtype=torch.float64)
+            generator = torch.Generator().manual_seed(0)
+            return words[torch.randint(len(words), (_DRAWN, width), generator=generator)]
+        return torch.full((1, width), float(self.find_removed(removal)), dtype=torch.float64)
+
+    def find_removed(self, removal: Removal) -> int:
+        """The code of what stands in the place of every removed word."""
+        text = {"mask": self._asked.mask, "pad": self._asked.blank, "delete": ""}[removal]
+        assert text is not None
+        return encode_word(Word(text, " ")) if text else GONE
+
+    def logits(self, texts: Sequence[str]) -> Tensor:
+        """The logits of texts, `(N, classes)`, or what the task reads."""
+        rows = self.encode(texts)
+        return self.make_model(rows).logits(rows)
+
+    def predict(self, texts: Sequence[str]) -> Tensor:
+        """The predicted classes of texts, `(N,)`."""
+        rows = self.encode(texts)
+        return self.make_model(rows).predict(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class CausalModel(TextModel):
+    """A language model as a classifier of texts: which of some words comes next, after a prompt.
+
+    The logits of the first tokens of the labels are those of the classes. Only the text is perturbed and explained; the
+    rest of the prompt stays.
+
+    Args:
+        model: a `...ForCausalLM` of transformers, or a module `(ids (N, T), present (N, T)) -> logits (N, T, V)`.
+        tokenizer: as for `TextModel`; padding is what ends texts, where there is no token for it.
+        labels: the words that stand for the classes.
+        template: the prompt, with `{text}` where the text stands.
+
+    Raises:
+        ArgumentError: a template without `{text}`; labels that begin with the same token, or fewer than two.
+    """
+
+    labels: tuple[str, ...] = ("yes", "no")
+    template: str = "{text}"
+
+    def __post_init__(self) -> None:
+        check(self.template.count("{text}") == 1, "template", "a text with {text} once", repr(self.template))
+        check(self.word is None, "word", "None for a language model, which is read at its end", self.word)
+        super().__post_init__()
+        self._find_labels()
+
+    @property
+    def _frame(self) -> tuple[str, str]:
+        before, _, after = self.template.partition("{text}")
+        return before, after
+
+    def _find_labels(self) -> tuple[int, ...]:
+        """The ids of the tokens with which the labels begin, after the prompt."""
+        many = isinstance(self.labels, list | tuple) and len(self.labels) > 1
+        check(many, "labels", "at least two words", repr(self.labels))
+        prompt = "x".join(self._frame)
+        start = self._asked.read([prompt])[0]
+        check(not start.special[-1], "tokenizer", "one that adds no token at the end of a text", "one that does")
+        gap = "" if prompt[-1].isspace() else " "
+        found: list[int] = []
+        for label in self.labels:
+            ids = self._asked.read([f"{prompt}{gap}{label.lstrip()}"])[0].ids
+            same = len(ids) > len(start.ids) and list(ids[: len(start.ids)]) == list(start.ids)
+            expected = "a text that ends so that a label begins a token of its own"
+            check(same, "template", expected, f"{prompt[-12:]!r} before {label!r}")
+            found.append(ids[len(start.ids)])
+        got = ", ".join(self.labels)
+        check(len(set(found)) == len(found), "labels", "words that begin with different tokens", got)
+        return tuple(found)

@@ -1,0 +1,352 @@
+"""A user's network of token ids, asked with texts or with the embeddings of their tokens."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from standfast.errors import check
+from standfast.function_calls import run_eagerly
+from standfast.model import BlackBox, Model, count_padding, pad_rows
+from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word, find_present
+from standfast.tasks import Task, find_output
+from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
+from standfast.texts.embedded import EmbeddedText
+from standfast.texts.tokenizers import Reading, Tokenizer, assign_tokens
+from standfast.texts.words import encode_texts, split_words, write_text
+
+#: lengths of batches are multiples of this, so that a text is read alike whatever the others are
+_STEP = 8
+#: tokens of one batch on a processor and on a card
+_TOKENS, _TOKENS_ON_CARD = 1 << 13, 1 << 17
+#: texts whose tokens are remembered
+_REMEMBERED = 1 << 13
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Rows of word codes as tokens; it remembers those that it has read.
+
+    Attributes:
+        tokenizer: the user's.
+        before, after: what stands before and after each text, such as the parts of a prompt.
+        most: the largest number of tokens; None for any.
+    """
+
+    tokenizer: Tokenizer
+    before: str = ""
+    after: str = ""
+    most: int | None = None
+    _known: dict[bytes, Reading] = field(default_factory=dict, repr=False)
+
+    def __reduce__(self) -> tuple[type[Reader], tuple[Any, ...]]:
+        return type(self), (self.tokenizer, self.before, self.after, self.most)
+
+    def read(self, rows: Array) -> list[Reading]:
+        """The tokens of rows of codes `(M, W)`."""
+        keys = [row.tobytes() for row in rows]
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
+        if len(self._known) + len(new) > _REMEMBERED:
+            self._known.clear()
+            new = dict(zip(keys, rows, strict=True))
+        if new:
+            written = [write_text(row.tolist()) for row in new.values()]
+            found = self.tokenizer.read([f"{self.before}{each.text}{self.after}" for each in written])
+            for key, tokens, each in zip(new, found, written, strict=True):
+                self._known[key] = assign_tokens(tokens, each, len(self.before), self.most, self.tokenizer.keeps_end)
+        return [self._known[key] for key in keys]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A module of token ids, and what is read of what it returns.
+
+    Attributes:
+        module: the user's.
+        padding: the id that stands for no token.
+        labels: of a causal model, the ids of the label words, of which the logits after the last token are read.
+        word: of a model that answers for each token, the place of the word whose answer is read.
+        embedding: the layer of token embeddings; None: found.
+    """
+
+    module: nn.Module
+    padding: int
+    labels: tuple[int, ...] | None = None
+    word: int | None = None
+    embedding: nn.Embedding | None = None
+
+    def ask(self, ids: Tensor, present: Tensor, place: int | None = None) -> Tensor:
+        """The outputs for ids `(N, T)`, of which `present` `(N, T)` are there; of the token at `place`, if given."""
+        module = self.module
+        if isinstance(module, EmbeddedText):
+            return self._select(module(module.embed(ids)), present, place)
+        names = list(inspect.signature(module.forward).parameters)
+        if "attention_mask" in names:
+            found = module(ids, attention_mask=present.long())
+        else:
+            found = module(ids, present) if len(names) > 1 else module(ids)
+        return self._select(find_output(found, rows=len(ids)), present, place)
+
+    def _select(self, out: Tensor, present: Tensor, place: int | None) -> Tensor:
+        if place is not None:
+            fits = out.ndim == 3 and out.shape[1] >= present.shape[1]
+            check(fits, "word", "None for a model that answers once for each text", f"outputs {tuple(out.shape)}")
+            return out[:, place]
+        if self.labels is not None:
+            last = (present * torch.arange(present.shape[1], device=present.device)).argmax(1)
+            return out[torch.arange(len(out), device=out.device), last][:, list(self.labels)]
+        return out
+
+    def find_embedding(self) -> nn.Embedding:
+        """The layer of token embeddings.
+
+        Raises:
+            ArgumentError: it is not known.
+        """
+        if self.embedding is not None:
+            return self.embedding
+        if isinstance(self.module, EmbeddedText):
+            return self.module.embedding
+        own = getattr(self.module, "get_input_embeddings", None)
+        layers = [each for each in self.module.modules() if isinstance(each, nn.Embedding)]
+        found = own() if callable(own) else layers[0] if len(layers) == 1 else None
+        got = f"{len(layers)} layers of embeddings"
+        check(found is not None, "embedding", "the layer of token embeddings, TextModel(embedding=...)", got)
+        assert isinstance(found, nn.Embedding)
+        return found
+
+    def make_engine(self, before: tuple[int, ...], after: tuple[int, ...], place: int | None) -> EmbeddedText:
+        """The network on the embeddings of the tokens between those that stand before and after each text."""
+        layer = self.find_embedding()
+        word = next(number for number in range(len(layer.weight)) if number != self.padding)
+        rest = partial(_read_embeddings, network=self, before=before, after=after, place=place, word=word)
+        return EmbeddedText(self.module, layer, rest, padding=self.padding)
+
+
+def _read_embeddings(
+    module: nn.Module,
+    embedded: Tensor,
+    present: Tensor,
+    network: Network,
+    before: tuple[int, ...],
+    after: tuple[int, ...],
+    place: int | None,
+    word: int,
+) -> Tensor:
+    """The outputs for embeddings `(N, T, dim)`, of which `present` `(N, T)` are there, between other tokens."""
+    layer = network.find_embedding()
+    count = len(embedded)
+    if before or after:
+        ids = torch.tensor([[*before, *after]], device=embedded.device)
+        with torch.no_grad():
+            around = layer(ids).detach().to(embedded).expand(count, -1, -1)
+        head, tail = around[:, : len(before)], around[:, len(before) :]
+        # what stands after the text comes directly after its last token, and padding after that
+        length = (present * torch.arange(1, present.shape[1] + 1, device=present.device)).amax(1, keepdim=True)
+        every = torch.cat([head, embedded, tail], 1)
+        there = torch.cat([present.new_ones(count, len(before)), present, present.new_ones(count, len(after))], 1)
+        own = torch.arange(every.shape[1], device=embedded.device).expand(count, -1)
+        start, size = len(before) + length, len(after)
+        moved = torch.where(own < start, own, own - start + len(before) + embedded.shape[1])
+        order = torch.where(own < start + size, moved, own - size)
+        embedded = every.gather(1, order[..., None].expand_as(every))
+        present = there.gather(1, order)
+    if isinstance(module, EmbeddedText):
+        gone = module.embed(torch.full((1, 1), network.padding))[0, :, 0].to(embedded)
+        out = module(torch.where(present[..., None], embedded, gone).transpose(1, 2))
+        return network._select(out, present, place)
+    count = embedded.shape[1]
+
+    def replace(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
+        return torch.cat([embedded.to(out.dtype), out[:, count:]], 1)  # some models pad to a multiple of their window
+
+    hook = layer.register_forward_hook(replace, prepend=True)
+    try:
+        with run_eagerly():  # compiled code may not call the hook
+            return network.ask(torch.where(present, word, network.padding), present, place)
+    finally:
+        hook.remove()
+
+
+class Batch:
+    """Texts with the same number of tokens, about, and the same tokens around the text.
+
+    Attributes:
+        rows: their numbers.
+        readings: of each.
+        length: how many tokens each is filled up to, of all or, without those around, of the text.
+        place: of the token whose answer is read; None where the network answers for the whole text.
+    """
+
+    def __init__(self, rows: Sequence[int], readings: Sequence[Reading], length: int, place: int | None) -> None:
+        self.rows, self.readings, self.length, self.place = rows, readings, length, place
+
+    def make_ids(self, padding: int, device: torch.device, inner: bool = False) -> Tensor:
+        """Token ids `(n, length)`, of all tokens or of those of the text."""
+        ids = np.full((len(self.rows), self.length), padding, dtype=np.int64)
+        for numbers, each in zip(ids, self.readings, strict=True):
+            own = each.ids[each.first : each.last] if inner else each.ids
+            numbers[: len(own)] = own
+        return torch.from_numpy(ids).to(device)
+
+    def find_present(self, device: torch.device) -> Tensor:
+        """Which of all tokens are there, bool `(n, length)`."""
+        counts = torch.tensor([len(each.ids) for each in self.readings])
+        return (torch.arange(self.length) < counts[:, None]).to(device)
+
+    def sum_tokens(self, values: Tensor, first: bool, written: Array, width: int) -> Tensor:
+        """Numbers of tokens `(n, length)` summed to numbers of words, `(n, W)`; a token of several is shared.
+
+        Args:
+            values: of all tokens, or of those of the text.
+            first: whether they are of all tokens.
+            written: which words are there, bool `(n, W)`: others get 0.
+            width: W.
+        """
+        found = torch.zeros(len(values), width, dtype=values.dtype, device=values.device)
+        rows, tokens, words, shares = list[int](), list[int](), list[int](), list[float]()
+        for row, each in enumerate(self.readings):
+            shift = each.first if first else 0
+            for token, (left, right) in enumerate(each.owners.tolist()):
+                own = [word for word in range(left, right + 1) if written[row, word]] if right > left else [left]
+                rows += [row] * len(own)
+                tokens += [token + shift] * len(own)
+                words += own
+                shares += [1 / len(own)] * len(own)
+        if rows:
+            at = torch.tensor([rows, tokens, words], device=values.device)
+            share = torch.tensor(shares, dtype=values.dtype, device=values.device)
+            found.index_put_((at[0], at[2]), values[at[0], at[1]] * share, accumulate=True)
+        return found
+
+
+class TextBox(BlackBox):
+    """A network that reads texts, as a module of rows of word codes `(N, W)`; made by `TextModel`.
+
+    Args:
+        network: of token ids.
+        reader: makes them.
+        sentences: whether maps are summed over sentences.
+    """
+
+    def __init__(self, network: Network, reader: Reader, sentences: bool = False) -> None:
+        super().__init__(network.module, output="logit", dtype=torch.float64)
+        self.network, self.reader, self.sentences = network, reader, sentences
+        self._engines: dict[tuple[Any, ...], tuple[EmbeddedText, Model]] = {}
+        self._words: dict[float, Word] = {}
+
+    def remember(self, rows: Tensor) -> None:
+        """Take the words of rows of codes along, to processes that have not read the texts."""
+        self._words |= {code: decode_word(code) for code in set(rows.flatten().tolist())}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_engines": {}, "_words": list(self._words.values())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(
+            {  # type: ignore[no-untyped-call]
+                **state,
+                "_words": {float(encode_word(word)): word for word in state["_words"]},
+            }
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The network's outputs for rows of codes `(N, W)`.
+
+        Raises:
+            NoGradientsError: the codes require gradients; gradients are those by embeddings.
+        """
+        self.refuse_gradients(x)
+        device = next(self.network.module.parameters(), x).device
+        pieces: list[tuple[Sequence[int], Tensor]] = []
+        for batch in self.cut(x):
+            ids, present = batch.make_ids(self.network.padding, device), batch.find_present(device)
+            most = self._count_rows(batch.length, device)
+            for start in range(0, len(ids), most):
+                some, there = ids[start : start + most], present[start : start + most]
+                padding = count_padding(len(some), max(most, len(some)), device)
+                out = self.network.ask(pad_rows(some, padding), pad_rows(there, padding), batch.place)
+                pieces.append((batch.rows[start : start + most], widen_half(out)[: len(some)]))
+        first = pieces[0][1]
+        found = first.new_zeros(len(x), *first.shape[1:])
+        for rows, out in pieces:
+            found[list(rows)] = out
+        return found.to(x.device)
+
+    def find_widths(self, x: Tensor) -> Tensor | None:
+        there = x != NO_WORD
+        if bool(there[:, -1].all()):
+            return None
+        return (there * torch.arange(1, x.shape[1] + 1, device=x.device)).amax(1)
+
+    def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor:
+        """At least one word of each text is another's, at places that depend on the text alone."""
+        possible = find_present(x) & find_present(others) & (x != others)
+        order = hashed_uniform(content_keys(x, seed=0), x.shape[1]).masked_fill(~possible, 2.0).argsort(1).argsort(1)
+        count = (share * find_present(x).sum(1)).round().clamp(min=1)
+        return torch.where(possible & (order < count[:, None]), others, x)
+
+    def predict_texts(self, texts: Sequence[str]) -> Array:
+        """The probabilities of texts, `(N, classes)`, for functions that ask with strings."""
+        rows = encode_texts([split_words(text) or [Word("")] for text in map(str, texts)])
+        with torch.no_grad():
+            found: Array = self(rows).double().softmax(1).cpu().numpy()
+        return found
+
+    @staticmethod
+    def _count_rows(length: int, device: torch.device) -> int:
+        return max(16, (_TOKENS if device.type == "cpu" else _TOKENS_ON_CARD) // length // 8 * 8)
+
+    def cut(self, x: Tensor, around: bool = True) -> Iterator[Batch]:
+        """The rows of codes `(N, W)` in batches; with `around` by all of their tokens, else by those of the text.
+
+        The latter have no padding, which would become tokens where an explainer adds noise or leaves for a baseline.
+        """
+        readings = self.reader.read(np.ascontiguousarray(x.detach().cpu().numpy()))
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for row, each in enumerate(readings):
+            length = max(1, each.last - each.first)
+            if around:
+                count = len(each.ids)
+                length = max(_STEP, -(-count // _STEP) * _STEP)
+                length = length if self.reader.most is None else min(length, max(count, self.reader.most))
+            place = None if self.network.word is None else each.find_token(self.network.word)
+            frame = () if around else (tuple(each.ids[: each.first]), tuple(each.ids[each.last :]))
+            groups.setdefault((length, place, frame), []).append(row)
+        for (length, place, _), rows in groups.items():
+            yield Batch(rows, [readings[row] for row in rows], length, place)
+
+    def find_engine(self, batch: Batch, around: bool, task: Task) -> tuple[EmbeddedText, Model]:
+        """The network on the embeddings of a batch, of all tokens with `around`, else of the text; and its model."""
+        first = batch.readings[0]
+        frame = (
+            ((), ()) if around else (tuple(first.ids[: first.first].tolist()), tuple(first.ids[first.last :].tolist()))
+        )
+        device = next(self.network.module.parameters(), torch.zeros(0)).device
+        key = (*frame, batch.place, repr(task), device)
+        if key not in self._engines:
+            if len(self._engines) >= 64:
+                self._engines.clear()
+            module = self.network.make_engine(*frame, batch.place)
+            low, high = module.bounds()
+            bounds = widen_half(low), widen_half(high)
+            self._engines[key] = module, Model(module, bounds, device=device, task=task)
+        return self._engines[key]
+
+
+def find_text_box(model: Model) -> TextBox | None:
+    """The box of a model that `TextModel` has made; None for another model."""
+    return model.black_box if isinstance(model.black_box, TextBox) else None
+
+
+def make_text_model(box: TextBox, task: str | Task, device: torch.device | str, rows: Tensor) -> Model:
+    """The model of a box, with the rows of words `(B, W)` that stand in the place of removed ones."""
+    found = Model(box, (0.0, float(CODES + 8)), device=device, task=task)
+    return found.with_rows(rows)

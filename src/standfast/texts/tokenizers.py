@@ -1,0 +1,186 @@
+"""Tokenizers of transformers and of tokenizers, asked in one way; and which word each token belongs to."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from standfast.errors import ArgumentError, check
+from standfast.tensors import Array
+from standfast.texts.words import Written
+
+_EXPECTED = "a fast tokenizer of transformers, or a Tokenizer of tokenizers, that gives the places of its tokens"
+#: how tokens are called that stand for no token, and for a hidden one, where a tokenizer does not say
+_PADDING, _MASKS = ("[PAD]", "<pad>", "<|pad|>"), ("[MASK]", "<mask>")
+
+
+class Tokens(NamedTuple):
+    """The tokens of a string.
+
+    Attributes:
+        ids: of all tokens, special ones included.
+        spans: where each begins and ends in the string.
+        special: whether it is no part of the string.
+    """
+
+    ids: Sequence[int]
+    spans: Sequence[tuple[int, int]]
+    special: Sequence[bool]
+
+
+class Tokenizer(ABC):
+    """What is asked of a tokenizer.
+
+    Attributes:
+        padding: the id that stands for no token; None if there is none.
+        mask, blank: the strings of the tokens for a hidden word and for none; None where there is no such token.
+        most: the largest number of tokens that the model takes; None if it is not known.
+        keeps_end: whether too long texts lose their beginning, and not their end.
+    """
+
+    padding: int | None = None
+    mask: str | None = None
+    blank: str | None = None
+    most: int | None = None
+    keeps_end: bool = False
+
+    @abstractmethod
+    def read(self, texts: list[str]) -> list[Tokens]:
+        """The tokens of strings, none cut off."""
+
+
+class _OfTransformers(Tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
+        check(
+            bool(getattr(tokenizer, "is_fast", False)), "tokenizer", _EXPECTED, f"the slow {type(tokenizer).__name__}"
+        )
+        self.tokenizer = tokenizer
+        self.padding, self.blank, self.mask = tokenizer.pad_token_id, tokenizer.pad_token, tokenizer.mask_token
+        if self.padding is None:
+            self.padding, self.blank = tokenizer.eos_token_id, None
+        self.most = tokenizer.model_max_length if tokenizer.model_max_length < 10**9 else None
+        self.keeps_end = tokenizer.truncation_side == "left"
+
+    def read(self, texts: list[str]) -> list[Tokens]:
+        options = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "verbose": False}
+        found = self.tokenizer(texts, **options)
+        columns = (found["input_ids"], found["offset_mapping"], found["special_tokens_mask"])
+        return [Tokens(ids, spans, list(map(bool, special))) for ids, spans, special in zip(*columns, strict=True)]
+
+
+class _OfTokenizers(Tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
+        own = type(tokenizer).from_str(tokenizer.to_str())  # the user's keeps its options
+        padding, truncation = own.padding, own.truncation
+        own.no_padding()
+        own.no_truncation()
+        self.tokenizer = own
+        self.most = None if truncation is None else truncation["max_length"]
+        self.keeps_end = truncation is not None and truncation["direction"] == "left"
+        names = [padding["pad_token"]] if padding else [n for n in _PADDING if own.token_to_id(n) is not None]
+        self.padding = padding["pad_id"] if padding else own.token_to_id(names[0]) if names else None
+        self.blank = next((name for name in names if own.token_to_id(name) is not None), None)
+        self.mask = next((name for name in _MASKS if own.token_to_id(name) is not None), None)
+
+    def read(self, texts: list[str]) -> list[Tokens]:
+        return [
+            Tokens(each.ids, each.offsets, list(map(bool, each.special_tokens_mask)))
+            for each in self.tokenizer.encode_batch(texts)
+        ]
+
+
+class _OfWords(Tokenizer):
+    """That of an object with `find_words(text) -> (ids, spans)`, and `padding`, such as `WordVectors`."""
+
+    def __init__(self, vocabulary: Any) -> None:
+        self.vocabulary, self.padding = vocabulary, vocabulary.padding
+
+    def read(self, texts: list[str]) -> list[Tokens]:
+        found = map(self.vocabulary.find_words, texts)
+        return [Tokens(ids, spans, [False] * len(ids)) for ids, spans in found]
+
+
+def read_tokenizer(tokenizer: Any) -> Tokenizer:
+    """A tokenizer of another package, to be asked in one way.
+
+    Raises:
+        ArgumentError: it is none, a slow one, or one without a token for padding.
+    """
+    # threads of their own would be lost, with a warning, when workers are forked; results do not depend on them
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if hasattr(tokenizer, "is_fast"):
+        found: Tokenizer = _OfTransformers(tokenizer)
+    elif hasattr(tokenizer, "encode_batch") and hasattr(tokenizer, "to_str"):
+        found = _OfTokenizers(tokenizer)
+    elif hasattr(tokenizer, "find_words"):
+        found = _OfWords(tokenizer)
+    else:
+        raise ArgumentError("tokenizer", _EXPECTED, type(tokenizer).__name__)
+    check(found.padding is not None, "tokenizer", "one with a token for padding (tokenizer.pad_token = ...)", "none")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The tokens of a text, and the words that they belong to.
+
+    Attributes:
+        ids: of all tokens, `(T,)`: those before the text, of the text, and after it.
+        first, last: the tokens of the text are `ids[first:last]`.
+        owners: the first and the last word that each of these has a part of, `(last - first, 2)`.
+    """
+
+    ids: Array
+    first: int
+    last: int
+    owners: Array
+
+    def find_token(self, word: int) -> int:
+        """The place among all tokens of the first token of a word; the first token of all if it is not there."""
+        own = np.flatnonzero((self.owners[:, 0] <= word) & (word <= self.owners[:, 1]))
+        return self.first + int(own[0]) if len(own) else 0
+
+
+def assign_tokens(tokens: Tokens, written: Written, offset: int, most: int | None, keeps_end: bool = False) -> Reading:
+    """Which words the tokens of a string belong to.
+
+    A token belongs to the words that it has characters of. One without a character, such as a mark of a beginning,
+    belongs to the next word.
+
+    Args:
+        tokens: of a string that contains the text.
+        written: the text and the places of its words.
+        offset: where the text begins in the string.
+        most: the largest number of tokens; those at the end of the text are cut off.
+        keeps_end: cut off those at its beginning.
+    """
+    spans = np.array(tokens.spans, dtype=np.int64).reshape(-1, 2) - offset
+    length = len(written.text)
+    inside = ~np.array(tokens.special, dtype=bool) & (spans[:, 1] > 0) & (spans[:, 0] < length)
+    inside &= spans[:, 1] > spans[:, 0]
+    places = np.flatnonzero(inside)
+    if len(places):
+        first, last = int(places[0]), int(places[-1]) + 1
+    else:  # between what is before the text and what is after it
+        before = np.array(tokens.special, dtype=bool) | (spans[:, 1] <= 0)
+        first = last = int(np.argmin(before)) if not before.all() else (len(before) + 1) // 2
+    ids, spans = np.array(tokens.ids, dtype=np.int64), spans[first:last]
+    excess = 0 if most is None else min(max(0, len(ids) - most), last - first)
+    if excess:
+        cut = slice(first, first + excess) if keeps_end else slice(last - excess, last)
+        ids, spans = np.delete(ids, cut), np.delete(spans, slice(cut.start - first, cut.stop - first), axis=0)
+        last -= excess
+    # of words that are left out, which have no characters, none is found
+    lefts = np.searchsorted(written.ends, spans[:, 0], side="right")
+    rights = np.searchsorted(written.starts, spans[:, 1], side="left") - 1
+    full = np.flatnonzero(written.ends > written.starts)
+    if len(full) == 0:
+        return Reading(ids, first, first, np.zeros((0, 2), dtype=np.int64))
+    lefts = np.clip(lefts, full[0], full[-1])
+    rights = np.maximum(np.clip(rights, full[0], full[-1]), lefts)
+    return Reading(ids, first, last, np.stack([lefts, rights], axis=1))

@@ -1,0 +1,128 @@
+"""Texts as rows of word codes, and rows as strings again."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.neighbourhoods.text import NO_WORD, Word, decode_word, encode_word
+from standfast.tensors import Array
+
+#: marks within a word that belong to it, and marks with which a sentence ends
+_INNER, _LAST = "'’-_", ".!?…。！？"
+#: scripts without blanks between words, of which each character is a word
+_SINGLE = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+
+
+def split_words(text: str) -> list[Word]:
+    """The words and punctuation marks of a text, which together are the text, but for blanks at its end.
+
+    A word is a run of letters, digits and marks on letters, with apostrophes and hyphens inside; in scripts that have
+    no blanks between words, a single character.
+
+    >>> [word.text for word in split_words("It isn't dull -- well-made!")]
+    ['It', "isn't", 'dull', '-', '-', 'well-made', '!']
+    >>> [(word.gap, word.text) for word in split_words(" a  film")]
+    [('', 'a'), ('  ', 'film')]
+    """
+    return [Word(text[start:end], text[last:start]) for last, start, end in _find_words(text)]
+
+
+def _find_words(text: str) -> Iterator[tuple[int, int, int]]:
+    """For each word where the one before ends, where it begins, and where it ends."""
+    kinds = "".join(map(_find_kind, text))
+    place = last = len(text) - len(text.lstrip())
+    while place < len(text):
+        if kinds[place] == " ":
+            place += 1
+            continue
+        start, place = place, place + 1
+        if kinds[start] == "a":
+            while place < len(text) and (
+                kinds[place] == "a" or (text[place] in _INNER and kinds[place + 1 : place + 2] == "a")
+            ):
+                place += 1
+        else:
+            while place < len(text) and unicodedata.combining(text[place]):
+                place += 1
+        yield last, start, place
+        last = place
+
+
+def _find_kind(letter: str) -> str:
+    """`" "` for a blank, `"a"` for a part of a word, `"."` for a character that stands alone."""
+    if letter.isspace():
+        return " "
+    category = unicodedata.category(letter)
+    if category[0] in "LNM":
+        return "." if ord(letter) > 0xE00 and unicodedata.name(letter, "").startswith(_SINGLE) else "a"
+    return "."
+
+
+def mark_sentences(words: Sequence[Word]) -> list[Word]:
+    """The words, of which the last one of each sentence says that it ends there.
+
+    >>> [word.ends for word in mark_sentences(split_words("Dull. But it ends."))]
+    [False, True, False, False, False, True]
+    """
+    last = [word.text in _LAST for word in words]
+    after = [*last[1:], False]  # of several marks the last one ends it
+    return [
+        word._replace(ends=(own and not more) or k == len(words) - 1)
+        for k, (word, own, more) in enumerate(zip(words, last, after, strict=True))
+    ]
+
+
+def encode_texts(texts: Sequence[Sequence[Word]]) -> Tensor:
+    """The codes of the words of texts, float64 `(N, W)`; 0 after the end of a text."""
+    check(len(texts) > 0 and all(map(len, texts)), "texts", "texts of at least one word", "an empty one")
+    rows = torch.full((len(texts), max(map(len, texts))), float(NO_WORD), dtype=torch.float64)
+    for row, words in zip(rows, texts, strict=True):
+        row[: len(words)] = torch.tensor([encode_word(word) for word in words], dtype=torch.float64)
+    return rows
+
+
+class Written(NamedTuple):
+    """A row of codes as a string.
+
+    Attributes:
+        text: the string.
+        starts, ends: where each word begins and ends in it, `(W,)`; equal for a word that is left out.
+    """
+
+    text: str
+    starts: Array
+    ends: Array
+
+
+def write_text(codes: Sequence[float] | Array) -> Written:
+    """The string of a row of codes.
+
+    >>> row = encode_texts([split_words("a dull film")])[0]
+    >>> row[0] = 1  # the first word is left out
+    >>> write_text(row.tolist())
+    Written(text='dull film', starts=array([0, 0, 5]), ends=array([0, 4, 9]))
+    """
+    text, starts, ends = "", list[int](), list[int]()
+    for code in codes:
+        word = decode_word(code)
+        if word.text and text:
+            text += word.gap
+        starts.append(len(text))
+        text += word.text
+        ends.append(len(text))
+    return Written(text, np.array(starts), np.array(ends))
+
+
+def sum_sentences(maps: Tensor, codes: Tensor) -> Tensor:
+    """Maps of words `(N, W)` with, at each word, the sum over its sentence, as the codes `(N, W)` mark sentences."""
+    ends = torch.tensor([[decode_word(code).ends for code in row] for row in codes.tolist()], device=maps.device)
+    number = ends.long().cumsum(1) - ends.long()  # of the sentence of each word
+    sums = torch.zeros_like(maps).scatter_add(1, number, maps)
+    return sums.gather(1, number)
