@@ -323,3 +323,33 @@ def test_networks_of_16_bits_read_the_same_words() -> None:
     found = standfast.explain(half, "input_x_gradient", TEXTS[:1], targets=1)[0]
     expected = [weigh(network, word) for word, _ in found]
     assert [value for _, value in found] == pytest.approx(expected, rel=0.05, abs=0.1)
+
+
+def test_a_text_near_another_has_some_of_its_words(bag: BagOfWords) -> None:
+    model = standfast.TextModel(bag, PieceTokenizer())
+    rows = model.encode([*TEXTS, "a a a"])
+    made, others = model.make_model(rows), rows.roll(1, 0)
+    near = made.move_towards(rows, others, 0.05)
+    changed = near != rows
+    assert changed.sum(1).tolist() == [1] * len(rows)
+    assert bool((near[changed] == others[changed]).all())
+    half = made.move_towards(rows, others, 0.5)
+    assert bool(((half == rows) | (half == others)).all())
+
+
+def test_the_checks_of_explainers_are_measured_on_texts() -> None:
+    model = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    texts, _ = standfast.data.film_reviews()
+    asked = {
+        "gradient": "input_x_gradient",
+        "constant": lambda predict, texts, _: [[*range(len(t.split()))] for t in texts],
+    }
+    words = [
+        " ".join(word.text for word in standfast.texts.split_words(text) if word.text.isalpha()) for text in texts[:40]
+    ]
+    found = standfast.evaluate(model, asked, words, "aopc", controls=False, progress=False)
+    states = {key[2]: {check.question: check.state for check in each.checks} for key, each in found.sanity.items()}
+    for question in ("finite", "input", "model", "learned", "removal"):
+        assert states["gradient"][question] == "passed"
+    assert states["constant"]["input"] == "failed"
+    assert states["constant"]["model"] == "failed"

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from standfast.errors import check
 from standfast.function_calls import run_eagerly
 from standfast.model import BlackBox, Model, count_padding, pad_rows
-from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word
+from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word, find_present
 from standfast.tasks import Task, find_output
-from standfast.tensors import Array, widen_half
+from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.tokenizers import Reading, Tokenizer, assign_tokens
 from standfast.texts.words import encode_texts, split_words, write_text
@@ -285,6 +285,13 @@ class TextBox(BlackBox):
         if bool(there[:, -1].all()):
             return None
         return (there * torch.arange(1, x.shape[1] + 1, device=x.device)).amax(1)
+
+    def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor:
+        """At least one word of each text is another's, at places that depend on the text alone."""
+        possible = find_present(x) & find_present(others) & (x != others)
+        order = hashed_uniform(content_keys(x, seed=0), x.shape[1]).masked_fill(~possible, 2.0).argsort(1).argsort(1)
+        count = (share * find_present(x).sum(1)).round().clamp(min=1)
+        return torch.where(possible & (order < count[:, None]), others, x)
 
     def predict_texts(self, texts: Sequence[str]) -> Array:
         """The probabilities of texts, `(N, classes)`, for functions that ask with strings."""
