@@ -1,14 +1,10 @@
-"""Text classifiers from their embeddings on: the model itself, tokens removed by padding, and the example."""
+"""Text classifiers from their embeddings on: the model itself, and tokens removed by padding."""
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
-import sys
 import warnings
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,8 +14,6 @@ from torch import Tensor, nn
 import standfast
 from standfast.errors import ArgumentError, ModelError
 from standfast.zoo import EmbeddedText, TransformersText, padded_batch, token_relevance
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Reader(nn.Module):
@@ -147,52 +141,6 @@ def test_what_does_not_fit() -> None:
     ):
         with pytest.raises(ArgumentError, match=message):
             call()
-
-
-@pytest.fixture(scope="module")
-def example() -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(EXAMPLES))
-        found = importlib.import_module("text")
-    del sys.modules["text"]
-    return found
-
-
-def test_the_example(example: ModuleType) -> None:
-    """Words that an explanation names matter: without the two of most relevance the logit drops more than by chance."""
-    model, sentences = example.load()
-    found = example.evaluate(model, sentences[:1], budget=4)
-    assert found.failures == []
-    assert set(found.frame()["status"]) == {"ok"}
-    many = sentences[:40]
-    relevance = token_relevance(standfast.explainers.get("integrated_gradients", steps=16)(model, many.inputs))
-    before = model.logits(many.inputs).gather(1, many.labels[:, None])[:, 0]
-
-    def leave_out(places: Tensor) -> Tensor:
-        """How much the logit of the label drops without the words at `places` `(N, 2)`."""
-        without = many.inputs.scatter(2, places[:, None].expand(-1, many.inputs.shape[1], -1), 0.0)
-        return before - model.logits(without).gather(1, many.labels[:, None])[:, 0]
-
-    shortest = min(map(len, many.tokens or ()))
-    by_chance = torch.rand(len(many), shortest, generator=torch.Generator().manual_seed(0)).topk(2).indices
-    more = (leave_out(relevance.topk(2).indices) > leave_out(by_chance)).sum()
-    assert int(more) >= 32  # of 40; if both were equally good, with probability 9e-5
-
-
-def test_typing_errors_are_texts(example: ModuleType) -> None:
-    """Padding stays, short words stay, and every vector is that of a word."""
-    sentences = standfast.data.load("sentences")[:6]
-    swaps = example.make_typos(sentences, rate=0.9)
-    region = swaps.around(sentences.inputs)
-    written = region.perturb(torch.full((6, 24), 0.999), torch.arange(6))
-    vectors = standfast.data.word_vectors().vectors
-    distance = (written.transpose(1, 2)[:, :, None] - vectors).abs().amax(3)
-    nearest, numbers = distance.min(2)
-    assert float(nearest.max()) == 0
-    for words, row in zip(sentences.tokens or (), numbers.tolist(), strict=True):
-        assert row[len(words) :] == [0] * (24 - len(words))
-        for word, number in zip(words, row, strict=False):
-            assert number == 1 if len(word) > 3 else number > 0
 
 
 def bert() -> Any:
