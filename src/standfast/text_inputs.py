@@ -13,8 +13,8 @@ from torch import Tensor
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
 from standfast.explainers import get as get_explainer
-from standfast.explainers.adapters.callables import name_function
-from standfast.explainers.adapters.text_explainers import fit_text_explainer
+from standfast.explainers.adapters.callables import CallableExplainer, name_function
+from standfast.explainers.adapters.text_explainers import TextFunctionExplainer, fit_text_explainer
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset
 from standfast.metrics.base import metrics as registry
@@ -97,8 +97,9 @@ class ReadTexts:
         made: Model = models.make_model(self.rows)
         return made
 
+    @staticmethod
     def fit_metrics(
-        self, metrics: Any, model: TextModel, preset: Preset, removals: dict[str, str]
+        metrics: Any, model: TextModel, preset: Preset, removals: dict[str, str]
     ) -> dict[str, Metric | str]:
         """Metrics by label; those that remove words once for each way in which the model does.
 
@@ -116,7 +117,8 @@ class ReadTexts:
         found: dict[str, Metric | str] = {}
         for key, value in given.items():
             metric = key if value is None else value
-            made = build(registry, metric, defaults={"preset": preset}) if _removes(metric) else metric
+            named = isinstance(metric, str) and _removes(metric)
+            made = build(registry, metric, defaults={"preset": preset}) if named else metric
             label = key if value is not None else made.own_label if isinstance(made, Metric) else str(made)
             _check_metric(made)
             if not isinstance(made, Metric) or not _removes(made) or made.baseline is not None:  # type: ignore[attr-defined]
@@ -194,6 +196,8 @@ def fit_explainers(explainers: Any) -> Any:
 
 
 def _fit(explainer: Any) -> Explainer:
+    if isinstance(explainer, CallableExplainer):
+        return TextFunctionExplainer(explainer.function, explainer.title)
     return fit_text_explainer(explainer, name_function, get_explainer)
 
 
