@@ -307,19 +307,7 @@ def read_texts(path: Path, column: str, label: str | None = None, count: int | N
     Raises:
         ArgumentError: the file is no such table, or has no such columns; a text or a label is missing.
     """
-    kind = path.suffix.lower()
-    expected = "a .csv, .jsonl or .parquet file of texts"
-    check(kind in (".csv", ".jsonl", ".parquet") and path.is_file(), "path", expected, repr(str(path)))
-    try:
-        content = read_file(path)
-        _check_utf8(path, content if kind != ".parquet" else b"")
-        source = io.BytesIO(content)
-        if kind == ".csv":  # texts stay as they are, such as 007
-            table = pl.read_csv(source, infer_schema=False)
-        else:
-            table = pl.read_parquet(source) if kind == ".parquet" else pl.read_ndjson(source, infer_schema_length=None)
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ArgumentError("path", f"a {kind} table", f"{path.name}: {' '.join(str(error).split())}") from error
+    table, content = read_strings(path)
     known = table.columns
     for key, name in (("text", column), ("label", label)):
         hint = suggest_name(str(name), known)
@@ -339,12 +327,34 @@ def read_texts(path: Path, column: str, label: str | None = None, count: int | N
         return TextContent(tuple(texts), None, about)
     labels, rows = table[named[0]], table[named[0]].null_count()
     check(rows == 0, "label", f"a label in every row of the column {named[0]}", f"{rows} without")
-    if kind == ".csv":
+    if path.suffix.lower() == ".csv":
         labels = next(
             (n for n in (labels.cast(t, strict=False) for t in (pl.Int64, pl.Float64)) if not n.null_count()), labels
         )
     numbers, classes = number_classes(labels)
     return TextContent(tuple(texts), numbers[:count], about | ({"classes": classes} if classes else {}))
+
+
+def read_strings(path: Path) -> tuple[pl.DataFrame, bytes]:
+    """The table of a file, where all cells of a `.csv` file are strings; and its content.
+
+    Raises:
+        ArgumentError: it is no `.csv`, `.jsonl` or `.parquet` file, or not in UTF-8.
+    """
+    kind = path.suffix.lower()
+    expected = "a .csv, .jsonl or .parquet file of texts"
+    check(kind in (".csv", ".jsonl", ".parquet") and path.is_file(), "path", expected, repr(str(path)))
+    try:
+        content = read_file(path)
+        _check_utf8(path, content if kind != ".parquet" else b"")
+        source = io.BytesIO(content)
+        if kind == ".csv":  # texts stay as they are, such as 007
+            table = pl.read_csv(source, infer_schema=False)
+        else:
+            table = pl.read_parquet(source) if kind == ".parquet" else pl.read_ndjson(source, infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ArgumentError("path", f"a {kind} table", f"{path.name}: {' '.join(str(error).split())}") from error
+    return table, content
 
 
 def _check_utf8(path: Path, content: bytes) -> None:

@@ -416,17 +416,22 @@ class Study(Entry):
     def _read_texts(
         self, samples: dict[str, Samples], sources: Mapping[str, StudyModel], errors: list[StudyFieldError]
     ) -> list[TextModel]:
-        """Put the words of texts, as their models read them, into the samples; the models of texts."""
+        """Put the words of texts, as their models read them, into the samples; the models of texts.
+
+        Samples that cannot be read are left out, and so are those whose models cannot be loaded.
+        """
         models: dict[str, TextModel] = {}
         for name, source in sources.items():
             with errors_at(*self._find_entry(name).path, into=errors):
                 models[name] = source.load_text_model()
-        for name, own in samples.items():
+        for name in list(samples):
+            own = samples.pop(name)
             met = {model: models[model] for data, model in self._pairs() if data == name and model in models}
             with errors_at(*self.data[name].path, key=self.data[name].value.form, into=errors):
                 if own.texts is None:
                     raise reject("texts alone, or none", "both; make a study of each")
-                samples[name] = read_words(own, met) if met else own
+                if met:
+                    samples[name] = read_words(own, met)
         return list(models.values())
 
     def _pairs(self) -> list[tuple[str, str]]:
