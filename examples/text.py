@@ -151,7 +151,7 @@ def main(folder: Path = Path("results/text"), samples: int = 8, budget: int = 60
     """Three reviews with the numbers of their words, the report, and the table with its verdict."""
     model, texts = load()
     explainers = make_explainers()
-    for explained in model.explain(explainers["integrated gradients"], texts[:3]):
+    for explained in standfast.explain(model, explainers["integrated gradients"], texts[:3]):
         print_words(explained)
     found = standfast.evaluate(model, explainers, texts[:samples], make_metrics(budget))
     folder.mkdir(parents=True, exist_ok=True)

@@ -189,6 +189,10 @@ class BlackBox(nn.Module):
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""
         return None
 
+    def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor | None:
+        """Inputs `(N, W)` with a share of their features from others; None where features are numbers to move."""
+        return None
+
     def refuse_gradients(self, x: Tensor) -> None:
         """Raise `NoGradientsError` if gradients by the inputs are asked for."""
         if torch.is_grad_enabled() and x.requires_grad:
@@ -439,6 +443,11 @@ class Model:
         found = copy.copy(self)
         found.reference = make_reference(self.check_inputs(rows, "reference"))
         return found
+
+    def move_towards(self, x: Tensor, others: Tensor, share: float) -> Tensor:
+        """Inputs `(N, ...)` moved by a share of the way to others; of words, this share of them is replaced."""
+        moved = None if self.black_box is None else self.black_box.replace_share(x, others, share)
+        return x + share * (others - x) if moved is None else moved
 
     def with_width(self, width: int) -> Model:
         """This model for inputs of so many columns, of those that its reference has; itself without a reference."""

@@ -15,6 +15,7 @@ from standfast.explainers import Explainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.callables import CallableExplainer, name_function
 from standfast.explainers.adapters.text_explainers import TextFunctionExplainer, fit_text_explainer
+from standfast.frames import is_frame
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset
 from standfast.metrics.base import metrics as registry
@@ -43,7 +44,8 @@ def list_texts(inputs: Any) -> list[str]:
     names = getattr(inputs, "column_names", None)
     if names is not None and "text" in names:
         inputs = inputs["text"]
-    if isinstance(inputs, str) or not isinstance(inputs, Iterable):
+    named = isinstance(inputs, str | Mapping) or is_frame(inputs) or names is not None
+    if named or not isinstance(inputs, Iterable):
         raise ArgumentError("inputs", _TEXTS, type(inputs).__name__ if not isinstance(inputs, str) else "one text")
     return [str(each) if isinstance(each, np.str_) else each for each in inputs]
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import json
+import os
+import pickle
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import text_networks
 import torch
 from scipy import stats
 from text_networks import PIECES, BagOfWords, PieceTokenizer, Recurrent
@@ -281,3 +289,67 @@ def test_removal_is_said_beside_each_metric_that_removes(bag: BagOfWords) -> Non
     model = standfast.TextModel(bag, PieceTokenizer(), removal=("delete",))
     found = standfast.evaluate(model, "occlusion", TEXTS, ["aopc"], progress=False, sanity=False)
     assert found.manifest["about"]["removal"] == {"aopc (delete)": "delete"}
+
+
+def test_a_process_that_has_not_read_the_texts_knows_their_words(bag: BagOfWords, tmp_path: Path) -> None:
+    model = standfast.TextModel(bag, PieceTokenizer((1,)))
+    rows = model.encode(TEXTS)
+    made = model.make_model(rows)
+    (tmp_path / "model.pickle").write_bytes(pickle.dumps((made, rows)))
+    code = "import pickle, sys; model, rows = pickle.load(open(sys.argv[1], 'rb')); print(model.logits(rows).tolist())"
+    where = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(text_networks.__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", code, str(tmp_path / "model.pickle")]
+    there = subprocess.run(command, capture_output=True, text=True, check=True, env=where)
+    assert json.loads(there.stdout) == made.logits(rows).tolist()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_frames_are_texts_and_frames_are_not(bag: BagOfWords, library: str) -> None:
+    frame = pytest.importorskip(library).DataFrame({"text": TEXTS, "label": [0, 1, 0]})
+    model = standfast.TextModel(bag, PieceTokenizer())
+    assert standfast.explain(model, "occlusion", frame["text"]) == standfast.explain(model, "occlusion", TEXTS)
+    with pytest.raises(ArgumentError, match="a column of a data frame"):
+        standfast.explain(model, "occlusion", frame)
+    options: dict[str, Any] = {"sanity": False, "progress": False, "controls": False}
+    found = standfast.evaluate(model, "occlusion", frame["text"], "aopc", **options)
+    assert len(found.frame()) == 3
+
+
+def test_networks_of_16_bits_read_the_same_words() -> None:
+    network = BagOfWords(seed=10)
+    whole = standfast.TextModel(network, PieceTokenizer()).logits(TEXTS)
+    half = standfast.TextModel(copy.deepcopy(network).to(torch.bfloat16), PieceTokenizer())
+    torch.testing.assert_close(half.logits(TEXTS), whole, rtol=0.05, atol=0.1)
+    found = standfast.explain(half, "input_x_gradient", TEXTS[:1], targets=1)[0]
+    expected = [weigh(network, word) for word, _ in found]
+    assert [value for _, value in found] == pytest.approx(expected, rel=0.05, abs=0.1)
+
+
+def test_a_text_near_another_has_some_of_its_words(bag: BagOfWords) -> None:
+    model = standfast.TextModel(bag, PieceTokenizer())
+    rows = model.encode([*TEXTS, "a a a"])
+    made, others = model.make_model(rows), rows.roll(1, 0)
+    near = made.move_towards(rows, others, 0.05)
+    changed = near != rows
+    assert changed.sum(1).tolist() == [1] * len(rows)
+    assert bool((near[changed] == others[changed]).all())
+    half = made.move_towards(rows, others, 0.5)
+    assert bool(((half == rows) | (half == others)).all())
+
+
+def test_the_checks_of_explainers_are_measured_on_texts() -> None:
+    model = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    texts, _ = standfast.data.film_reviews()
+    asked = {
+        "gradient": "input_x_gradient",
+        "constant": lambda predict, texts, _: [[*range(len(t.split()))] for t in texts],
+    }
+    words = [
+        " ".join(word.text for word in standfast.texts.split_words(text) if word.text.isalpha()) for text in texts[:40]
+    ]
+    found = standfast.evaluate(model, asked, words, "aopc", controls=False, progress=False)
+    states = {key[2]: {check.question: check.state for check in each.checks} for key, each in found.sanity.items()}
+    for question in ("finite", "input", "model", "learned", "removal"):
+        assert states["gradient"][question] == "passed"
+    assert states["constant"]["input"] == "failed"
+    assert states["constant"]["model"] == "failed"

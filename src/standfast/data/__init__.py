@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from standfast.data.bundled_samples import bundled
+from standfast.data.bundled_samples import bundled, film_reviews
 from standfast.data.dataset import Dataset
 from standfast.data.hubs import load_from_hub, load_from_torchvision
 from standfast.data.image_sets import cifar10, fashion_mnist, gtsrb, mnist
@@ -27,6 +27,7 @@ __all__ = [
     "data_root",
     "datasets",
     "fashion_mnist",
+    "film_reviews",
     "from_file",
     "from_samples",
     "gtsrb",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from importlib.resources import files
 
 import numpy as np
@@ -41,11 +42,20 @@ def _read_digits() -> Dataset:
     return Dataset("digits", inputs, labels, classes)
 
 
-def _read_sentences() -> Dataset:
+def film_reviews() -> tuple[list[str], torch.Tensor]:
+    """The 200 sentences of `bundled("sentences")` as strings, and their labels, int64: 0, negative, or 1, positive.
+
+    >>> texts, labels = film_reviews()
+    >>> len(texts), labels[:2].tolist()
+    (200, [0, 1])
+    """
     content = (files("standfast.data") / "assets" / "sentences.tsv").read_text("utf-8")
     rows = [line.split("\t") for line in content.splitlines()]
-    labels = torch.tensor([int(float(rating) > 0) for rating, _ in rows])
-    return word_vectors().make_dataset("sentences", [text for _, text in rows], labels)
+    return [html.unescape(text) for _, text in rows], torch.tensor([int(float(rating) > 0) for rating, _ in rows])
+
+
+def _read_sentences() -> Dataset:
+    return word_vectors().make_dataset("sentences", *film_reviews())
 
 
 SAMPLES = {"digits": _read_digits, "sentences": _read_sentences}

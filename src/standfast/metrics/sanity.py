@@ -176,13 +176,13 @@ class SanityChecks(Metric):
         scrambled: list[Tensor] = []
         if len(rows) > 1:
             x, partner = inputs[rows], _choose_partners(classes)
-            towards = x[partner] - x
             with contextlib.suppress(Exception):  # a model may refuse what lies between two samples, or mixes of them
-                found["nearby"] = probe.query(x + STEP * towards, rows).similarity.double()  # type: ignore[union-attr]
-                linear = _is_linear(model, x, towards, probe.logits[rows], partner)
+                found["nearby"] = probe.query(model.move_towards(x, x[partner], STEP), rows).similarity.double()  # type: ignore[union-attr]
+                linear = _is_linear(model, x, probe.logits[rows], partner)
             maps = probe.reference[rows]
-            found["elsewhere"], found["excess"] = _compare_pairs(maps, classes, found["nearby"])
-            found["within"] = _compare_pairs(maps, classes, found["nearby"], same=True)[1]
+            there = _find_there(model, x)
+            found["elsewhere"], found["excess"] = _compare_pairs(maps, classes, found["nearby"], there)
+            found["within"] = _compare_pairs(maps, classes, found["nearby"], there, same=True)[1]
             made = self._explain_scrambled(probe, x, rows)
             # a map that gives up on scrambled weights says nothing about them
             lost = [~each.flatten(1).isfinite().all(1) | is_degenerate(each.nan_to_num()) for each in made]
@@ -317,19 +317,34 @@ def _predict(model: Model, x: Tensor) -> Tensor:
     return logits
 
 
-def _compare_pairs(maps: Tensor, classes: Tensor, nearby: Tensor, same: bool = False) -> tuple[Tensor, Tensor]:
+def _find_there(model: Model, x: Tensor) -> Tensor | None:
+    """Where inputs `(n, W)` that end at different places are there, bool; None where all have the same width."""
+    widths = None if model.black_box is None else model.black_box.find_widths(x)
+    return None if widths is None else torch.arange(x.shape[1], device=x.device) < widths[:, None]
+
+
+def _compare_pairs(
+    maps: Tensor, classes: Tensor, nearby: Tensor, there: Tensor | None = None, same: bool = False
+) -> tuple[Tensor, Tensor]:
     """The mean similarity of each map to those of other samples, and the pseudo-values of the excess, `(n,)` each.
 
     The others are those of other classes, or those of the `same`. NaN where there is none, and where `nearby` is NaN.
+    Maps are compared where both inputs are `there`, bool `(n, W)`.
     """
     known = nearby.isfinite()
     blank = torch.full_like(nearby, torch.nan)
     first, second = _pair(classes[known], same)
     if not len(first):
         return blank, blank
-    maps = maps[known]
-    compare = get_similarity("pearson").prepare(maps)
-    alike = torch.cat([compare(maps[second[part]], first[part]) for part in _cut(first, maps)]).double()
+    maps, pearson = maps[known], get_similarity("pearson")
+    if there is None:
+        compare = pearson.prepare(maps)
+        parts = [compare(maps[second[part]], first[part]) for part in _cut(first, maps)]
+    else:
+        both = there[known]
+        pairs = [(first[part], second[part]) for part in _cut(first, maps)]
+        parts = [pearson.compare_masked(maps[a], maps[b], both[a] & both[b]).nan_to_num() for a, b in pairs]
+    alike = torch.cat(parts).double()
     found = _find_pseudo_values(alike, first, second, nearby[known])
     return blank.masked_scatter(known, found[0]), blank.masked_scatter(known, found[1])
 
@@ -417,9 +432,9 @@ def _centre(model: Model, outputs: Tensor) -> Tensor:
     return outputs - outputs.mean(1, keepdim=True) if model.task.classes else outputs
 
 
-def _is_linear(model: Model, x: Tensor, towards: Tensor, logits: Tensor, partner: Tensor) -> Tensor:
+def _is_linear(model: Model, x: Tensor, logits: Tensor, partner: Tensor) -> Tensor:
     """Whether the margins half way to another sample are the means of both, as of a linear model, `(n,)`."""
-    between = _predict(model, x + towards / 2)
+    between = _predict(model, x + (x[partner] - x) / 2)
     centred, ends = (_centre(model, each.double()) for each in (between, logits))
     error = (centred - (ends + ends[partner]) / 2).abs().amax(1)
     return error <= _LINEAR * (ends - ends[partner]).abs().amax(1)

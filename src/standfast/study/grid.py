@@ -18,6 +18,7 @@ from standfast.frames import Table
 from standfast.metrics import Metric
 from standfast.metrics.sanity import SanityChecks
 from standfast.model import Bound, Model
+from standfast.neighbourhoods.text import Word
 from standfast.records import set_fields
 from standfast.study.identity import Answers
 
@@ -56,7 +57,7 @@ class Samples:
         lengths: of each sample of inputs `(N, W)` that end at different places, such as texts: it is evaluated without
             what is behind its end.
         table: of the data frame that the inputs are rows of; models then get frames.
-        texts: the strings that the inputs are codes of; models then read texts.
+        texts, words: the strings that the inputs are codes of, and their words, for models that read texts.
     """
 
     inputs: Tensor
@@ -69,6 +70,7 @@ class Samples:
     lengths: tuple[int, ...] | None = field(default=None, repr=False)
     table: Table | None = field(default=None, repr=False)
     texts: tuple[str, ...] | None = field(default=None, repr=False)
+    words: tuple[Sequence[Word], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)

@@ -180,6 +180,9 @@ class TextModel:
         """
         device = resolve_device(self.device, next(self.model.parameters(), None))
         fill = self.make_fill(rows, removal or self.removals[0])
+        self._box.remember(rows)
+        for operator in self.removals:
+            self._box.remember(self.make_fill(rows, operator))
         found = make_text_model(self._box, self.task, device, fill)
         with found.naming(rows):
             found.logits(rows[:_COMPARED])

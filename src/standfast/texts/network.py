@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from standfast.errors import check
 from standfast.function_calls import run_eagerly
 from standfast.model import BlackBox, Model, count_padding, pad_rows
-from standfast.neighbourhoods.text import CODES, NO_WORD, Word
+from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word, find_present
 from standfast.tasks import Task, find_output
-from standfast.tensors import Array, widen_half
+from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.tokenizers import Reading, Tokenizer, assign_tokens
 from standfast.texts.words import encode_texts, split_words, write_text
@@ -32,7 +32,7 @@ _REMEMBERED = 1 << 13
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Rows of word codes as tokens.
+    """Rows of word codes as tokens; it remembers those that it has read.
 
     Attributes:
         tokenizer: the user's.
@@ -45,6 +45,9 @@ class Reader:
     after: str = ""
     most: int | None = None
     _known: dict[bytes, Reading] = field(default_factory=dict, repr=False)
+
+    def __reduce__(self) -> tuple[type[Reader], tuple[Any, ...]]:
+        return type(self), (self.tokenizer, self.before, self.after, self.most)
 
     def read(self, rows: Array) -> list[Reading]:
         """The tokens of rows of codes `(M, W)`."""
@@ -236,10 +239,23 @@ class TextBox(BlackBox):
     def __init__(self, network: Network, reader: Reader, sentences: bool = False) -> None:
         super().__init__(network.module, output="logit", dtype=torch.float64)
         self.network, self.reader, self.sentences = network, reader, sentences
-        self._engines: dict[tuple[Any, ...], Model] = {}
+        self._engines: dict[tuple[Any, ...], tuple[EmbeddedText, Model]] = {}
+        self._words: dict[float, Word] = {}
+
+    def remember(self, rows: Tensor) -> None:
+        """Take the words of rows of codes along, to processes that have not read the texts."""
+        self._words |= {code: decode_word(code) for code in set(rows.flatten().tolist())}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_engines": {}}
+        return {**self.__dict__, "_engines": {}, "_words": list(self._words.values())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(
+            {  # type: ignore[no-untyped-call]
+                **state,
+                "_words": {float(encode_word(word)): word for word in state["_words"]},
+            }
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """The network's outputs for rows of codes `(N, W)`.
@@ -269,6 +285,13 @@ class TextBox(BlackBox):
         if bool(there[:, -1].all()):
             return None
         return (there * torch.arange(1, x.shape[1] + 1, device=x.device)).amax(1)
+
+    def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor:
+        """At least one word of each text is another's, at places that depend on the text alone."""
+        possible = find_present(x) & find_present(others) & (x != others)
+        order = hashed_uniform(content_keys(x, seed=0), x.shape[1]).masked_fill(~possible, 2.0).argsort(1).argsort(1)
+        count = (share * find_present(x).sum(1)).round().clamp(min=1)
+        return torch.where(possible & (order < count[:, None]), others, x)
 
     def predict_texts(self, texts: Sequence[str]) -> Array:
         """The probabilities of texts, `(N, classes)`, for functions that ask with strings."""
@@ -300,19 +323,21 @@ class TextBox(BlackBox):
         for (length, place, _), rows in groups.items():
             yield Batch(rows, [readings[row] for row in rows], length, place)
 
-    def find_engine(self, batch: Batch, around: bool, task: Task) -> Model:
-        """The model of the embeddings of a batch: of all of its tokens with `around`, else of those of the text."""
+    def find_engine(self, batch: Batch, around: bool, task: Task) -> tuple[EmbeddedText, Model]:
+        """The network on the embeddings of a batch, of all tokens with `around`, else of the text; and its model."""
         first = batch.readings[0]
         frame = (
             ((), ()) if around else (tuple(first.ids[: first.first].tolist()), tuple(first.ids[first.last :].tolist()))
         )
-        key = (*frame, batch.place, repr(task))
+        device = next(self.network.module.parameters(), torch.zeros(0)).device
+        key = (*frame, batch.place, repr(task), device)
         if key not in self._engines:
             if len(self._engines) >= 64:
                 self._engines.clear()
             module = self.network.make_engine(*frame, batch.place)
-            device = next(self.network.module.parameters(), torch.zeros(0)).device
-            self._engines[key] = Model(module, module.bounds(), device=device, task=task)
+            low, high = module.bounds()
+            bounds = widen_half(low), widen_half(high)
+            self._engines[key] = module, Model(module, bounds, device=device, task=task)
         return self._engines[key]
 
 

@@ -87,10 +87,11 @@ def load_text_folder(
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-    missing = sorted(about["missing_keys"]) + sorted(map(str, about["mismatched_keys"]))
-    names = ", ".join(model.config.architectures or ["a model"])
+    names = model.config.architectures or [type(model).__name__]
+    missing = sorted(map(str, [*about["missing_keys"], *about["mismatched_keys"]]))
     expected = f"weights for {type(model).__name__} (labels: for a language model, word: for one that answers by token)"
-    check(not missing, "transformers", expected, f"those of {names}, without {missing[:1]}")
+    got = f"those of {', '.join(names)}{f', without {missing[0]}' if missing else ''}"
+    check(not missing and type(model).__name__ in names, "transformers", expected, got)
     model = model.eval()
     if labels is None:
         return TextModel(model, tokenizer, **options)

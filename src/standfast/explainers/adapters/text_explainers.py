@@ -16,7 +16,8 @@ from standfast.errors import ArgumentError, ModelError
 from standfast.explainers.base import Explainer, Explanation
 from standfast.model import Model
 from standfast.neighbourhoods.text import find_present
-from standfast.texts import Batch, TextBox, find_text_box, sum_sentences, write_text
+from standfast.tensors import widen_half
+from standfast.texts import Batch, EmbeddedText, TextBox, find_text_box, sum_sentences, write_text
 from standfast.texts.tokenizers import Tokens, assign_tokens
 
 #: how many texts are compared, by embeddings and by ids
@@ -59,12 +60,12 @@ class TextExplainer(Explainer):
         # the tokens around a text have attention, too
         around = "attention" in self.explainer.needs
         for batch in box.cut(rows, around):
-            engine = box.find_engine(batch, around, model.task)
+            embedded, engine = box.find_engine(batch, around, model.task)
             ids = batch.make_ids(box.network.padding, engine.device, inner=not around)
-            embeddings = engine.module.embed(ids)  # type: ignore[operator]
+            embeddings = widen_half(embedded.embed(ids))
             own = first[list(batch.rows)]
             with engine.session(), torch.enable_grad():
-                explainer = self._set_baseline(box, engine, model, rows)
+                explainer = self._set_baseline(box, embedded, model)
                 found, at = explainer.attribute_all(engine, embeddings, classes[own].to(engine.device))
             self._compare(box, at, logits[own].to(at))
             values = _sum_channels(found.to(maps))
@@ -73,7 +74,7 @@ class TextExplainer(Explainer):
         maps = sum_sentences(maps, rows) if box.sentences else maps
         return maps[inverse].to(x.dtype), logits
 
-    def _set_baseline(self, box: TextBox, engine: Model, model: Model, rows: Tensor) -> Explainer:
+    def _set_baseline(self, box: TextBox, embedded: EmbeddedText, model: Model) -> Explainer:
         """The explainer with the embedding of what stands in the place of removed words."""
         unset = [option for option in ("baseline", "background") if getattr(self.explainer, option, 0) is None]
         if not unset or model.reference is None:
@@ -82,7 +83,7 @@ class TextExplainer(Explainer):
         reading = box.reader.read(code)[0]
         own = reading.ids[reading.first : reading.last]
         number = int(own[0]) if len(own) == 1 else box.network.padding
-        vector = engine.module.embed(torch.tensor([[number]]))[0, :, 0]  # type: ignore[operator]
+        vector = embedded.embed(torch.tensor([[number]]))[0, :, 0]
         return dataclasses.replace(self.explainer, **{unset[0]: tuple(vector.tolist())})  # type: ignore[type-var]
 
     def _compare(self, box: TextBox, found: Tensor, expected: Tensor) -> None:

@@ -67,7 +67,7 @@ from standfast.study.grid import ModelSource, Samples
 from standfast.study.identity import is_estimator
 from standfast.tasks import Classification, Regression, Task
 from standfast.tensors import describe_bounds
-from standfast.texts import TextModel
+from standfast.texts import TextModel, encode_texts
 from standfast.texts.model import Granularity, Removal
 from standfast.zoo import architectures
 from standfast.zoo.programs import as_module, check_program, fill, load_estimator, load_program, read_weights
@@ -594,7 +594,8 @@ class StudyModel(ModelSource):
             return self._ask_with_frames(samples.table)
         if samples.texts is not None:
             with errors_at(key=entry.form):
-                return self.load_text_model(device).make_model(samples.inputs)
+                rows = encode_texts(samples.words)  # so that this process knows the words of the codes
+                return self.load_text_model(device).make_model(rows)
         with errors_at("preprocess"):
             if isinstance(entry.preprocess, str):
                 prepare = resolve(entry.preprocess, self.paths, entry.trust, "a function of inputs")

@@ -100,7 +100,7 @@ def read_words(samples: Samples, models: Mapping[str, TextModel]) -> Samples:
             extras["labels"] = numbers[extras["labels"]]
             targets = None if targets is None else numbers[targets]
     found = replace(samples, inputs=read.rows, targets=targets, about=about, extras=extras)
-    return replace(found, tokens=read.tokens, lengths=read.lengths)
+    return replace(found, tokens=read.tokens, lengths=read.lengths, words=tuple(read.words))
 
 
 def _order(given: Sequence[str], names: Sequence[str]) -> tuple[int, ...] | None:
