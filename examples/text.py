@@ -127,11 +127,11 @@ def make_explainers() -> dict[str, standfast.explainers.Explainer]:
 
 
 def make_metrics(budget: int) -> dict[str, standfast.metrics.Metric]:
-    """The worst typing errors of `budget` tries, how probable bad ones are, and whether the marked words matter."""
+    """The worst typing errors of `budget` tries, how many are bad, and whether the marked words matter."""
     typos = standfast.neighbourhoods.Typos(0.1)
     return {
         "worst case": standfast.metrics.WorstCase(typos, budget=budget),
-        "ln P": standfast.metrics.MisinterpretationProbability(typos, particles=max(10, budget // 4), floor=-4.0),
+        "ln P": standfast.metrics.MisinterpretationProbability(typos, method="monte_carlo", samples=budget),
         "AOPC": standfast.metrics.AOPC(),
     }
 

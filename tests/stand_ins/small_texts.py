@@ -41,12 +41,12 @@ def read_reviews() -> tuple[tuple[str, ...], Tensor]:
 
 
 @cache
-def train_tokenizer(kind: str) -> Any:
+def train_tokenizer(kind: str, end: bool = True) -> Any:
     """A tokenizer of the package `tokenizers`, without transformers; the same one in every process.
 
     "wordpiece" is uncased as BERT's, "bytes" is a byte-level BPE as GPT-2's and Llama 3's, "pieces" a unigram model
-    that marks spaces, as sentencepiece does. All put a special token at the beginning and one at the end. The answers
-    "yes" and "no" are one token each.
+    that marks spaces, as sentencepiece does. All put a special token at the beginning and, with `end`, one at the
+    end. The answers "yes" and "no" are one token each.
     """
     tk = pytest.importorskip("tokenizers", reason="needs tokenizers")
     unknown, padding, mask, first, last = SPECIALS[kind]
@@ -88,7 +88,7 @@ def train_tokenizer(kind: str) -> Any:
     tokenizer.add_special_tokens(specials)
     ends_by_number = [(token, tokenizer.token_to_id(token)) for token in (first, last)]
     tokenizer.post_processor = tk.processors.TemplateProcessing(
-        single=f"{first} $A {last}", pair=f"{first} $A {last} $B {last}", special_tokens=ends_by_number
+        single=f"{first} $A {last}" if end else f"{first} $A", special_tokens=ends_by_number
     )
     return tokenizer
 
