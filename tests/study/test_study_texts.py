@@ -121,10 +121,14 @@ def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
 
 
 def test_a_language_model_from_a_function(folder: Path) -> None:
-    neighbourhood = {"token_swaps": {"table": {"dull": ["flat", "boring"], "great": ["dull"]}, "rate": 0.5}}
+    neighbourhood = {
+        "token_swaps": {"table": {"dull": ["flat", "boring"], "great": ["dull"], "boring": ["flat"]}, "rate": 0.5}
+    }
     study = make_study(folder, {"function": "own:asked"}, {"neighbourhood": neighbourhood})
     model = CausalModel(Recurrent(), PieceTokenizer(), template="{text} ? flat", labels=("yes", "no"))
-    swaps = standfast.neighbourhoods.TokenSwaps(table={"dull": ["flat", "boring"], "great": ["dull"]}, rate=0.5)
+    swaps = standfast.neighbourhoods.TokenSwaps(
+        table={"dull": ["flat", "boring"], "great": ["dull"], "boring": ["flat"]}, rate=0.5
+    )
     found = run_study(study)
     same_bits(found, evaluate(model, TEXTS, neighbourhood=swaps))
     assert found.manifest["data"]["reviews"]["classes"] == ["yes", "no"]

@@ -70,7 +70,7 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
 def _find_texts(path: Path) -> str | None:
     """The column with the longest texts; None for a file without a text."""
     try:
-        frame = read_strings(path)
+        frame, _ = read_strings(path)
     except ArgumentError:  # another kind of file; what is wrong is said where it is loaded
         return None
     lengths = {
