@@ -15,6 +15,7 @@ from credit_frames import make_encoders, make_frame, score
 from ruamel.yaml import YAML
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
+from small_texts import make_network, read_reviews, transformers, wrap_tokenizer
 from torch import nn
 from typer.testing import CliRunner, Result
 
@@ -388,21 +389,26 @@ def test_a_pickle_needs_trust(folder: Path) -> None:
     assert "--trust" in str(done.exception)
 
 
-def test_a_folder_of_transformers_gets_a_study_of_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The column of the longest texts is found; the study runs as it was written."""
+def test_a_folder_of_transformers_gets_a_study_of_texts(folder: Path) -> None:
+    """The column of the longest texts is found; the study has what suits texts."""
     transformers()
-    monkeypatch.chdir(tmp_path)
     make_network("BertForSequenceClassification", "wordpiece", num_labels=2).save_pretrained("bert")
     wrap_tokenizer("wordpiece").save_pretrained("bert")
     texts, labels = read_reviews()
-    rows = [f'{i},"{t.replace(chr(34), "")}",{int(n)}' for i, (t, n) in enumerate(zip(texts, labels, strict=True))]
-    (tmp_path / "reviews.csv").write_text("\n".join(["number,review,label", *rows[:3]]))
-    result = invoke("init", "study.yaml", "--model", "bert", "--data", "reviews.csv")
-    assert result.exit_code == 0, result.output
-    text = (tmp_path / "study.yaml").read_text()
-    assert "reviews: {path: reviews.csv, text: review}" in text
-    assert "bert: {transformers: bert}" in text
-    assert "neighbourhood: {typos: {rate: 0.1}}" in text
-    study = load_study(tmp_path / "study.yaml")
-    assert list(study.explainers) == ["saliency", "integrated_gradients", "kernel_shap", "random", "randomised"]
+    rows = [f"{n},{text.replace(',', ' ')},{int(labels[n])}" for n, text in enumerate(texts[:3])]
+    (folder / "reviews.csv").write_text("\n".join(["number,review,label", *rows]))
+    done = run_init("--model", "bert", "--data", "reviews.csv")
+    assert done.exit_code == 0, (done.output, done.exception)
+    written = read_study()
+    assert written["data"] == {"reviews": {"path": "reviews.csv", "text": "review"}}
+    assert written["models"] == {"bert": {"transformers": "bert"}}
+    assert written["neighbourhood"] == {"typos": {"rate": 0.1}}
+    study = load_study("study.yaml")
+    assert list(study.explainers) == [
+        "saliency",
+        "integrated_gradients",
+        "kernel_shap",
+        "random",
+        "randomised:saliency",
+    ]
     assert study.grid().data["reviews"].extras["labels"].tolist() == labels[:3].tolist()
