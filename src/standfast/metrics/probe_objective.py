@@ -128,6 +128,8 @@ def reevaluate_found(
     perturbed[usable] = region.perturb(points, everyone)[usable]
     assert seen.maps is not None
     moved = region.align_maps(seen.maps, points, everyone) if region.aligns else None
+    swapped = neighbourhood.name_swaps(inputs, perturbed)
+    stays = swapped is not None  # words keep their places
     fields = {
         "margin": seen.margin,
         "predicted": seen.predicted,
@@ -135,8 +137,8 @@ def reevaluate_found(
         "origins": inputs,
         "maps": seen.maps,
         "origin_maps": probe.maps,
-        "aligned_maps": None if moved is None else torch.where(moved[1], moved[0], torch.nan),
+        "aligned_maps": None if stays or moved is None else torch.where(moved[1], moved[0], torch.nan),
         "parameters": neighbourhood.read_parameters(region.effective_points(points, everyone), inputs.shape[1:]),
-        "swapped_words": neighbourhood.name_swaps(inputs, perturbed),
+        "swapped_words": swapped,
     }
     return seen, fields, moved
