@@ -13,8 +13,8 @@ from torch import Tensor
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
 from standfast.explainers import get as get_explainer
-from standfast.explainers.adapters.callables import name_function
-from standfast.explainers.adapters.text_explainers import fit_text_explainer
+from standfast.explainers.adapters.callables import CallableExplainer, name_function
+from standfast.explainers.adapters.text_explainers import TextFunctionExplainer, fit_text_explainer
 from standfast.frames import is_frame
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset
@@ -99,8 +99,9 @@ class ReadTexts:
         made: Model = models.make_model(self.rows)
         return made
 
+    @staticmethod
     def fit_metrics(
-        self, metrics: Any, model: TextModel, preset: Preset, removals: dict[str, str]
+        metrics: Any, model: TextModel, preset: Preset, removals: dict[str, str]
     ) -> dict[str, Metric | str]:
         """Metrics by label; those that remove words once for each way in which the model does.
 
@@ -197,6 +198,8 @@ def fit_explainers(explainers: Any) -> Any:
 
 
 def _fit(explainer: Any) -> Explainer:
+    if isinstance(explainer, CallableExplainer):
+        return TextFunctionExplainer(explainer.function, explainer.title)
     return fit_text_explainer(explainer, name_function, get_explainer)
 
 

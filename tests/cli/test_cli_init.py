@@ -16,6 +16,7 @@ from credit_frames import make_encoders, make_frame, score
 from ruamel.yaml import YAML
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
+from small_texts import make_network, read_reviews, transformers, wrap_tokenizer
 from torch import nn
 from typer.testing import CliRunner, Result
 
@@ -398,3 +399,28 @@ def test_programs_beside_a_table_of_numbers_get_numbers(folder: Path) -> None:
     done = run_init("--model", "net.pt", "--data", "numbers.csv")
     assert done.exit_code == 0, (done.output, done.exception)
     assert read_study()["data"] == {"numbers": {"path": "numbers.csv"}}
+
+
+def test_a_folder_of_transformers_gets_a_study_of_texts(folder: Path) -> None:
+    """The column of the longest texts is found; the study has what suits texts."""
+    transformers()
+    make_network("BertForSequenceClassification", "wordpiece", num_labels=2).save_pretrained("bert")
+    wrap_tokenizer("wordpiece").save_pretrained("bert")
+    texts, labels = read_reviews()
+    rows = [f"{n},{text.replace(',', ' ')},{int(labels[n])}" for n, text in enumerate(texts[:3])]
+    (folder / "reviews.csv").write_text("\n".join(["number,review,label", *rows]))
+    done = run_init("--model", "bert", "--data", "reviews.csv")
+    assert done.exit_code == 0, (done.output, done.exception)
+    written = read_study()
+    assert written["data"] == {"reviews": {"path": "reviews.csv", "text": "review"}}
+    assert written["models"] == {"bert": {"transformers": "bert"}}
+    assert written["neighbourhood"] == {"typos": {"rate": 0.1}}
+    study = load_study("study.yaml")
+    assert list(study.explainers) == [
+        "saliency",
+        "integrated_gradients",
+        "kernel_shap",
+        "random",
+        "randomised:saliency",
+    ]
+    assert study.grid().data["reviews"].extras["labels"].tolist() == labels[:3].tolist()

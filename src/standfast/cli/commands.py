@@ -539,7 +539,8 @@ def init(
         str,
         typer.Option(
             help="A name (`standfast list models`), a TorchScript (.pt) or torch.export (.pt2) file, a pickled pipeline"
-            " (.joblib, .pkl), or module:function that returns the model. The Python file lies beside the study file.",
+            " (.joblib, .pkl), a folder of transformers with a model of texts and its tokenizer, or module:function"
+            " that returns the model. The Python file lies beside the study file.",
             prompt="Model (a name, a file, or module:function)",
         ),
     ] = "lenet5-mnist",

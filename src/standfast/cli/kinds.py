@@ -176,7 +176,7 @@ KINDS: Mapping[str, Kind] = {
         "standfast.zoo:models",
         "standfast.zoo.load({name!r})",
         "models: [{name!r}]",
-        "timm:NAME, torchvision:NAME and transformers:NAME (extra hub)",
+        "timm:NAME, torchvision:NAME and transformers:NAME (extra hub); of texts {transformers: FOLDER}",
     ),
     "architectures": Kind(
         "architecture",

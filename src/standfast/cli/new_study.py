@@ -111,7 +111,7 @@ class Setting:
 
         Data sets know it, and so do pictures and other values of type uint8, which are scaled to it.
         """
-        known = self.data.name or "bounds" in self.data.options or {"name", "images"} & set(self.samples.about)
+        known = self.data.name or "bounds" in self.data.options or {"name", "images", "texts"} & set(self.samples.about)
         if known or self.samples.table is not None or not {"path", "function"} & set(self.samples.about):
             return False
         levels = 255 * self.samples.inputs
@@ -124,6 +124,8 @@ class Setting:
         table, differentiable = len(self.shape) == 1, self.tried.differentiable
         convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules())
         segments = "segments=pixels," if table else ""
+        if self.samples.texts is not None:
+            return "saliency", "integrated_gradients", "kernel_shap:samples=200", "random", "randomised:saliency"
         if self.samples.table is not None:
             trees = find_spec("shap") is not None
             own = *["tree_shap"] * trees, "kernel_shap:samples=200", "occlusion"
@@ -141,6 +143,8 @@ class Setting:
         """Whether maps hold, by a search and by sampling, and whether the prediction rests on what they name."""
         if self.samples.table is not None:
             return "worst_case", "seed_agreement", "corruption_curve"
+        if self.samples.texts is not None:
+            return "worst_case", "misinterpretation_probability", "aopc"
         return "worst_case", "max_sensitivity:normalise=True", "aopc" if len(self.shape) == 3 else "corruption_curve"
 
     @property
@@ -172,7 +176,7 @@ class Setting:
 
     def describe(self) -> list[str]:
         """What was found, in lines; those of doubts begin with "warning: "."""
-        shape = " x ".join(map(str, self.shape))
+        shape = " x ".join(map(str, self.shape)) if self.samples.texts is None else "texts"
         lines = [f"{self.model.label} takes the inputs of {self.data.label} ({shape}) and returns {self.returned}"]
         lines += self._describe_accuracy()
         change = "if that is wrong, give --bounds=LOWEST,HIGHEST"
@@ -215,7 +219,8 @@ class Setting:
 
     def _describe_columns(self) -> list[str]:
         """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""
-        if len(self.shape) != 1 or len(self.samples) < 2 or self.samples.table is not None:
+        words = self.samples.table is not None or self.samples.texts is not None
+        if len(self.shape) != 1 or len(self.samples) < 2 or words:
             return []
         spread = self.samples.inputs.std(dim=0)
         moving = spread.where(spread > 0, torch.inf)  # a constant column has no unit
@@ -257,6 +262,9 @@ def read_source(text: str, option: str, folder: Path, trust: bool = False, **opt
             key, value = next(iter(given.items()))
             raise ArgumentError(f"--{key}", "none for a data set by name, which has its own", value)
         return Source(text, given, text)
+    if option == "--model" and (Path(text) / "config.json").is_file():
+        place = {"transformers": os.path.relpath(text, folder)}
+        return Source(Path(text).resolve().name, {**place, **({"trust": True} if trust else {}), **given})
     if Path(text).exists():
         code = text.endswith((".pt2", *PICKLES))
         expected = f"--trust for a {Path(text).suffix} file, because opening it can run code that is in it"
@@ -317,7 +325,9 @@ def try_setting(model: Source, data: Source, folder: Path) -> Setting:
     except StudyError:  # there are no labels, or they do not fit the model; or the error is raised again
         grid = _load(model, data, folder, check=True)
     samples = grid.data[data.label]
-    tried = samples.split(grid.models[model.label].model(samples, "cpu"), slice(0, 1))[0][0]
+    tried = grid.models[model.label].model(samples, "cpu")
+    if samples.lengths is None:
+        tried = samples.split(tried, slice(0, 1))[0].model
     return Setting(model, data, samples, tried, tried.logits(samples.inputs[:1]).shape[1], observed)
 
 
@@ -378,6 +388,7 @@ def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
         returned=setting.returned,
         explainers=[(name, _describe(name, "explainers")) for name in explainers],
         changes=setting.changes,
+        texts=samples.texts is not None,
         columns=shape[0],
         radius=setting.radius,
         share=100 * setting.radius / setting.range if setting.range else None,

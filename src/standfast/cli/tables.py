@@ -1,4 +1,4 @@
-"""What `standfast init` writes of a table whose model takes data frames: which columns it gets, and of which types."""
+"""What `standfast init` writes of a table whose model takes texts or data frames: which columns it gets, and how."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from standfast.cli.new_study import Source
-from standfast.data.user_files import LABEL_COLUMNS, read_frame
+from standfast.data.user_files import LABEL_COLUMNS, read_frame, read_strings
+from standfast.errors import ArgumentError
 from standfast.frames import Table
 from standfast.frames.model import choose_method, find_classes, has_classes
 from standfast.study.file.imports import importing_from
@@ -24,7 +26,9 @@ _TRIED = 256
 
 
 def choose_form(model: Source, data: Source, folder: Path) -> Source:
-    """The data as a table with any cells, where the model was fitted with a data frame or cells are no numbers.
+    """The data as texts, for a folder of transformers, or as a table with any cells.
+
+    It is one where the model was fitted with a data frame, or cells are no numbers.
 
     Columns that the model was not fitted with are left out. One of them that has the model's classes, or a single one,
     is the label. Texts that look like dates are dates, and other texts categories, where the model answers for these
@@ -35,6 +39,9 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
         folder: of the study file.
     """
     path = str(data.options.get("path", ""))
+    if "transformers" in model.options:
+        column = _find_texts(folder / path)
+        return data if column is None else data.with_option("text", column)
     if not path.endswith((".csv", ".parquet")):
         return data
     entry, _ = build_source(read_entry(model.entry, MODELS))[""]
@@ -58,6 +65,18 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
     options = {"label": label, "drop": drop, "types": _find_types(estimator, columns)}
     more = {key: value for key, value in data.options.items() if key not in ("path", "label")}
     return Source(data.label, {"table": path, **{key: value for key, value in options.items() if value}, **more})
+
+
+def _find_texts(path: Path) -> str | None:
+    """The column with the longest texts; None for a file without a text."""
+    try:
+        frame, _ = read_strings(path)
+    except ArgumentError:  # another kind of file; what is wrong is said where it is loaded
+        return None
+    lengths = {
+        name: frame[name].str.len_chars().mean() or 0.0 for name in frame.columns if frame[name].dtype == pl.String
+    }
+    return max(lengths, key=lambda name: lengths[name], default=None)
 
 
 def _find_label(estimator: Any, unused: Any) -> str | None:

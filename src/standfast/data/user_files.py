@@ -278,6 +278,94 @@ def read_frame(path: Path, types: Mapping[str, str | Sequence[str]]) -> tuple[An
     return frame, _describe(path, content)
 
 
+@dataclass(frozen=True, eq=False)
+class TextContent:
+    """Texts of a file.
+
+    Attributes:
+        texts: as they are in the file.
+        labels: int64 `(N,)`, or None.
+        about: as of `Content`.
+    """
+
+    texts: tuple[str, ...]
+    labels: Tensor | None
+    about: Mapping[str, Any]
+
+
+def read_texts(path: Path, column: str, label: str | None = None, count: int | None = None) -> TextContent:
+    """Read a column of texts, and one of labels.
+
+    Args:
+        path: a `.csv` table with a header, a `.jsonl` file with an object in each line, both in UTF-8, or a `.parquet`
+            file.
+        column: with the texts.
+        label: the column with the classes; by default the one called label, labels, y, class or target, if there is
+            one without empty cells.
+        count: take so many from the start.
+
+    Raises:
+        ArgumentError: the file is no such table, or has no such columns; a text or a label is missing.
+    """
+    table, content = read_strings(path)
+    known = table.columns
+    for key, name in (("text", column), ("label", label)):
+        hint = suggest_name(str(name), known)
+        check(name is None or name in known, key, f"a column of {path.name} ({', '.join(known)})", f"{name!r}{hint}")
+    texts, whole = table[column], f"a text in every cell of the column {column}"
+    check(table.height > 0 and texts.dtype == pl.String, "text", whole, f"{table.height} cells of type {texts.dtype}")
+    texts = texts[:count]
+    empty = next((row for row, text in enumerate(texts, 1) if text is None or not text.strip()), None)
+    got = "" if empty is None else f"{'none' if texts[empty - 1] is None else 'blanks'} in row {empty} of {path.name}"
+    check(empty is None, "text", whole, got)
+    usual = [
+        name for name in known if name.lower() in LABEL_COLUMNS and name != column and not table[name].null_count()
+    ]
+    named = usual[:1] if label is None else [label]
+    about = _describe(path, content)
+    if not named:
+        return TextContent(tuple(texts), None, about)
+    labels, rows = table[named[0]], table[named[0]].null_count()
+    check(rows == 0, "label", f"a label in every row of the column {named[0]}", f"{rows} without")
+    if path.suffix.lower() == ".csv":
+        labels = next(
+            (n for n in (labels.cast(t, strict=False) for t in (pl.Int64, pl.Float64)) if not n.null_count()), labels
+        )
+    numbers, classes = number_classes(labels)
+    return TextContent(tuple(texts), numbers[:count], about | ({"classes": classes} if classes else {}))
+
+
+def read_strings(path: Path) -> tuple[pl.DataFrame, bytes]:
+    """The table of a file, where all cells of a `.csv` file are strings; and its content.
+
+    Raises:
+        ArgumentError: it is no `.csv`, `.jsonl` or `.parquet` file, or not in UTF-8.
+    """
+    kind = path.suffix.lower()
+    expected = "a .csv, .jsonl or .parquet file of texts"
+    check(kind in (".csv", ".jsonl", ".parquet") and path.is_file(), "path", expected, repr(str(path)))
+    try:
+        content = read_file(path)
+        _check_utf8(path, content if kind != ".parquet" else b"")
+        source = io.BytesIO(content)
+        if kind == ".csv":  # texts stay as they are, such as 007
+            table = pl.read_csv(source, infer_schema=False)
+        else:
+            table = pl.read_parquet(source) if kind == ".parquet" else pl.read_ndjson(source, infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ArgumentError("path", f"a {kind} table", f"{path.name}: {' '.join(str(error).split())}") from error
+    return table, content
+
+
+def _check_utf8(path: Path, content: bytes) -> None:
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        got = f"byte {content[error.start]:#x} in line {line} of {path.name}"
+        raise ArgumentError("path", "texts in UTF-8", got) from error
+
+
 def read_labelled_series(path: Path) -> Content:
     """Read a `.ts` or `.tsv` file: series `(N, channels, steps)` as they are, and their classes; no bounds.
 

@@ -18,6 +18,7 @@ from standfast.frames import Table
 from standfast.metrics import Metric
 from standfast.metrics.sanity import SanityChecks
 from standfast.model import Bound, Model
+from standfast.neighbourhoods.text import Word
 from standfast.records import set_fields
 from standfast.study.identity import Answers
 
@@ -56,6 +57,7 @@ class Samples:
         lengths: of each sample of inputs `(N, W)` that end at different places, such as texts: it is evaluated without
             what is behind its end.
         table: of the data frame that the inputs are rows of; models then get frames.
+        texts, words: the strings that the inputs are codes of, and their words, for models that read texts.
     """
 
     inputs: Tensor
@@ -67,6 +69,8 @@ class Samples:
     tokens: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
     lengths: tuple[int, ...] | None = field(default=None, repr=False)
     table: Table | None = field(default=None, repr=False)
+    texts: tuple[str, ...] | None = field(default=None, repr=False)
+    words: tuple[Sequence[Word], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)
@@ -153,6 +157,7 @@ class Grid:
         controls: names of explainers that only metrics with `controls` evaluate.
         sanity: the checks of every explainer that is no control; None for none.
         paths: folders that `module:function` names were imported from, for workers elsewhere.
+        about: plain facts about its parts, for the manifest.
         planned: what each model answered when the jobs were planned, by `(data, model)`, for workers to compare with.
         code: the digests of the user's modules when the jobs were planned.
     """
@@ -169,6 +174,7 @@ class Grid:
     controls: tuple[str, ...] = ()
     sanity: SanityChecks | None = None
     paths: tuple[str, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
     planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
     code: Mapping[str, str] = field(default_factory=dict, repr=False)
 

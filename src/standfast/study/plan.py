@@ -415,7 +415,7 @@ def _manifest(
         "metrics": metrics,
         "sanity": None if grid.sanity is None else {**grid.sanity.options(), "rules": RULES},
         "misfits": grid.misfits(),
-        "about": dict(about or {}),
+        "about": {**grid.about, **(about or {})},
         "code": dict(grid.code),
         "answers": dict(answers),
         "jobs": [job.identity for job in jobs],

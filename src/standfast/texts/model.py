@@ -85,6 +85,13 @@ class TextModel:
         return read_tokenizer(self.tokenizer)
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, where the model's configuration has some; else empty."""
+        named = getattr(getattr(self.model, "config", None), "id2label", None) or {}
+        names = tuple(str(named[number]) for number in sorted(named))
+        return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+
+    @property
     def removals(self) -> tuple[Removal, ...]:
         """What stands in the place of removed words, the one that explainers use first."""
         if self.removal is None:
@@ -232,6 +239,11 @@ class CausalModel(TextModel):
         check(self.word is None, "word", "None for a language model, which is read at its end", self.word)
         super().__post_init__()
         self._find_labels()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The labels."""
+        return tuple(self.labels)
 
     @property
     def _frame(self) -> tuple[str, str]:

@@ -105,11 +105,11 @@ def from_timm(model: nn.Module, **options: Any) -> Model:
     Raises:
         MissingExtraError: timm cannot be imported.
     """
-    return Model(_normalise_timm(_import_package("timm"), model), (0.0, 1.0), **options)
+    return Model(_normalise_timm(import_package("timm"), model), (0.0, 1.0), **options)
 
 
 def _load_timm(name: str, pretrained: bool) -> nn.Module:
-    timm: Any = _import_package("timm")
+    timm: Any = import_package("timm")
     if not timm.is_model(name):
         raise UnknownNameError("timm model", name, timm.list_models(pretrained=True))
     return _normalise_timm(timm, timm.create_model(name, pretrained=pretrained))
@@ -188,7 +188,7 @@ def _read_size(size: Any) -> tuple[int | None, int | None]:
 
 
 def _load_transformers(name: str, pretrained: bool) -> nn.Module:
-    transformers: Any = _import_package("transformers")
+    transformers: Any = import_package("transformers")
     bars = transformers.utils.logging
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
@@ -206,7 +206,7 @@ def _load_transformers(name: str, pretrained: bool) -> nn.Module:
 
 
 def _load_torchvision(name: str, pretrained: bool) -> nn.Module:
-    models: Any = _import_package("torchvision").models
+    models: Any = import_package("torchvision").models
     if name not in models.list_models():
         raise UnknownNameError("torchvision model", name, models.list_models())
     weights = models.get_model_weights(name).DEFAULT
@@ -219,7 +219,12 @@ def _load_torchvision(name: str, pretrained: bool) -> nn.Module:
     return Normalised(module, tuple(scaling.mean), tuple(scaling.std), size)
 
 
-def _import_package(name: str) -> Any:
+def import_package(name: str) -> Any:
+    """A package of the extra `hub`.
+
+    Raises:
+        MissingExtraError: it cannot be imported.
+    """
     import importlib
 
     try:

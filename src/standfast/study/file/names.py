@@ -96,7 +96,7 @@ class Names:
 
 _FORMS = ("path", "function", "architecture")
 DATA = Names("data", data.datasets, tuple(data.ARCHIVES), (*_FORMS[:2], "table"))
-MODELS = Names("models", zoo.models, tuple(HUBS), _FORMS)
+MODELS = Names("models", zoo.models, tuple(HUBS), (*_FORMS, "transformers"))
 EXPLAINERS = Names("explainers", explainers, forms=("function",), in_text=True)
 METRICS = Names("metrics", metrics, forms=("function",), in_text=True)
 SEARCHES = Names("searches", searches, in_text=True)

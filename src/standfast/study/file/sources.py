@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from standfast import data, zoo
 from standfast.data import Dataset
-from standfast.data.user_files import Content, as_inputs, as_labels
+from standfast.data.user_files import Content, as_inputs, as_labels, read_texts
 from standfast.errors import ArgumentError, StandfastError, check
 from standfast.frames import Table, make_model
 from standfast.model import Model
@@ -45,6 +45,7 @@ from standfast.study.file.entries import (
     OptionValues,
     PerChannel,
     Reference,
+    WholeNumber,
     as_tuple,
 )
 from standfast.study.file.imports import call_function, find_line, importing_from, resolve
@@ -61,12 +62,16 @@ from standfast.study.file.problems import (
     with_article,
 )
 from standfast.study.file.references import read_data_at
+from standfast.study.file.texts import find_texts, make_samples
 from standfast.study.grid import ModelSource, Samples
 from standfast.study.identity import is_estimator
 from standfast.tasks import Classification, Regression, Task
 from standfast.tensors import describe_bounds
+from standfast.texts import TextModel, encode_texts
+from standfast.texts.model import Granularity, Removal
 from standfast.zoo import architectures
 from standfast.zoo.programs import as_module, check_program, fill, load_estimator, load_program, read_weights
+from standfast.zoo.text_folders import load_text_folder, pack_text_folder
 
 
 def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
@@ -189,16 +194,22 @@ class DataFile(DataEntry):
         size: resize images to [height, width].
         grayscale: read images with one channel; by default if all are gray.
         label: the column of a table that has the classes.
+        text: the column of a .csv, .jsonl or .parquet table that has texts, for models that read these.
     """
 
     form: ClassVar[str] = "path"
     path: Name
+    text: Name | None = None
     bounds: Bounds | None = None
     size: Size | None = None
     grayscale: bool | None = None
     label: Name | None = None
 
     def _load(self, base: Path, count: int | None) -> Samples:
+        if self.text is not None:
+            for key in ("bounds", "size", "grayscale"):
+                check(getattr(self, key) is None, key, f"no {key} for texts", "one")
+            return make_samples(read_texts(base / self.path, self.text, self.label, count), self.targets)
         found = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
         return self._as_samples(found, found.about)
 
@@ -207,8 +218,8 @@ class DataFunction(DataEntry):
     """Data that a function of the user's returns.
 
     Args:
-        function: module:function that returns a standfast Dataset, inputs, or (inputs, labels); the module may lie
-            beside the study file.
+        function: module:function that returns a standfast Dataset, inputs, or (inputs, labels), where inputs are a
+            tensor, an array, or strings; the module may lie beside the study file.
         options: arguments of the function.
         bounds: valid values of an input, [lower, upper]; [0, 1] where nothing else is known.
         trust: import a module from outside of the study's folder.
@@ -230,9 +241,13 @@ class DataFunction(DataEntry):
             return found
         if isinstance(found, Dataset):
             return self._from_dataset(found)
+        about = {"function": self.function}
+        texts = find_texts(found, count, about)
+        if texts is not None:
+            check(self.bounds is None, "bounds", "no bounds for texts", "some")
+            return make_samples(texts, self.targets)
         inputs, labels = found if isinstance(found, tuple | list) and len(found) == 2 else (found, None)
         labels = None if labels is None else as_labels(labels, "function")
-        about = {"function": self.function}
         return self._as_samples(Content(as_inputs(inputs, "function"), labels, about), about)
 
 
@@ -243,8 +258,11 @@ def _take_first(found: Samples, count: int | None) -> Samples:
     check(count <= len(found), "samples", f"at most the {len(found)} samples of {name}", count)
     targets = None if found.targets is None else found.targets[:count].clone()
     extras = {name: values[:count].clone() for name, values in found.extras.items()}
-    tokens = None if found.tokens is None else found.tokens[:count]
-    return replace(found, inputs=found.inputs[:count].clone(), targets=targets, extras=extras, tokens=tokens)
+    names = ("tokens", "lengths", "texts")
+    more: dict[str, Any] = {
+        name: None if getattr(found, name) is None else getattr(found, name)[:count] for name in names
+    }
+    return replace(found, inputs=found.inputs[:count].clone(), targets=targets, extras=extras, **more)
 
 
 def _check_range(samples: Samples) -> None:
@@ -263,6 +281,9 @@ TaskField = Annotated[
     PlainSerializer(to_plain),
     WithJsonSchema({"$reference": "task"}),
 ]
+#: keys of a model of texts
+_OF_TEXTS = {"labels", "template", "granularity", "removal", "word"}
+_TEXTS = "texts ({path: reviews.csv, text: COLUMN}) for a model that reads these"
 #: keys of a module, which a `Model` has of its own
 _OF_MODULES = {"preprocess", "forward", "batch_size", "mixed_precision", "task", "output", "extras"}
 
@@ -330,6 +351,11 @@ class ModelEntry(Entry):
         return {name: self}
 
     @property
+    def given(self) -> set[str]:
+        """The keys of a module that are not as they are by default."""
+        return set(self.model_dump(include=_OF_MODULES, exclude_defaults=True))
+
+    @property
     def method(self) -> Literal["predict_proba", "predict"]:
         """What the answers of an estimator are read from."""
         return "predict" if isinstance(self.task, Regression) else "predict_proba"
@@ -342,20 +368,29 @@ class ModelEntry(Entry):
         """
         named = {"name": self._name} if isinstance(self, NamedModel) else {}
         about = named | self.model_dump(include={self.form, "options", "weights"}, exclude_none=True)
+        about |= self.model_dump(include=_OF_TEXTS, exclude_defaults=True)
         if not getattr(self, "pretrained", True):
             about["pretrained"] = False
         file = getattr(self, self.file, None)
         if file is None:
             return StudyModel(self, base, about=about)
-        content = read_content(base / file, self.file)
+        content = self.read(base / file)
         if isinstance(self, ModelProgram):
             with errors_at(key=self.form):
                 check_program(content, self.path, self.trust)
         return StudyModel(self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()})
 
+    def read(self, path: Path) -> bytes:
+        """What is at the place of the entry's file."""
+        return read_content(path, self.file)
+
     def load_estimator(self, base: Path, content: bytes) -> Any:
         """The fitted estimator itself, for a table; arguments are those of `build`."""
         raise reject("a path of a pickled estimator, or a function that returns one, for a table", "another model")
+
+    def load_text_model(self, base: Path, content: bytes) -> TextModel:
+        """The model of texts; arguments are those of `build`."""
+        raise reject("transformers: FOLDER, or a function that returns a TextModel, for texts", "another model")
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
         """The module itself, on the CPU, or on `device`; or a model with bounds of its own.
@@ -439,9 +474,18 @@ class ModelFunction(ModelEntry):
     def load_estimator(self, base: Path, content: bytes) -> Any:
         with errors_at("function"):
             found = resolve(self.function, [str(base)], self.trust)
-            if isinstance(found, nn.Module | Model) or is_estimator(found):
+            if isinstance(found, nn.Module | Model | TextModel) or is_estimator(found):
                 return copy.deepcopy(found)
             return call_function(self.function, self.options, [str(base)], self.trust, "a model")
+
+    def load_text_model(self, base: Path, content: bytes) -> TextModel:
+        found = self.load_estimator(base, content)
+        with errors_at("function"):
+            if not isinstance(found, TextModel):
+                raise reject("a TextModel or a CausalModel, for texts", with_article(type(found).__name__))
+        if self.weights is not None:
+            fill(found.model, read_weights(content))
+        return found
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
         """What the function returns, with torch's generator seeded; or a copy of what is there already."""
@@ -449,6 +493,8 @@ class ModelFunction(ModelEntry):
         with errors_at("function"):
             if isinstance(found, Model):
                 return found
+            if isinstance(found, TextModel):
+                raise reject(_TEXTS, "other data")
             try:
                 found = as_module(found, "function", self.method)
             except ArgumentError as error:
@@ -457,6 +503,40 @@ class ModelFunction(ModelEntry):
         if self.weights is not None:
             fill(found, read_weights(content))
         return found
+
+
+class ModelFolder(ModelEntry):
+    """A model of texts of transformers with its tokenizer.
+
+    Args:
+        transformers: a folder that save_pretrained wrote, with weights as .safetensors; relative to the study file.
+        granularity: what maps have a number for.
+        removal: what stands in the place of removed words; of several each is measured, and explainers use the first.
+        word: of a model that answers for each token, the number of the word, from 0, whose answer is explained.
+        labels: of a language model, the words that stand for the classes.
+        template: of a language model, the prompt, with {text} where the text stands.
+    """
+
+    form: ClassVar[str] = "transformers"
+    file: ClassVar[str] = "transformers"
+    transformers: Name
+    granularity: Granularity = "word"
+    removal: Annotated[Removal | tuple[Removal, ...], BeforeValidator(as_tuple)] | None = None
+    word: WholeNumber | None = None
+    labels: Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=2)] | None = None
+    template: Name | None = None
+
+    def read(self, path: Path) -> bytes:
+        with errors_at(key=self.form):
+            return pack_text_folder(path, self.trust)
+
+    def load_text_model(self, base: Path, content: bytes) -> TextModel:
+        check(self.labels is not None or self.template is None, "labels", "some beside a template", "none")
+        options = self.model_dump(include=_OF_TEXTS, exclude_none=True)
+        return load_text_folder(content, self.trust, **options)
+
+    def build(self, base: Path, device: str, content: bytes) -> nn.Module:
+        raise reject(_TEXTS, "other data")
 
 
 class ModelArchitecture(ModelEntry):
@@ -514,6 +594,10 @@ class StudyModel(ModelSource):
         entry, prepare, forward = self.entry, None, None
         if samples.table is not None:
             return self._ask_with_frames(samples.table)
+        if samples.texts is not None:
+            with errors_at(key=entry.form):
+                rows = encode_texts(samples.words)  # so that this process knows the words of the codes
+                return self.load_text_model(device).make_model(rows)
         with errors_at("preprocess"):
             if isinstance(entry.preprocess, str):
                 prepare = resolve(entry.preprocess, self.paths, entry.trust, "a function of inputs")
@@ -534,19 +618,33 @@ class StudyModel(ModelSource):
                 task = entry.task.load_files(self.base)
             more: dict[str, Any] = {"task": task, "output": entry.output, "extras": entry.extras}
             return Model(module, samples.bounds, prepare, device, size, forward, mixed, **more)
-        for key in _OF_MODULES & entry.model_fields_set:
+        for key in entry.given:
             raise reject("no such key beside a function that returns a standfast.Model", key, key)
         return module.to(device)  # with its bounds; the device is the study's
 
     def _ask_with_frames(self, table: Table) -> Model:
         """The model of a fitted estimator that takes data frames."""
         entry = self.entry
-        for key in (_OF_MODULES - {"task"}) & entry.model_fields_set:
+        for key in entry.given - {"task"}:
             raise reject("no such key for an estimator of data frames", key, key)
         with errors_at(keys=entry.known(), key=entry.form):
             found = entry.load_estimator(self.base, self.content)
-            task = entry.task.load_files(self.base) if "task" in entry.model_fields_set else None
+            task = entry.task.load_files(self.base) if "task" in entry.given else None
             return found if isinstance(found, Model) else make_model(found, table, task)
+
+    def load_text_model(self, device: str = "cpu") -> TextModel:
+        """The model of texts, new on every call.
+
+        Raises:
+            StudyFieldError: it is another model, or cannot be loaded; at the key of the entry that is at fault.
+        """
+        entry = self.entry
+        for key in entry.given - {"task"}:
+            raise reject("no such key for a model of texts", key, key)
+        with errors_at(keys=entry.known(), key=entry.form):
+            found = entry.load_text_model(self.base, self.content)
+            task = entry.task.load_files(self.base) if "task" in entry.given else found.task
+            return replace(found, device=device, task=task)
 
 
 def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:

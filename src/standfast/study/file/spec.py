@@ -69,10 +69,13 @@ from standfast.study.file.problems import (
     with_article,
 )
 from standfast.study.file.references import ReferenceReader
-from standfast.study.file.sources import DataEntry, ModelEntry, build_source, try_out
+from standfast.study.file.sources import DataEntry, ModelEntry, ModelFolder, StudyModel, build_source, try_out
 from standfast.study.file.tables import join_tables
+from standfast.study.file.texts import read_words
 from standfast.study.grid import Grid, Samples
 from standfast.study.run import number_labels
+from standfast.text_inputs import ReadTexts, default_change, fit_explainers
+from standfast.texts import TextModel
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
 
@@ -270,10 +273,15 @@ def _sources(names: Names) -> PlainValidator:
     return PlainValidator(lambda raw: read_section(raw, names, build_source, _labels))
 
 
-def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
+def _neighbourhood(raw: object, info: ValidationInfo) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
+    """As the file says; of texts there is a default."""
     if isinstance(raw, list | tuple):
         return tuple(neighbourhoods_from(raw).values())
-    return None if raw is None else neighbourhood_from(raw)
+    if raw is not None:
+        return neighbourhood_from(raw)
+    entries = [entry.value for section in ("data", "models") for entry in info.data.get(section, {}).values()]
+    texts = any(isinstance(each, ModelFolder) or getattr(each, "text", None) is not None for each in entries)
+    return default_change() if texts else None
 
 
 def _refer_to(definition: str) -> WithJsonSchema:
@@ -294,7 +302,8 @@ class Study(Entry):
             memory and take about 20 seconds.
         data: Data: of a loader, in a file, or from a function; a list or under labels.
         models: Models: of the zoo, from a function, or in a file; a list or under labels.
-        neighbourhood: for all metrics that have one and do not set it; a list for each in turn.
+        neighbourhood: for all metrics that have one and do not set it; a list for each in turn. Of texts, typos in one
+            word of ten by default.
         preset: values for metric options that this file does not set. A metric may have a preset of its own.
         explainers: Explainers, as a list or under labels.
         metrics: Metrics, as a list or under labels.
@@ -311,7 +320,9 @@ class Study(Entry):
     samples_per_job: Count | None = None
     data: Annotated[dict[str, CheckedEntry[DataEntry]], _sources(DATA), _refer_to("data")]
     models: Annotated[dict[str, CheckedEntry[ModelEntry]], _sources(MODELS), _refer_to("models")]
-    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods")] = None
+    neighbourhood: Annotated[
+        Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods"), Field(validate_default=True)
+    ] = None
     preset: Preset = "standard"
     explainers: Annotated[dict[str, Explained], PlainValidator(explainers_from), _refer_to("explainers")]
     metrics: Annotated[dict[str, Measured], PlainValidator(metrics_from), _refer_to("metrics")]
@@ -371,6 +382,13 @@ class Study(Entry):
             for label in list(metrics):
                 with errors_at(*self.metrics[label].path, into=errors):
                     metrics[label] = fit_metric(metrics[label], table)
+        removals: dict[str, str] = {}
+        if any(each.texts is not None for each in samples.values()):
+            readers = self._read_texts(samples, sources, errors)
+            explainers, given, metrics = fit_explainers(explainers), metrics, {}
+            for label, metric in given.items() if readers else ():
+                with errors_at(*self.metrics[label].path, into=errors):
+                    metrics |= ReadTexts.fit_metrics({label: metric}, readers[0], self.preset, removals)
         for model_name in sources if check else ():
             for name in [name for name, met in pairs if met == model_name and name in samples]:
                 with errors_at(*self._find_entry(model_name).path, into=errors):
@@ -392,7 +410,29 @@ class Study(Entry):
             device=self.device,
             sanity=make_checks(self.sanity),
             paths=(str(self.base),),
+            about={"removal": removals} if removals else {},
         )
+
+    def _read_texts(
+        self, samples: dict[str, Samples], sources: Mapping[str, StudyModel], errors: list[StudyFieldError]
+    ) -> list[TextModel]:
+        """Put the words of texts, as their models read them, into the samples; the models of texts.
+
+        Samples that cannot be read are left out, and so are those whose models cannot be loaded.
+        """
+        models: dict[str, TextModel] = {}
+        for name, source in sources.items():
+            with errors_at(*self._find_entry(name).path, into=errors):
+                models[name] = source.load_text_model()
+        for name in list(samples):
+            own = samples.pop(name)
+            met = {model: models[model] for data, model in self._pairs() if data == name and model in models}
+            with errors_at(*self.data[name].path, key=self.data[name].value.form, into=errors):
+                if own.texts is None:
+                    raise reject("texts alone, or none", "both; make a study of each")
+                if met:
+                    samples[name] = read_words(own, met)
+        return list(models.values())
 
     def _pairs(self) -> list[tuple[str, str]]:
         own = [(each, model) for name, model in self.models.items() for each in model.value.spread(name)]

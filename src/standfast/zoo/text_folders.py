@@ -1,0 +1,98 @@
+"""Folders of transformers with a model of texts and its tokenizer, packed to bytes, so that workers need no folder."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from standfast.errors import ArgumentError, check
+from standfast.files import read_file
+from standfast.texts import CausalModel, TextModel
+from standfast.zoo.hub import import_package
+
+#: the files of a folder that say what a model is; and those that can run code
+_FILES, _CODE = (".json", ".txt", ".model", ".safetensors", ".jinja"), (".bin", ".py")
+#: the class of transformers by how it is asked
+_KINDS = {
+    "sequence": "AutoModelForSequenceClassification",
+    "token": "AutoModelForTokenClassification",
+    "causal": "AutoModelForCausalLM",
+}
+
+
+def pack_text_folder(folder: Path, trust: bool = False) -> bytes:
+    """The files of a folder that make up a model and its tokenizer, as an archive; the same bytes for the same files.
+
+    Args:
+        folder: of `save_pretrained`.
+        trust: also weights that are pickles (.bin) and code (.py).
+
+    Raises:
+        ArgumentError: there is no such folder, or it has no weights that are read.
+    """
+    expected = "a folder with config.json, weights and a tokenizer, as save_pretrained writes it"
+    check((folder / "config.json").is_file(), "transformers", expected, repr(str(folder)))
+    kinds = (*_FILES, *_CODE) if trust else _FILES
+    files = sorted(each for each in folder.iterdir() if each.suffix in kinds and each.is_file())
+    has_code = any(each.suffix == ".bin" for each in folder.iterdir())
+    expected = "weights as .safetensors" + (", or trust: true for a pickle, which can run code" if has_code else "")
+    found = any(each.suffix in (".safetensors", ".bin") for each in files)
+    check(found, "transformers", expected, f"{folder.name} with {'.bin files' if has_code else 'none'}")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as packed:
+        for each in files:
+            packed.writestr(zipfile.ZipInfo(each.name), read_file(each))
+    return archive.getvalue()
+
+
+def load_text_folder(
+    content: bytes, trust: bool = False, labels: Sequence[str] | None = None, template: str = "{text}", **options: Any
+) -> TextModel:
+    """The model of a packed folder, with its tokenizer.
+
+    Args:
+        content: of `pack_text_folder`.
+        trust: run code that is in the folder.
+        labels: of a language model, the words that stand for the classes; None for a classifier.
+        template: the prompt of a language model.
+        options: of `TextModel`; with `word` the model is one that answers for each token.
+
+    Raises:
+        MissingExtraError: transformers is missing.
+        ArgumentError: the folder holds another kind of model, or what is in it cannot be loaded; an option does not
+            fit.
+    """
+    transformers: Any = import_package("transformers")
+    kind = "causal" if labels is not None else "sequence" if options.get("word") is None else "token"
+    expected = f"what {_KINDS[kind]} and AutoTokenizer of transformers can load"
+    logging = transformers.utils.logging
+    bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # what is missing is an error here
+    local = {"local_files_only": True, "trust_remote_code": trust}
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            zipfile.ZipFile(io.BytesIO(content)).extractall(folder)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
+            load = getattr(transformers, _KINDS[kind]).from_pretrained
+            model, about = load(folder, output_loading_info=True, use_safetensors=None if trust else True, **local)
+    except Exception as error:  # whatever the package, or code of the folder, raises
+        reason = " ".join(str(error).split())
+        raise ArgumentError("transformers", expected, f"{type(error).__name__}: {reason}") from error
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+    names = model.config.architectures or [type(model).__name__]
+    missing = sorted(map(str, [*about["missing_keys"], *about["mismatched_keys"]]))
+    expected = f"weights for {type(model).__name__} (labels: for a language model, word: for one that answers by token)"
+    got = f"those of {', '.join(names)}{f', without {missing[0]}' if missing else ''}"
+    check(not missing and type(model).__name__ in names, "transformers", expected, got)
+    model = model.eval()
+    if labels is None:
+        return TextModel(model, tokenizer, **options)
+    return CausalModel(model, tokenizer, labels=tuple(labels), template=template, **options)
