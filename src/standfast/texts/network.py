@@ -304,19 +304,23 @@ class TextBox(BlackBox):
     def _count_rows(length: int, device: torch.device) -> int:
         return max(16, (_TOKENS if device.type == "cpu" else _TOKENS_ON_CARD) // length // 8 * 8)
 
-    def cut(self, x: Tensor, around: bool = True) -> Iterator[Batch]:
-        """The rows of codes `(N, W)` in batches; with `around` by all of their tokens, else by those of the text.
+    def cut(self, x: Tensor, around: bool = True, exact: bool = False) -> Iterator[Batch]:
+        """The rows of codes `(N, W)` in batches of about the same number of tokens.
 
-        The latter have no padding, which would become tokens where an explainer adds noise or leaves for a baseline.
+        Args:
+            x: rows of codes.
+            around: count all tokens; else those of the text.
+            exact: without padding, which would become tokens where an explainer adds noise or goes to a baseline.
         """
         readings = self.reader.read(np.ascontiguousarray(x.detach().cpu().numpy()))
         groups: dict[tuple[Any, ...], list[int]] = {}
         for row, each in enumerate(readings):
-            length = max(1, each.last - each.first)
-            if around:
-                count = len(each.ids)
+            count = len(each.ids) if around else each.last - each.first
+            length = max(1, count)
+            if not exact:
                 length = max(_STEP, -(-count // _STEP) * _STEP)
-                length = length if self.reader.most is None else min(length, max(count, self.reader.most))
+                if self.reader.most is not None:  # of all tokens, those around the text included
+                    length = min(length, max(count, self.reader.most - len(each.ids) + count))
             place = None if self.network.word is None else each.find_token(self.network.word)
             frame = () if around else (tuple(each.ids[: each.first]), tuple(each.ids[each.last :]))
             groups.setdefault((length, place, frame), []).append(row)

@@ -59,7 +59,9 @@ class TextExplainer(Explainer):
         maps = torch.zeros(rows.shape, dtype=torch.float64, device=x.device)
         # the tokens around a text have attention, too
         around = "attention" in self.explainer.needs
-        for batch in box.cut(rows, around):
+        options = {each.name for each in dataclasses.fields(self.explainer)}  # type: ignore[arg-type]
+        exact = not around and (self.rows_per_input > 1 or bool(options & {"baseline", "background"}))
+        for batch in box.cut(rows, around, exact):
             embedded, engine = box.find_engine(batch, around, model.task)
             ids = batch.make_ids(box.network.padding, engine.device, inner=not around)
             embeddings = widen_half(embedded.embed(ids))
