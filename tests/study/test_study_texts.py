@@ -98,7 +98,7 @@ def evaluate(model: Any, texts: list[str], **options: Any) -> standfast.Results:
 
 def same_bits(found: standfast.Results, python: standfast.Results) -> None:
     assert found.failures == python.failures == []
-    columns = ["explainer", "metric", "sample", "value"]
+    columns = ["explainer", "label", "sample", "value"]
     tables = [each.samples.select(columns).sort(columns[:3]).rows() for each in (found, python)]
     assert tables[0] == tables[1]
     assert len(tables[0]) > 0
