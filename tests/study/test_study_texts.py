@@ -13,9 +13,11 @@ from small_texts import read_reviews, train_bert, transformers, wrap_tokenizer
 from text_networks import BagOfWords, PieceTokenizer, Recurrent
 
 import standfast
+from standfast.checks.base import check_requirement
 from standfast.neighbourhoods import Typos
 from standfast.study.executors import Processes
 from standfast.study.file.document import StudyError
+from standfast.study.file.entries import RequirementEntry
 from standfast.study.file.schema import json_schema
 from standfast.study.file.spec import load_study, study_from
 from standfast.texts import CausalModel, TextModel
@@ -98,7 +100,7 @@ def evaluate(model: Any, texts: list[str], **options: Any) -> standfast.Results:
 
 def same_bits(found: standfast.Results, python: standfast.Results) -> None:
     assert found.failures == python.failures == []
-    columns = ["explainer", "metric", "sample", "value"]
+    columns = ["explainer", "label", "sample", "value"]
     tables = [each.samples.select(columns).sort(columns[:3]).rows() for each in (found, python)]
     assert tables[0] == tables[1]
     assert len(tables[0]) > 0
@@ -113,6 +115,7 @@ def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
     python = evaluate(TextModel(BagOfWords(), PieceTokenizer()), TEXTS)
     same_bits(found, python)
     assert set(found.metrics) == {"worst", "faith (delete)"}
+    check_requirement(found, RequirementEntry(metric="faith", at_least=-9.0), None)  # the label in the file
     assert found.manifest["about"]["removal"] == python.manifest["about"]["removal"]
     stored, own = found.manifest["data"]["reviews"], python.manifest["data"]["inputs"]
     assert (stored["tokens"], stored["texts"], stored["digest"]) == (own["tokens"], True, own["digest"])

@@ -168,7 +168,12 @@ def _list_places(
     if entry.metric is None:
         labels = [name for name, label in known.items() if _find_direction(label)]
     else:
-        labels = [name for name, label in known.items() if entry.metric in (name, label.metric)]
+        # of texts a label has the way of removing words behind it
+        labels = [
+            name
+            for name, label in known.items()
+            if entry.metric in (name, label.metric, name.removesuffix(f" ({label.removal})"))
+        ]
         if not labels:
             raise UnknownNameError("metric", entry.metric, list(known))
     names = list(results.explainers)
