@@ -124,10 +124,28 @@ class Network:
 
     def make_engine(self, before: tuple[int, ...], after: tuple[int, ...], place: int | None) -> EmbeddedText:
         """The network on the embeddings of the tokens between those that stand before and after each text."""
-        layer = self.find_embedding()
+        rest = partial(_read_embeddings, network=self, before=before, after=after, place=place)
+        return EmbeddedText(self.module, self.find_embedding(), rest, padding=self.padding)
+
+    def ask_embedded(self, embedded: Tensor, present: Tensor, place: int | None) -> Tensor:
+        """The outputs for embeddings `(N, T, dim)`, of which `present` `(N, T)` are there."""
+        module, layer = self.module, self.find_embedding()
+        if isinstance(module, EmbeddedText):
+            gone = module.embed(torch.full((1, 1), self.padding))[0, :, 0].to(embedded)
+            out = module(torch.where(present[..., None], embedded, gone).transpose(1, 2))
+            return self._select(out, present, place)
+        count = embedded.shape[1]
         word = next(number for number in range(len(layer.weight)) if number != self.padding)
-        rest = partial(_read_embeddings, network=self, before=before, after=after, place=place, word=word)
-        return EmbeddedText(self.module, layer, rest, padding=self.padding)
+
+        def replace(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
+            return torch.cat([embedded.to(out.dtype), out[:, count:]], 1)  # some models pad to their window
+
+        hook = layer.register_forward_hook(replace, prepend=True)
+        try:
+            with run_eagerly():  # compiled code may not call the hook
+                return self.ask(torch.where(present, word, self.padding), present, place)
+        finally:
+            hook.remove()
 
 
 def _read_embeddings(
@@ -138,41 +156,23 @@ def _read_embeddings(
     before: tuple[int, ...],
     after: tuple[int, ...],
     place: int | None,
-    word: int,
 ) -> Tensor:
     """The outputs for embeddings `(N, T, dim)`, of which `present` `(N, T)` are there, between other tokens."""
-    layer = network.find_embedding()
-    count = len(embedded)
-    if before or after:
-        ids = torch.tensor([[*before, *after]], device=embedded.device)
-        with torch.no_grad():
-            around = layer(ids).detach().to(embedded).expand(count, -1, -1)
-        head, tail = around[:, : len(before)], around[:, len(before) :]
-        # what stands after the text comes directly after its last token, and padding after that
-        length = (present * torch.arange(1, present.shape[1] + 1, device=present.device)).amax(1, keepdim=True)
-        every = torch.cat([head, embedded, tail], 1)
-        there = torch.cat([present.new_ones(count, len(before)), present, present.new_ones(count, len(after))], 1)
-        own = torch.arange(every.shape[1], device=embedded.device).expand(count, -1)
-        start, size = len(before) + length, len(after)
-        moved = torch.where(own < start, own, own - start + len(before) + embedded.shape[1])
-        order = torch.where(own < start + size, moved, own - size)
-        embedded = every.gather(1, order[..., None].expand_as(every))
-        present = there.gather(1, order)
-    if isinstance(module, EmbeddedText):
-        gone = module.embed(torch.full((1, 1), network.padding))[0, :, 0].to(embedded)
-        out = module(torch.where(present[..., None], embedded, gone).transpose(1, 2))
-        return network._select(out, present, place)
-    count = embedded.shape[1]
-
-    def replace(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
-        return torch.cat([embedded.to(out.dtype), out[:, count:]], 1)  # some models pad to a multiple of their window
-
-    hook = layer.register_forward_hook(replace, prepend=True)
-    try:
-        with run_eagerly():  # compiled code may not call the hook
-            return network.ask(torch.where(present, word, network.padding), present, place)
-    finally:
-        hook.remove()
+    if not before and not after:
+        return network.ask_embedded(embedded, present, place)
+    count, ids = len(embedded), torch.tensor([[*before, *after]], device=embedded.device)
+    with torch.no_grad():
+        around = network.find_embedding()(ids).detach().to(embedded).expand(count, -1, -1)
+    head, tail = around[:, : len(before)], around[:, len(before) :]
+    every = torch.cat([head, embedded, tail], 1)
+    there = torch.cat([present.new_ones(count, len(before)), present, present.new_ones(count, len(after))], 1)
+    # what stands after the text comes directly after its last token, and padding after that
+    length = (present * torch.arange(1, present.shape[1] + 1, device=present.device)).amax(1, keepdim=True)
+    own = torch.arange(every.shape[1], device=embedded.device).expand(count, -1)
+    start, size = len(before) + length, len(after)
+    moved = torch.where(own < start, own, own - start + len(before) + embedded.shape[1])
+    order = torch.where(own < start + size, moved, own - size)
+    return network.ask_embedded(every.gather(1, order[..., None].expand_as(every)), there.gather(1, order), place)
 
 
 class Batch:
