@@ -347,7 +347,8 @@ class _Question:
             about = {"columns": table.plain(), **({"classes": classes} if classes else {})}
             samples = replace(samples, features=table.names, about=about)
         if texts is not None:
-            samples = replace(samples, tokens=texts.tokens, lengths=texts.lengths, about={"texts": True})
+            about = {"texts": True, **({"classes": list(texts.classes)} if texts.classes else {})}
+            samples = replace(samples, tokens=texts.tokens, lengths=texts.lengths, about=about)
         for part in (*ready.values(), *configured.values()):
             check_channels(part, x)
         for metric in configured.values():

@@ -57,10 +57,12 @@ class ReadTexts:
     Attributes:
         words: of each text.
         rows: their codes, float64 `(N, W)`.
+        classes: their names, as the first model has them; empty where it has none.
     """
 
     words: Sequence[Sequence[Word]]
     rows: Tensor
+    classes: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, models: Any, inputs: Any) -> ReadTexts:
@@ -80,7 +82,7 @@ class ReadTexts:
         same = all(each == found[0] for each in found[1:])
         expected = "models that read the same words of all texts (granularity, number of tokens)"
         check(same, "model", expected, "others")
-        return cls(found[0], encode_texts(found[0]))
+        return cls(found[0], encode_texts(found[0]), several[0].classes)
 
     @property
     def lengths(self) -> tuple[int, ...]:
