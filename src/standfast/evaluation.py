@@ -452,8 +452,9 @@ def _find_controls(model: Model, explainers: Mapping[str, Explainer], x: Tensor)
     first = next((name for name, explainer in explainers.items() if not explainer.control), None)
     if first is None:
         return {}
-    found: list[Explainer] = [RandomExplainer(), *([Edges()] if x.ndim > 2 else [])]
+    found: list[Explainer] = [RandomExplainer()]
     found += [InputCopy()] if find_text_box(model) is None else []  # codes of words are no numbers
+    found += [Edges()] if x.ndim > 2 else []
     found += [RandomisedExplainer(explainers[first])] if any(True for _ in model.module.parameters()) else []
     return {e.label if e.name != RandomisedExplainer.name else f"{e.name}:{first}": e for e in found}
 

@@ -304,7 +304,7 @@ NEIGHBOURHOODS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "window_crop": ({"percent": 30}, (2, 12)),
 }
 #: they need more than options: `tests/neighbourhoods` has them
-NOT_HERE = ("compose", "token_swaps")
+NOT_HERE = ("compose", "token_swaps", "typos", "casing", "punctuation", "deletion")
 
 
 def list_neighbourhoods() -> Iterator[tuple[str, Case]]:

@@ -195,6 +195,8 @@ class TokenSwaps(TextChange):
     ['Flat', 'film']
     """
 
+    version: ClassVar[int] = 2
+
     table: SwapTable | Literal["wordnet"] = "wordnet"
 
     def __post_init__(self) -> None:
