@@ -11,8 +11,10 @@ from standfast.metrics.base import plain
 from standfast.neighbourhoods import (
     JPEG,
     Brightness,
+    Casing,
     Compose,
     Corruption,
+    Deletion,
     L2Ball,
     LinfBall,
     MotionBlur,
@@ -20,7 +22,7 @@ from standfast.neighbourhoods import (
     Rotation,
     TableChanges,
     TimeShift,
-    TokenSwaps,
+    Typos,
 )
 from standfast.neighbourhoods.naming import label_neighbourhood, label_neighbourhoods, read_stored
 from standfast.study.file.options import neighbourhood_from, to_plain
@@ -38,6 +40,8 @@ LABELS = {
     "corruption motion blur": Corruption("motion_blur"),
     "corruption motion blur, severity 2 to 4": Corruption("motion_blur", (2, 4)),
     "rotation 10 + brightness 0.1": Compose((Rotation(10), Brightness(0.1))),
+    "typos 0.2": Typos(0.2),
+    "deletion 0.3 + casing 0.1": Compose((Deletion(0.3), Casing())),
     "table 2%": TableChanges("2%"),
     "table x0 2%, x1 2 step 1, rules x0 <= x1": TableChanges(
         {"x0": "2%", "x1": {"by": 2, "step": 1}}, rules=("x0 <= x1",)
@@ -47,7 +51,6 @@ ROWS = torch.arange(12.0).reshape(6, 2)
 WITH_ARRAYS = {
     "table any, own data, prior copula": TableChanges("any", data=ROWS, prior="copula"),
     "table x0 2, x1 categories data, own data": TableChanges({"x0": 2, "x1": "category"}, data=ROWS),
-    "token swaps, own table, rate 0.5": TokenSwaps(ROWS, {1: (2, 3)}, rate=0.5),
 }
 
 
