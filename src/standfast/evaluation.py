@@ -54,7 +54,7 @@ from standfast.study.run import Origin, RunSummary, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tasks.base import expand_targets
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
-from standfast.text_inputs import ReadTexts, check_change, default_change, find_text_model
+from standfast.text_inputs import ReadTexts, check_change, check_removal, default_change, find_text_model
 from standfast.text_inputs import fit_explainers as fit_explainers_of_texts
 from standfast.texts import find_text_box
 
@@ -269,15 +269,18 @@ class _Question:
             places = [default_change()] if any(has_neighbourhood(each, required=True) for each in named) else []
             if places:
                 notes[_DEFAULT_NEIGHBOURHOOD] = f"texts {places[0].describe()}, because none was given"
-        for place in places:
-            check_change(place)
+        for place in [*places, *(getattr(each, "neighbourhood", None) for each in metrics.values())]:
+            if place is not None:
+                check_change(place, texts.rows)
+        explainers = fit_explainers_of_texts(self.explainers)
+        check_removal(model, explainers.values())
         if removals:
             notes["removal"] = removals
         question = replace(
             self,
             model=texts.name_models(self.model),
             inputs=texts.rows,
-            explainers=fit_explainers_of_texts(self.explainers),
+            explainers=explainers,
             controls=self.controls if isinstance(self.controls, bool) else fit_explainers_of_texts(self.controls),
             metrics=metrics,
             neighbourhood=self.neighbourhood if several else places[0] if places else None,
@@ -354,8 +357,9 @@ class _Question:
         for metric in configured.values():
             warn_of_radius(metric, model, x)
         beside = self._choose_controls(model, ready, configured, x)
+        own = "texts" if texts is not None else data.name if data is not None else ""
         grid = Grid(
-            data={_short(self.about.get("data")) or (data.name if data is not None else "") or DATA: samples},
+            data={_short(self.about.get("data")) or own or DATA: samples},
             models={name: LoadedModel(each) for name, each in models.items()},
             explainers={**ready, **beside},
             controls=tuple(beside),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from standfast.errors import ArgumentError, check
@@ -64,11 +64,22 @@ def fit_explainers(explainers: Any) -> Any:
     if isinstance(explainers, Mapping):
         return {name: fit_explainer(each) for name, each in explainers.items()}
     single = isinstance(explainers, str | Explainer) or callable(explainers)
-    listed = [explainers] if single else list(explainers)
-    return {
-        each if isinstance(each, str) else getattr(fit_explainer(each), "label", str(each)): fit_explainer(each)
-        for each in listed
-    }
+    return name_each([explainers] if single else explainers, fit_explainer)
+
+
+def name_each(explainers: Iterable[Any], fit: Callable[[Any], Any]) -> dict[str, Any]:
+    """Explainers, as `fit` makes them, by their names: those that were given, or their labels.
+
+    Raises:
+        ArgumentError: two have the same name.
+    """
+    found: dict[str, Any] = {}
+    for each in explainers:
+        fitted = fit(each)
+        name = each if isinstance(each, str) else str(getattr(fitted, "label", each))
+        check(name not in found, "explainers", "names that differ, or a mapping from names", f"{name!r} twice")
+        found[name] = fitted
+    return found
 
 
 def fit_neighbourhood(neighbourhood: Neighbourhood, table: Table) -> TableChanges:

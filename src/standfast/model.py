@@ -189,6 +189,10 @@ class BlackBox(nn.Module):
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""
         return None
 
+    def join_maps(self, maps: Tensor, x: Tensor) -> Tensor:
+        """Maps of inputs, `(N, ...)` each, in the units that are explained; by default as they are."""
+        return maps
+
     def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor | None:
         """Inputs `(N, W)` with a share of their features from others; None where features are numbers to move."""
         return None

@@ -349,6 +349,8 @@ def describe_no_tensor(inputs: object) -> str:
         return f"{kind}: use torch.from_numpy(x).float()"
     if isinstance(inputs, tuple | list) and any(isinstance(each, Tensor) for each in inputs):
         return f"{kind}: give the inputs alone, or a standfast.data.Dataset"
+    if isinstance(inputs, tuple | list) and inputs and all(isinstance(each, str) for each in inputs):
+        return f"{kind} of texts: give a standfast.TextModel(model, tokenizer)"
     if isinstance(inputs, DataLoader):
         return f"{kind}: use one batch, such as x, labels = next(iter(loader))"
     if isinstance(inputs, TensorDataset):

@@ -15,13 +15,14 @@ from standfast.explainers import Explainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.callables import CallableExplainer, name_function
 from standfast.explainers.adapters.text_explainers import TextFunctionExplainer, fit_text_explainer
+from standfast.frame_inputs import name_each
 from standfast.frames import is_frame
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset
 from standfast.metrics.base import metrics as registry
 from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
-from standfast.neighbourhoods.text import Word
+from standfast.neighbourhoods.text import Word, has_candidates
 from standfast.registry import build
 from standfast.segments import FEWEST
 from standfast.texts import TextModel, encode_texts
@@ -43,7 +44,7 @@ def list_texts(inputs: Any) -> list[str]:
     """The texts of a list, an array, a column of a frame, or a data set of the package datasets."""
     names = getattr(inputs, "column_names", None)
     if names is not None and "text" in names:
-        inputs = inputs["text"]
+        inputs, names = inputs["text"], None
     named = isinstance(inputs, str | Mapping) or is_frame(inputs) or names is not None
     if named or not isinstance(inputs, Iterable):
         raise ArgumentError("inputs", _TEXTS, type(inputs).__name__ if not isinstance(inputs, str) else "one text")
@@ -116,7 +117,7 @@ class ReadTexts:
         Raises:
             ArgumentError: a metric needs numbers, which words are not.
         """
-        one = isinstance(metrics, str | Metric)
+        one = isinstance(metrics, str | Metric | type)
         given = dict(metrics) if isinstance(metrics, Mapping) else dict.fromkeys([metrics] if one else list(metrics))
         found: dict[str, Metric | str] = {}
         for key, value in given.items():
@@ -179,10 +180,23 @@ def _check_metric(metric: Metric | str) -> None:
         check_change(place)
 
 
-def check_change(neighbourhood: Neighbourhood) -> None:
-    """Raise `ArgumentError` unless a neighbourhood makes texts."""
+def check_change(neighbourhood: Neighbourhood, rows: Tensor | None = None) -> None:
+    """Raise `ArgumentError` unless a neighbourhood makes texts, and can change any of the texts `(N, W)`."""
     parts = neighbourhood.parts if isinstance(neighbourhood, Compose) else (neighbourhood,)
     check(all(isinstance(part, TextChange) for part in parts), "neighbourhood", _CHANGES, repr(neighbourhood))
+    changes = rows is None or any(isinstance(part, TextChange) and has_candidates(part, rows) for part in parts)
+    check(changes, "neighbourhood", "changes of at least one word of the texts", f"{neighbourhood} without any")
+
+
+def check_removal(model: TextModel, explainers: Iterable[Explainer]) -> None:
+    """Raise `ArgumentError` for explainers that put one thing in the place of all words, where words are retrieved."""
+    if model.removals[0] != "retrieve":
+        return
+    for each in explainers:
+        own = getattr(each, "explainer", each)
+        one = getattr(own, "baseline", 0) is None and not hasattr(own, "background")
+        expected = "'mask', 'pad' or 'delete', or an explainer that takes several words (kernel_shap, shapley_sampling)"
+        check(not one, "removal", f"{expected} instead of {own.label}", "'retrieve'")
 
 
 def default_change() -> TextChange:
@@ -195,8 +209,7 @@ def fit_explainers(explainers: Any) -> Any:
     if isinstance(explainers, Mapping):
         return {name: _fit(each) for name, each in explainers.items()}
     single = isinstance(explainers, str | Explainer) or callable(explainers)
-    found = [(each, _fit(each)) for each in ([explainers] if single else explainers)]
-    return {each if isinstance(each, str) else fitted.label: fitted for each, fitted in found}
+    return name_each([explainers] if single else explainers, _fit)
 
 
 def _fit(explainer: Any) -> Explainer:
@@ -226,8 +239,9 @@ def explain(
     >>> [word for word, value in found[0]], max(found[0], key=lambda pair: pair[1])[0]
     (['a', 'great', 'film'], 'great')
     """
-    words = model.split(list_texts(texts))
+    words, fitted = model.split(list_texts(texts)), _fit(explainer)
+    check_removal(model, [fitted])
     rows = encode_texts(words)
-    maps = _fit(explainer)(model.make_model(rows), rows, targets)
+    maps = fitted(model.make_model(rows), rows, targets)
     pairs = zip(words, maps.tolist(), strict=True)
     return [[(word.text, value) for word, value in zip(own, values, strict=False)] for own, values in pairs]

@@ -117,7 +117,7 @@ def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
     assert set(found.metrics) == {"worst", "faith (delete)"}
     check_requirement(found, RequirementEntry(metric="faith", at_least=-9.0), None)  # the label in the file
     assert found.manifest["about"]["removal"] == python.manifest["about"]["removal"]
-    stored, own = found.manifest["data"]["reviews"], python.manifest["data"]["inputs"]
+    stored, own = found.manifest["data"]["reviews"], python.manifest["data"]["texts"]
     assert (stored["tokens"], stored["texts"], stored["digest"]) == (own["tokens"], True, own["digest"])
     assert stored["classes"] == ["no", "yes"]
     assert make_study(folder).neighbourhood == Typos(rate=0.1)
@@ -346,3 +346,11 @@ def test_the_schema_takes_texts() -> None:
     validator.validate(content)
     content["models"]["mine"]["removal"] = ["masks"]  # type: ignore[index]
     assert not validator.is_valid(content)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(saved: Path) -> None:
+    """Transformers would make a tokenizer to which every word is unknown."""
+    write(saved, list(read_reviews()[0][:2]), ["1", "0"])
+    for name in ("tokenizer.json", "vocab.txt"):
+        (saved / "bert" / name).unlink(missing_ok=True)
+    refused(make_study(saved, {"transformers": "bert"}), "models.mine.transformers", "a tokenizer")

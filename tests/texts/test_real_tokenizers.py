@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -176,3 +177,34 @@ def test_a_causal_model_reads_its_prompt() -> None:
     assert [word for word, _ in explained[0]] == ["A", "dull", "film", "."]
     with pytest.raises(ArgumentError, match="tokenizer: expected one that adds no token at the end"):
         standfast.CausalModel(network, train_tokenizer("bytes"), template=template)
+
+
+@pytest.mark.parametrize(
+    "explainer",
+    ["saliency", "input_x_gradient", "smoothgrad:samples=3", "integrated_gradients:steps=4", "attention_rollout"]
+    + ["attention_relevance", "fullgrad", "gradcam", "deeplift", "gradient_shap", "attn_lrp"],
+)
+def test_maps_do_not_depend_on_how_far_texts_are_filled_up(explainer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, tokenizer = train_bert("wordpiece"), train_tokenizer("wordpiece")
+    texts = list(read_reviews()[0][:3])
+    found = []
+    for step in (1, 24):
+        monkeypatch.setattr("standfast.texts.network._STEP", step)
+        with warnings.catch_warnings(action="ignore"):
+            pairs = standfast.explain(standfast.TextModel(network, tokenizer, device="cpu"), explainer, texts, 1)
+        found.append(torch.tensor([value for each in pairs for _, value in each]))
+    assert found[0].abs().max() > 1e-5  # behind a layer normalisation, gradients sum to 0
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4 * float(found[0].abs().max()))
+
+
+def test_the_token_for_padding_is_not_looked_at_within_a_text() -> None:
+    network, tokenizer = train_bert("wordpiece"), train_tokenizer("wordpiece")
+    model = standfast.TextModel(network, tokenizer, removal="pad", device="cpu")
+    rows = model.encode(["a dull film today"])
+    gone = rows.clone()
+    gone[0, 1] = model.find_removed("pad")
+    ids = torch.tensor([tokenizer.encode(write_text(gone[0].tolist()).text).ids])
+    with torch.no_grad():
+        expected = network(input_ids=ids, attention_mask=(ids != 0).long()).logits
+    assert int((ids == 0).sum()) == 1
+    torch.testing.assert_close(model.make_model(rows).logits(gone), expected, rtol=1e-4, atol=1e-5)

@@ -164,6 +164,7 @@ class Explainer(metaclass=ConfigurationType):
                 raise ModelError(f"{self.label}: {where}. It says: {type(error).__name__}: {error}") from error
             raise
         maps, logits = widen_half(maps), widen_half(logits)
+        maps = maps if model.black_box is None else model.black_box.join_maps(maps, x)
         if fixed is None:
             classes = model.task.answer(logits) if targets is None else targets
             self.check_maps(model, x, maps, logits, classes)

@@ -176,6 +176,8 @@ class Metric(metaclass=_PresetsApplied):
     version: ClassVar[int] = 1
     category: ClassVar[str] = ""
     needs: ClassVar[str] = ""
+    #: whether it takes texts of different lengths at once
+    takes_widths: ClassVar[bool] = False
     controls: ClassVar[bool] = False
     citation: ClassVar[str] = ""
     bibtex: ClassVar[str] = ""
@@ -250,7 +252,9 @@ class Metric(metaclass=_PresetsApplied):
             ArgumentError: for arguments that do not fit the model.
             ModelError: the module returns no logits.
         """
-        check(isinstance(model, Model), "model", "a standfast Model", type(model).__name__)
+        hint = ": evaluate takes it; a metric takes its make_model(rows), rows = encode(texts)"
+        got = type(model).__name__ + (hint if hasattr(model, "encode") else "")
+        check(isinstance(model, Model), "model", "a standfast Model", got)
         made = generator is None or isinstance(generator, torch.Generator)
         check(made, "generator", "a torch.Generator or None", repr(generator))
         explainer = get_explainer(explainer)
@@ -260,6 +264,9 @@ class Metric(metaclass=_PresetsApplied):
         explainer.check_classifier(model)
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
+            widths = None if model.black_box is None or self.takes_widths else model.black_box.find_widths(inputs)
+            got = "" if widths is None else f"{int(widths.min())} to {int(widths.max())} words"
+            check(widths is None, "inputs", "texts of the same length, for a metric alone (evaluate takes any)", got)
             check_one_for_all(explainer, inputs)
             checked = None if targets is None else model.check_targets(targets, inputs)
             warn_of_radius(self, model, inputs)

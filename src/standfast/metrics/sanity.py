@@ -136,6 +136,7 @@ class SanityChecks(Metric):
     name: ClassVar[str] = "sanity"
     direction: ClassVar[Direction] = None
     citation: ClassVar[str] = "adebayo2018sanity"
+    takes_widths: ClassVar[bool] = True
 
     samples: Annotated[int, Range(least=3)] = 100
     rules: int = field(default=RULES, init=False, repr=False)

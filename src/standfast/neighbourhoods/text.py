@@ -46,11 +46,13 @@ class Word(NamedTuple):
         text: the word, or a punctuation mark.
         gap: what stands before it, such as a blank.
         ends: whether a sentence ends with it, where sentences are explained.
+        fixed: whether no change touches it, as a part of a word.
     """
 
     text: str
     gap: str = ""
     ends: bool = False
+    fixed: bool = False
 
 
 # A code is a hash of the word, so it is the same in all processes and whatever the other words are. This is where
@@ -67,11 +69,11 @@ def encode_word(word: Word) -> int:
     """The code of a word, a whole number below 2^52, which `decode_word` knows from now on.
 
     >>> decode_word(encode_word(Word("film", " ")))
-    Word(text='film', gap=' ', ends=False)
+    Word(text='film', gap=' ', ends=False, fixed=False)
     """
     if not word.text:
         return GONE_AT_END if word.ends else GONE
-    content = "\0".join((word.gap, word.text, str(word.ends))).encode(errors="surrogatepass")
+    content = "\0".join(map(str, word)).encode()
     code = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") % (CODES - 8) + 8
     known = _WORDS.setdefault(code, word)
     assert known == word, f"two words have one code: {known} and {word}"  # once in 10^15 pairs
@@ -98,7 +100,7 @@ class TextChange(Transformation):
         rate: the probability that a word with candidates changes, above 0 and below 1.
 
     Raises:
-        ArgumentError: in `around`, inputs that are no codes of words, or texts without any word that can change.
+        ArgumentError: in `around`, inputs that are no codes of words.
     """
 
     takes: ClassVar = "any"
@@ -127,9 +129,7 @@ class TextChange(Transformation):
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
         """From 0, which keeps the word, to 1."""
         check(inputs.ndim == 2, "inputs", "codes of words (N, W), as TextModel makes them", tuple(inputs.shape))
-        counts = _list_options(self, inputs)[2]
-        got = "no word with a candidate"
-        check(bool((counts > 0).any()), "inputs", f"texts with words that can be {self.describe()}", got)
+        _list_options(self, inputs)  # which knows codes
         zeros = inputs.new_zeros(inputs.shape)
         return Limits(zeros, zeros, zeros + 1, zeros + torch.inf)
 
@@ -153,6 +153,11 @@ class TextChange(Transformation):
         ]
 
 
+def has_candidates(change: TextChange, codes: Tensor) -> bool:
+    """Whether any of the words of codes `(N, W)` can change."""
+    return bool((_list_options(change, codes)[2] > 0).any())
+
+
 def find_present(codes: Tensor) -> Tensor:
     """Where words stand: bool, of the shape of the codes."""
     return codes > GONE_AT_END
@@ -172,7 +177,7 @@ def _list_options(change: TextChange, inputs: Tensor) -> tuple[Tensor, Tensor, T
 def _list_candidates(change: TextChange, code: int) -> Array:
     """The codes of the candidates of a word, in the order in which the change names them."""
     word = decode_word(code)
-    if code <= GONE_AT_END:
+    if code <= GONE_AT_END or word.fixed:
         return np.zeros(0)
     others = [each for each in dict.fromkeys(change.candidates(word.text)) if each != word.text]
     return np.array([encode_word(word._replace(text=each)) for each in others], dtype=np.float64)
@@ -185,8 +190,9 @@ class TokenSwaps(TextChange):
 
     Args:
         rate: the probability that a word with candidates is swapped.
-        table: for each word those that may stand in its place; for a word in lower case also where it begins with a
-            capital letter. `"wordnet"` for the synonyms of WordNet, through the package nltk, if its data are there.
+        table: for each word those that may stand in its place. A word in lower case is also found where it begins with
+            a capital letter or is written in capitals, and so are then those in its place. `"wordnet"` for the synonyms
+            of WordNet, through the package nltk, if its data are there.
 
     >>> row = torch.tensor([[encode_word(Word("Dull")), encode_word(Word("film", " "))]], dtype=torch.float64)
     >>> region = TokenSwaps(table={"dull": ["boring", "flat"]}, rate=0.5).around(row)
@@ -204,6 +210,8 @@ class TokenSwaps(TextChange):
         if isinstance(self.table, Mapping):
             lists = {str(word): (o,) if isinstance(o, str) else tuple(map(str, o)) for word, o in self.table.items()}
             check(len(lists) > 0, "table", "at least one word with others", "an empty table")
+            several = [word for word in lists if len(word.split()) != 1]
+            check(not several, "table", "single words", ", ".join(map(repr, several[:3])))
             set_fields(self, table=FrozenMapping(lists))
         else:
             expected = "a mapping from words to lists of others, or 'wordnet'"
@@ -211,7 +219,7 @@ class TokenSwaps(TextChange):
 
     def describe(self) -> str:
         """The rate."""
-        return f"given other words: each with candidates is swapped with a probability of {100 * self.rate:.3g}%"
+        return f"given other words in {100 * self.rate:.3g}% of the places that have candidates"
 
     def candidates(self, word: str) -> Iterable[str]:
         if not isinstance(self.table, Mapping):
@@ -268,7 +276,7 @@ class Typos(TextChange):
 
     def describe(self) -> str:
         """The rate."""
-        return f"written wrongly: each word of {self.shortest} letters or more with a probability of {self.rate:.3g}"
+        return f"written with typing errors in {100 * self.rate:.3g}% of the longer words"
 
     def candidates(self, word: str) -> Iterable[str]:
         if not word.isalpha() or len(word) < self.shortest:
@@ -294,7 +302,7 @@ class Casing(TextChange):
 
     def describe(self) -> str:
         """The rate."""
-        return f"given another case, each word with a probability of {self.rate:.3g}"
+        return f"given another case in {100 * self.rate:.3g}% of the words"
 
     def candidates(self, word: str) -> Iterable[str]:
         return (word.lower(), word.upper(), word[:1].upper() + word[1:].lower())
@@ -313,7 +321,7 @@ class Punctuation(TextChange):
 
     def describe(self) -> str:
         """The rate."""
-        return f"given other punctuation, at each word and mark with a probability of {self.rate:.3g}"
+        return f"given other punctuation at {100 * self.rate:.3g}% of the words and marks"
 
     def candidates(self, word: str) -> Iterable[str]:
         if word in string.punctuation:
@@ -332,7 +340,7 @@ class Deletion(TextChange):
 
     def describe(self) -> str:
         """The rate."""
-        return f"shortened: each word is left out with a probability of {self.rate:.3g}"
+        return f"shortened by {100 * self.rate:.3g}% of the words"
 
     def candidates(self, word: str) -> Iterable[str]:
         return [""]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ArgumentError, check, warn_user
+from standfast.errors import ArgumentError, ModelError, check, warn_user
 from standfast.model import Model, resolve_device
 from standfast.neighbourhoods.text import GONE, Word, encode_word, find_present
 from standfast.tasks import Task
@@ -27,7 +28,14 @@ Removal = Literal["mask", "pad", "delete", "retrieve"]
 _DRAWN, _COMPARED = 32, 8
 
 
-@dataclass(frozen=True, eq=False)
+def _is_text(value: object) -> bool:
+    """Whether it is a string with something to see, that can be written as UTF-8."""
+    if not isinstance(value, str) or not value.strip():
+        return False
+    return not any(0xD800 <= ord(letter) < 0xE000 for letter in value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class TextModel:
     """A classifier of texts with its tokenizer: strings go in, and explanations have a number for each word.
 
@@ -68,12 +76,21 @@ class TextModel:
     word: int | None = None
     embedding: nn.Embedding | None = None
     device: str | torch.device = "auto"
+    _tried: bool = field(default=False, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self.model).__name__}, {type(self.tokenizer).__name__})"
 
     def __post_init__(self) -> None:
         check(isinstance(self.model, nn.Module), "model", "a torch.nn.Module", type(self.model).__name__)
         check(self.granularity in get_args(Granularity), "granularity", str(get_args(Granularity)), self.granularity)
         fits = self.word is None or (type(self.word) is int and self.word >= 0)
         check(fits, "word", "the number of a word, from 0, or None", repr(self.word))
+        fits = self.word is None or self.granularity != "token"
+        check(fits, "granularity", "'word' or 'sentence' for the answer of one word", "'token'")
+        check(len(self.removals) > 0, "removal", f"one or several of {get_args(Removal)}", repr(self.removal))
+        fits = self.word is None or "delete" not in self.removals
+        check(fits, "removal", "'mask', 'pad' or 'retrieve', so that the word of the answer is there", "'delete'")
         for operator in self.removals:
             got = f"{operator!r}; the tokenizer has no such token"
             check(operator in get_args(Removal), "removal", f"one or several of {get_args(Removal)}", repr(operator))
@@ -94,6 +111,8 @@ class TextModel:
     @property
     def removals(self) -> tuple[Removal, ...]:
         """What stands in the place of removed words, the one that explainers use first."""
+        if self.removal is None and self.word is not None:
+            return ("mask",) if self._asked.mask is not None else ("retrieve",)
         if self.removal is None:
             return ("mask", "delete") if self._asked.mask is not None else ("delete",)
         return (self.removal,) if isinstance(self.removal, str) else tuple(self.removal)
@@ -102,7 +121,10 @@ class TextModel:
     def _box(self) -> TextBox:
         padding = self._asked.padding
         assert padding is not None
-        network = Network(self.model, padding, self._find_labels(), self.word, self.embedding)
+        known = getattr(getattr(self.model, "config", None), "pad_token_id", None)
+        unseen = padding if self._asked.own_padding and self._asked.blank is not None else None
+        fill = known if isinstance(known, int) and known >= 0 else padding
+        network = Network(self.model, fill, unseen, self._find_labels(), self.word, self.embedding)
         return TextBox(network, Reader(self._asked, *self._frame, self._most), self.granularity == "sentence")
 
     @property
@@ -116,6 +138,9 @@ class TextModel:
     @property
     def _most(self) -> int | None:
         positions = getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
+        layers = (layer for name, layer in self.model.named_modules() if name.endswith("position_embeddings"))
+        unused = [each.padding_idx + 1 for each in layers if getattr(each, "padding_idx", None) is not None]
+        positions = positions - max(unused, default=0) if isinstance(positions, int) else None  # RoBERTa counts from 2
         known = [each for each in (self._asked.most, positions) if isinstance(each, int) and each > 0]
         return min(known, default=None)
 
@@ -125,18 +150,24 @@ class TextModel:
         Raises:
             ArgumentError: something else than strings, or one without a word.
         """
-        listed = not isinstance(texts, str) and isinstance(texts, Sequence) and len(texts) > 0
-        check(listed, "inputs", "a list of texts", type(texts).__name__ if not isinstance(texts, str) else "one text")
-        wrong = next((place for place, each in enumerate(texts) if not isinstance(each, str) or not each.strip()), None)
+        got = type(texts).__name__ if not isinstance(texts, str) else "one text"
+        check(not isinstance(texts, str | Mapping) and isinstance(texts, Iterable), "inputs", "a list of texts", got)
+        texts = [str(each) if isinstance(each, np.str_) else each for each in texts]
+        check(len(texts) > 0, "inputs", "a list of texts", "none")
+        wrong = next((place for place, each in enumerate(texts) if not _is_text(each)), None)
         got = "" if wrong is None else f"{texts[wrong]!r} at place {wrong}"
         check(wrong is None, "inputs", "texts of at least one word", got)
-        found = [split_words(text) for text in texts]
-        if self.granularity == "token":
-            found = [self._split_tokens(words) for words in found]
-        found = [self._cut(words) for words in found]
-        short = sum(len(own) < len(split_words(text)) for own, text in zip(found, texts, strict=True))
-        if short and self.granularity != "token":
-            warn_user(f"{short} of {len(texts)} texts have more than {self._most} tokens; their ends are not looked at")
+        whole = [split_words(text) for text in texts]
+        whole = [self._split_tokens(words) for words in whole] if self.granularity == "token" else whole
+        found = [self._cut(words) for words in whole]
+        short = sum(len(own) < len(words) for own, words in zip(found, whole, strict=True))
+        if short:
+            warn_user(f"{short} of {len(texts)} texts have more than {self._most} tokens; the rest is not looked at")
+        if self.word is not None:
+            few = next((place for place, words in enumerate(found) if len(words) <= self.word), None)
+            got = "" if few is None else f"{len(found[few])} at place {few}"
+            check(few is None, "word", f"a word that all texts have, of which there are more than {self.word}", got)
+            found = [[w._replace(fixed=k == self.word) for k, w in enumerate(words)] for words in found]
         return [mark_sentences(words) if self.granularity == "sentence" else words for words in found]
 
     def _split_tokens(self, words: Sequence[Word]) -> list[Word]:
@@ -154,7 +185,8 @@ class TextModel:
         for word, start, end in zip(words, written.starts.tolist(), written.ends.tolist(), strict=True):
             cuts = [start, *(each for each in ends if start < each < end), end]
             parts = [written.text[a:b] for a, b in pairwise(cuts)]
-            pieces += [Word(part, word.gap if k == 0 else "") for k, part in enumerate(parts)]
+            fixed = len(parts) > 1  # only whole words change
+            pieces += [Word(part, "" if k else word.gap, fixed=fixed) for k, part in enumerate(parts)]
         return pieces
 
     def _cut(self, words: list[Word]) -> list[Word]:
@@ -163,20 +195,21 @@ class TextModel:
             return words
         reading = self._box.reader.read(encode_texts([words]).numpy())[0]
         if len(reading.owners) == 0:
-            raise ArgumentError(
-                "inputs", f"room for texts among {self._most} tokens", f"{len(reading.ids)} around them"
-            )
+            text = "".join(word.gap + word.text for word in words)[:40]
+            got = f"{text!r} with {len(reading.ids)} tokens around it, and none of it"
+            raise ArgumentError("inputs", f"texts of which a token is among the first {self._most}", got)
         return words[int(reading.owners[:, 0].min()) : int(reading.owners[:, 1].max()) + 1]
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """The codes of the words of texts, float64 `(N, W)`: what metrics and explainers get."""
+        """The codes of the words of texts, float64 `(N, W)`: what explainers get, and metrics of equally long texts."""
         return encode_texts(self.split(texts))
 
     def make_model(self, rows: Tensor, removal: Removal | None = None) -> Model:
         """The model of rows of codes `(N, W)`, which removes words in one way, by default the first.
 
         Raises:
-            ModelError: the model fails on the first texts.
+            ArgumentError: the model answers for each token.
+            ModelError: the model fails on the first texts, or padding beside a text changes its answer.
         """
         device = resolve_device(self.device, next(self.model.parameters(), None))
         fill = self.make_fill(rows, removal or self.removals[0])
@@ -184,9 +217,36 @@ class TextModel:
         for operator in self.removals:
             self._box.remember(self.make_fill(rows, operator))
         found = make_text_model(self._box, self.task, device, fill)
-        with found.naming(rows):
-            found.logits(rows[:_COMPARED])
+        if not self._tried:
+            self._try(found, rows)
         return found
+
+    def _try(self, made: Model, rows: Tensor) -> None:
+        """Run the first texts, one of them without padding, and a text without words."""
+        with made.session(), torch.no_grad():
+            outputs = self._box(rows[:_COMPARED].to(made.device))
+        many = made.task.classes and outputs.ndim != 2
+        expected = (
+            "one answer for each text: CausalModel(...) for a language model, TextModel(word=K) for that of a word"
+        )
+        check(not many, "model", expected, f"outputs of shape (N, {', '.join(map(str, outputs.shape[1:]))})")
+        with made.naming(rows):
+            made.logits(rows[:_COMPARED])
+        with made.session(), torch.no_grad():
+            fault = self._box.find_padding_fault(rows[:1].to(made.device))
+            empty = self._box(torch.full((1, rows.shape[1]), float(GONE), dtype=torch.float64, device=made.device))
+        if fault:
+            raise ModelError(
+                "model: expected the same answer for a text with padding beside it, got differences of up to"
+                f" {fault:.2g}. It must not look at tokens that its mask leaves out; config.pad_token_id is what it"
+                " pads with"
+            )
+        if "delete" in self.removals and not bool(torch.isfinite(empty).all()):
+            warn_user(
+                "model: it gives NaN or infinity for a text without words, which removal='delete' ends with. A mean"
+                " over tokens needs .clamp(min=1) below"
+            )
+        self.__dict__["_tried"] = True
 
     def make_fill(self, rows: Tensor, removal: Removal) -> Tensor:
         """What stands in the place of removed words of texts with W words at most: codes `(B, W)`."""
@@ -214,7 +274,7 @@ class TextModel:
         return self.make_model(rows).predict(rows)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CausalModel(TextModel):
     """A language model as a classifier of texts: which of some words comes next, after a prompt.
 
@@ -264,6 +324,8 @@ class CausalModel(TextModel):
             same = len(ids) > len(start.ids) and list(ids[: len(start.ids)]) == list(start.ids)
             expected = "a text that ends so that a label begins a token of its own"
             check(same, "template", expected, f"{prompt[-12:]!r} before {label!r}")
+            if len(ids) > len(start.ids) + 1:
+                warn_user(f"labels: {label!r} has several tokens, of which the first one counts")
             found.append(ids[len(start.ids)])
         got = ", ".join(self.labels)
         check(len(set(found)) == len(found), "labels", "words that begin with different tokens", got)

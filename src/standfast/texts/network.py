@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import check
+from standfast.errors import ModelError, StandfastError, check
 from standfast.function_calls import run_eagerly
 from standfast.model import BlackBox, Model, count_padding, pad_rows
 from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word, find_present
@@ -20,7 +20,7 @@ from standfast.tasks import Task, find_output
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.tokenizers import Reading, Tokenizer, assign_tokens
-from standfast.texts.words import encode_texts, split_words, write_text
+from standfast.texts.words import encode_texts, split_words, sum_sentences, write_text
 
 #: lengths of batches are multiples of this, so that a text is read alike whatever the others are
 _STEP = 8
@@ -70,7 +70,8 @@ class Network:
 
     Attributes:
         module: the user's.
-        padding: the id that stands for no token.
+        padding: the id that stands for no token, as the model knows it.
+        unseen: the tokenizer's own token for none, which is not looked at where it stands in a text; None without one.
         labels: of a causal model, the ids of the label words, of which the logits after the last token are read.
         word: of a model that answers for each token, the place of the word whose answer is read.
         embedding: the layer of token embeddings; None: found.
@@ -78,6 +79,7 @@ class Network:
 
     module: nn.Module
     padding: int
+    unseen: int | None = None
     labels: tuple[int, ...] | None = None
     word: int | None = None
     embedding: nn.Embedding | None = None
@@ -103,6 +105,11 @@ class Network:
             last = (present * torch.arange(present.shape[1], device=present.device)).argmax(1)
             return out[torch.arange(len(out), device=out.device), last][:, list(self.labels)]
         return out
+
+    @property
+    def masks(self) -> bool:
+        """Whether it is told which tokens are there; if not, no text is filled up."""
+        return isinstance(self.module, EmbeddedText) or len(inspect.signature(self.module.forward).parameters) > 1
 
     def find_embedding(self) -> nn.Embedding:
         """The layer of token embeddings.
@@ -196,10 +203,11 @@ class Batch:
             numbers[: len(own)] = own
         return torch.from_numpy(ids).to(device)
 
-    def find_present(self, device: torch.device) -> Tensor:
-        """Which of all tokens are there, bool `(n, length)`."""
+    def find_present(self, ids: Tensor, unseen: int | None) -> Tensor:
+        """Which of all tokens `ids` `(n, length)` are there, bool `(n, length)`, without those that are `unseen`."""
         counts = torch.tensor([len(each.ids) for each in self.readings])
-        return (torch.arange(self.length) < counts[:, None]).to(device)
+        there = (torch.arange(self.length) < counts[:, None]).to(ids.device)
+        return there if unseen is None else there & (ids != unseen)
 
     def sum_tokens(self, values: Tensor, first: bool, written: Array, width: int) -> Tensor:
         """Numbers of tokens `(n, length)` summed to numbers of words, `(n, W)`; a token of several is shared.
@@ -267,18 +275,58 @@ class TextBox(BlackBox):
         device = next(self.network.module.parameters(), x).device
         pieces: list[tuple[Sequence[int], Tensor]] = []
         for batch in self.cut(x):
-            ids, present = batch.make_ids(self.network.padding, device), batch.find_present(device)
+            ids = batch.make_ids(self.network.padding, device)
+            present = batch.find_present(ids, self.network.unseen)
             most = self._count_rows(batch.length, device)
             for start in range(0, len(ids), most):
                 some, there = ids[start : start + most], present[start : start + most]
                 padding = count_padding(len(some), max(most, len(some)), device)
-                out = self.network.ask(pad_rows(some, padding), pad_rows(there, padding), batch.place)
+                out = self._ask(pad_rows(some, padding), pad_rows(there, padding), batch.place)
                 pieces.append((batch.rows[start : start + most], widen_half(out)[: len(some)]))
         first = pieces[0][1]
         found = first.new_zeros(len(x), *first.shape[1:])
         for rows, out in pieces:
             found[list(rows)] = out
         return found.to(x.device)
+
+    def _ask(self, ids: Tensor, present: Tensor, place: int | None) -> Tensor:
+        try:
+            return self.network.ask(ids, present, place)
+        except (StandfastError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # whatever the user's module raises
+            if "allocate memory" in str(error):
+                raise
+            raise ModelError(
+                f"model: expected outputs for token ids (N, T) up to {int(ids.max())} and a mask, got from {self.title}"
+                f" {type(error).__name__}: {error}"
+            ) from error
+
+    @property
+    def title(self) -> str:
+        """The name of the network's class."""
+        module = self.network.module
+        return type(module.model if isinstance(module, EmbeddedText) else module).__name__
+
+    def find_padding_fault(self, x: Tensor) -> float:
+        """By how much the outputs of the first text `(1, W)` change with padding beside it; 0 if by rounding only."""
+        device = next(self.network.module.parameters(), x).device
+        reading = self.reader.read(np.ascontiguousarray(x[:1].cpu().numpy()))[0]
+        place = None if self.network.word is None else reading.find_token(self.network.word)
+        if not self.network.masks:
+            return 0.0
+        found = []
+        count = len(reading.ids)
+        filled = count + _STEP if self.reader.most is None else max(count, min(count + _STEP, self.reader.most))
+        for length in (count, filled):
+            batch = Batch([0], [reading], length, place)
+            ids = batch.make_ids(self.network.padding, device)
+            present = batch.find_present(ids, self.network.unseen)
+            found.append(widen_half(self._ask(ids, present, place)).double().cpu())
+        alone, padded = found
+        precision = next((each.dtype for each in self.parameters()), torch.float32)
+        difference = float((alone - padded).abs().max())
+        return difference if difference > torch.finfo(precision).eps ** (2 / 3) * float(alone.abs().max()) else 0.0
 
     def find_widths(self, x: Tensor) -> Tensor | None:
         there = x != NO_WORD
@@ -293,11 +341,19 @@ class TextBox(BlackBox):
         count = (share * find_present(x).sum(1)).round().clamp(min=1)
         return torch.where(possible & (order < count[:, None]), others, x)
 
-    def predict_texts(self, texts: Sequence[str]) -> Array:
-        """The probabilities of texts, `(N, classes)`, for functions that ask with strings."""
+    def join_maps(self, maps: Tensor, x: Tensor) -> Tensor:
+        return sum_sentences(maps, x) if self.sentences else maps
+
+    def predict_texts(self, texts: Sequence[str], task: Task) -> Array:
+        """The probabilities of texts, `(N, classes)`, or what another task reads, for functions of strings."""
         rows = encode_texts([split_words(text) or [Word("")] for text in map(str, texts)])
         with torch.no_grad():
-            found: Array = self(rows).double().softmax(1).cpu().numpy()
+            outputs = task.read(self(rows), len(rows)).double()
+        if task.classes:
+            outputs = outputs.softmax(1)
+        elif task.scales:
+            outputs = outputs.sigmoid()
+        found: Array = outputs.cpu().numpy()
         return found
 
     @staticmethod
@@ -317,7 +373,7 @@ class TextBox(BlackBox):
         for row, each in enumerate(readings):
             count = len(each.ids) if around else each.last - each.first
             length = max(1, count)
-            if not exact:
+            if not exact and self.network.masks:
                 length = max(_STEP, -(-count // _STEP) * _STEP)
                 if self.reader.most is not None:  # of all tokens, those around the text included
                     length = min(length, max(count, self.reader.most - len(each.ids) + count))
@@ -334,7 +390,9 @@ class TextBox(BlackBox):
             ((), ()) if around else (tuple(first.ids[: first.first].tolist()), tuple(first.ids[first.last :].tolist()))
         )
         device = next(self.network.module.parameters(), torch.zeros(0)).device
-        key = (*frame, batch.place, repr(task), device)
+        # with other weights, as of a control, there are other bounds
+        weight = self.network.find_embedding().weight
+        key = (*frame, batch.place, repr(task), device, weight.data_ptr(), weight._version)
         if key not in self._engines:
             if len(self._engines) >= 64:
                 self._engines.clear()

@@ -39,11 +39,13 @@ class Tokenizer(ABC):
     Attributes:
         padding: the id that stands for no token; None if there is none.
         mask, blank: the strings of the tokens for a hidden word and for none; None where there is no such token.
+        own_padding: whether padding is a token of its own, and not, for example, what ends texts.
         most: the largest number of tokens that the model takes; None if it is not known.
         keeps_end: whether too long texts lose their beginning, and not their end.
     """
 
     padding: int | None = None
+    own_padding: bool = True
     mask: str | None = None
     blank: str | None = None
     most: int | None = None
@@ -61,6 +63,7 @@ class _OfTransformers(Tokenizer):
         )
         self.tokenizer = tokenizer
         self.padding, self.blank, self.mask = tokenizer.pad_token_id, tokenizer.pad_token, tokenizer.mask_token
+        self.own_padding = self.padding not in (None, tokenizer.eos_token_id, tokenizer.unk_token_id)
         if self.padding is None:
             self.padding, self.blank = tokenizer.eos_token_id, None
         self.most = tokenizer.model_max_length if tokenizer.model_max_length < 10**9 else None
@@ -141,7 +144,7 @@ class Reading:
     owners: Array
 
     def find_token(self, word: int) -> int:
-        """The place among all tokens of the first token of a word; the first token of all if it is not there."""
+        """The place among all tokens of the first token of a word; 0 if the word is not there."""
         own = np.flatnonzero((self.owners[:, 0] <= word) & (word <= self.owners[:, 1]))
         return self.first + int(own[0]) if len(own) else 0
 

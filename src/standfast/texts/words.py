@@ -15,16 +15,18 @@ from standfast.neighbourhoods.text import NO_WORD, Word, decode_word, encode_wor
 from standfast.tensors import Array
 
 #: marks within a word that belong to it, and marks with which a sentence ends
-_INNER, _LAST = "'’-_", ".!?…。！？"
+_INNER, _LAST, _LAST_WITHOUT_BLANK = "'’-_", ".!?…。！？", "。！？"
+#: what joins two characters, such as those of an emoji
+_JOINER = "\u200d"
 #: scripts without blanks between words, of which each character is a word
 _SINGLE = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 
 
 def split_words(text: str) -> list[Word]:
-    """The words and punctuation marks of a text, which together are the text, but for blanks at its end.
+    """The words and punctuation marks of a text, which together are the text, but for blanks at its ends.
 
     A word is a run of letters, digits and marks on letters, with apostrophes and hyphens inside; in scripts that have
-    no blanks between words, a single character.
+    no blanks between words, a single character. What only changes how a character looks belongs to it.
 
     >>> [word.text for word in split_words("It isn't dull -- well-made!")]
     ['It', "isn't", 'dull', '-', '-', 'well-made', '!']
@@ -45,22 +47,24 @@ def _find_words(text: str) -> Iterator[tuple[int, int, int]]:
         start, place = place, place + 1
         if kinds[start] == "a":
             while place < len(text) and (
-                kinds[place] == "a" or (text[place] in _INNER and kinds[place + 1 : place + 2] == "a")
+                kinds[place] in "a+" or (text[place] in _INNER and kinds[place + 1 : place + 2] == "a")
             ):
                 place += 1
         else:
-            while place < len(text) and unicodedata.combining(text[place]):
+            while place < len(text) and (kinds[place] == "+" or text[place - 1] == _JOINER):
                 place += 1
         yield last, start, place
         last = place
 
 
 def _find_kind(letter: str) -> str:
-    """`" "` for a blank, `"a"` for a part of a word, `"."` for a character that stands alone."""
+    """`" "` for a blank, `"a"` for a part of a word, `"+"` for a mark on what is before, `"."` for what is alone."""
     if letter.isspace():
         return " "
     category = unicodedata.category(letter)
-    if category[0] in "LNM":
+    if category[0] == "M" or category == "Cf" or "EMOJI MODIFIER" in unicodedata.name(letter, ""):
+        return "+"
+    if category[0] in "LN":
         return "." if ord(letter) > 0xE00 and unicodedata.name(letter, "").startswith(_SINGLE) else "a"
     return "."
 
@@ -68,15 +72,19 @@ def _find_kind(letter: str) -> str:
 def mark_sentences(words: Sequence[Word]) -> list[Word]:
     """The words, of which the last one of each sentence says that it ends there.
 
+    A sentence ends with a full stop, an exclamation or a question mark that a blank follows, or a text.
+
     >>> [word.ends for word in mark_sentences(split_words("Dull. But it ends."))]
     [False, True, False, False, False, True]
     """
-    last = [word.text in _LAST for word in words]
-    after = [*last[1:], False]  # of several marks the last one ends it
-    return [
-        word._replace(ends=(own and not more) or k == len(words) - 1)
-        for k, (word, own, more) in enumerate(zip(words, last, after, strict=True))
-    ]
+    found: list[Word] = []
+    closed = False
+    for word, after in zip(words, [*words[1:], None], strict=True):
+        follows = closed and not word.gap and not word.text.isalnum()  # such as a quote behind the mark
+        closed = word.text in _LAST or follows
+        ends = after is None or (closed and (bool(after.gap) or word.text in _LAST_WITHOUT_BLANK))
+        found.append(word._replace(ends=ends))
+    return found
 
 
 def encode_texts(texts: Sequence[Sequence[Word]]) -> Tensor:

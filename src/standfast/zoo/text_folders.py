@@ -22,6 +22,15 @@ _KINDS = {
     "token": "AutoModelForTokenClassification",
     "causal": "AutoModelForCausalLM",
 }
+#: files that have the vocabulary of a tokenizer
+_TOKENIZERS = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
+)
 
 
 def pack_text_folder(folder: Path, trust: bool = False) -> bytes:
@@ -42,6 +51,8 @@ def pack_text_folder(folder: Path, trust: bool = False) -> bytes:
     expected = "weights as .safetensors" + (", or trust: true for a pickle, which can run code" if has_code else "")
     found = any(each.suffix in (".safetensors", ".bin") for each in files)
     check(found, "transformers", expected, f"{folder.name} with {'.bin files' if has_code else 'none'}")
+    known = any(each.name in _TOKENIZERS for each in files)
+    check(known, "transformers", f"a tokenizer ({', '.join(_TOKENIZERS[:3])}, ...)", f"{folder.name} without one")
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as packed:
         for each in files:

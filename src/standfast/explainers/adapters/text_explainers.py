@@ -5,34 +5,45 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, ModelError
+from standfast.errors import ArgumentError, ModelError, StandfastError
 from standfast.explainers.base import Explainer, Explanation
 from standfast.model import Model
-from standfast.neighbourhoods.text import find_present
+from standfast.neighbourhoods.text import GONE, find_present
 from standfast.tensors import widen_half
-from standfast.texts import Batch, EmbeddedText, TextBox, find_text_box, sum_sentences, write_text
+from standfast.texts import Batch, EmbeddedText, TextBox, find_text_box, write_text
 from standfast.texts.tokenizers import Tokens, assign_tokens
 
+_EXPECTED = "expected the same logits from the embeddings of tokens as from their ids"
+_HINT = (
+    "Is there another layer of token embeddings (TextModel(embedding=...))? Explainers that need predictions alone do"
+    " not need it"
+)
 #: how many texts are compared, by embeddings and by ids
 _COMPARED = 8
-#: the networks that gave the same logits from embeddings
-_SAME: WeakSet[TextBox] = WeakSet()
+#: the networks that gave the same logits from embeddings: of all tokens (True), or of those of the text (False)
+_SAME: WeakKeyDictionary[TextBox, set[bool]] = WeakKeyDictionary()
+#: explainers that run the network at the text itself alone, so that texts may be filled up
+_PLAIN = ("saliency", "input_x_gradient")
+#: explainers whose maps are gradients, and add up to nothing: behind a layer normalisation they sum to 0
+_GRADIENTS = ("saliency", "smoothgrad", "guided_backprop", "deconvolution", "guided_gradcam")
 
 
 @dataclass(frozen=True)
 class TextExplainer(Explainer):
     """An explainer that needs gradients or layers, of a model that reads texts.
 
-    It explains the embeddings of the tokens. A token's number is the sum over its embedding; a word's is the sum over
-    its tokens. What stands around a text, such as special tokens, is not explained and stays as it is. Where an option
-    asks for a baseline, it is the embedding of what the model puts in the place of removed words.
+    It explains the embeddings of the tokens. A token's number is the sum over its embedding, or of plain gradients the
+    norm; a word's is the sum over its tokens. What stands around a text, such as special tokens, is not explained and
+    stays as it is. Where an option asks for a baseline, it is the embedding of what stands in the place of removed
+    words.
 
     Args:
         explainer: of embeddings, `(N, dim, T)`.
@@ -59,21 +70,24 @@ class TextExplainer(Explainer):
         maps = torch.zeros(rows.shape, dtype=torch.float64, device=x.device)
         # the tokens around a text have attention, too
         around = "attention" in self.explainer.needs
-        options = {each.name for each in dataclasses.fields(self.explainer)}  # type: ignore[arg-type]
-        exact = not around and (self.rows_per_input > 1 or bool(options & {"baseline", "background"}))
-        for batch in box.cut(rows, around, exact):
+        for batch in box.cut(rows, around, exact=not around and self.explainer.name not in _PLAIN):
             embedded, engine = box.find_engine(batch, around, model.task)
             ids = batch.make_ids(box.network.padding, engine.device, inner=not around)
             embeddings = widen_half(embedded.embed(ids))
             own = first[list(batch.rows)]
-            with engine.session(), torch.enable_grad():
-                explainer = self._set_baseline(box, embedded, model)
-                found, at = explainer.attribute_all(engine, embeddings, classes[own].to(engine.device))
-            self._compare(box, at, logits[own].to(at))
-            values = _sum_channels(found.to(maps))
+            explainer = self._set_baseline(box, embedded, model)
+            try:
+                with engine.session(), torch.enable_grad():
+                    found, at = explainer.attribute_all(engine, embeddings, classes[own].to(engine.device))
+            except (StandfastError, torch.OutOfMemoryError):
+                raise
+            except Exception as error:  # whatever the user's module raises
+                raise ModelError(f"{self.label}: {_EXPECTED}, got {type(error).__name__}: {error}. {_HINT}") from error
+            self._compare(box, around, at, logits[own].to(at))
+            values = found.norm(dim=1) if self.explainer.name in _GRADIENTS else _sum_channels(found)
+            values = values.to(maps)
             present = find_present(rows[list(batch.rows)]).cpu().numpy()
             maps[list(batch.rows)] = batch.sum_tokens(values, around, present, rows.shape[1])
-        maps = sum_sentences(maps, rows) if box.sentences else maps
         return maps[inverse].to(x.dtype), logits
 
     def _set_baseline(self, box: TextBox, embedded: EmbeddedText, model: Model) -> Explainer:
@@ -81,27 +95,26 @@ class TextExplainer(Explainer):
         unset = [option for option in ("baseline", "background") if getattr(self.explainer, option, 0) is None]
         if not unset or model.reference is None:
             return self.explainer
-        code = np.array([[float(model.reference.median[0])]])
+        retrieved = len(model.reference.rows) > 1  # words of the texts: no one of them stands for all
+        code = np.array([[float(GONE if retrieved else model.reference.median[0])]])
         reading = box.reader.read(code)[0]
         own = reading.ids[reading.first : reading.last]
         number = int(own[0]) if len(own) == 1 else box.network.padding
         vector = embedded.embed(torch.tensor([[number]]))[0, :, 0]
         return dataclasses.replace(self.explainer, **{unset[0]: tuple(vector.tolist())})  # type: ignore[type-var]
 
-    def _compare(self, box: TextBox, found: Tensor, expected: Tensor) -> None:
-        """Raise `ModelError` unless embeddings give the logits that ids give, once for each network."""
-        if box in _SAME:
+    def _compare(self, box: TextBox, around: bool, found: Tensor, expected: Tensor) -> None:
+        """Raise `ModelError` unless embeddings give the logits that ids give, once for each network and way."""
+        known = _SAME.setdefault(box, set())
+        if around in known:
             return
         first, own = found[:_COMPARED].double(), expected[:_COMPARED].double()
         precision = next((each.dtype for each in box.parameters()), torch.float32)
         allowed = torch.finfo(precision).eps ** (2 / 3) * float(own.abs().max())
         if not torch.allclose(first, own, rtol=0, atol=allowed, equal_nan=True):
-            raise ModelError(
-                f"{self.label}: expected the same logits from the embeddings of tokens as from their ids, got"
-                f" differences of up to {float((first - own).abs().max()):.2g}. Is there another layer of token"
-                " embeddings (TextModel(embedding=...))? Explainers that need predictions alone do not need it"
-            )
-        _SAME.add(box)
+            got = f"differences of up to {float((first - own).abs().max()):.2g}"
+            raise ModelError(f"{self.label}: {_EXPECTED}, got {got}. {_HINT}")
+        known.add(around)
 
 
 @dataclass(frozen=True)
@@ -135,8 +148,12 @@ class TextFunctionExplainer(Explainer):
         rows, first, inverse = _find_different(x, classes)
         written = [write_text(row) for row in rows.tolist()]
         own = classes[first].cpu().numpy()
-        found = self.function(box.predict_texts, [each.text for each in written], own)
+        texts = [each.text for each in written]
+        found = self.function(partial(box.predict_texts, task=model.task), texts, own)
         values, pieces = getattr(found, "values", found), getattr(found, "data", None)
+        if not hasattr(values, "__len__") or len(values) != len(texts):
+            got = f"{len(values)}" if hasattr(values, "__len__") else type(values).__name__
+            raise ModelError(f"{self.label}: expected numbers for each of {len(texts)} texts, got {got}")
         maps = torch.zeros(rows.shape, dtype=torch.float64)
         for row, (map_, each) in enumerate(zip(values, written, strict=True)):
             numbers = torch.as_tensor(np.asarray(map_, dtype=np.float64))
@@ -152,8 +169,9 @@ class TextFunctionExplainer(Explainer):
             elif len(numbers) == there.sum():
                 maps[row, torch.from_numpy(there)] = numbers
             else:
-                got = f"{len(numbers)} for {int(there.sum())}"
-                raise ModelError(f"{self.label}: expected a number for each word of a text, got {got}")
+                got = f"{len(numbers)} for the {int(there.sum())} of {each.text!r}"
+                hint = "standfast.texts.split_words gives them; punctuation marks are words, too"
+                raise ModelError(f"{self.label}: expected a number for each word of a text, got {got} ({hint})")
         return maps[inverse.cpu()].to(x), logits
 
 
@@ -188,9 +206,9 @@ def fit_text_explainer(explainer: Any, title: Callable[[Any], str], get: Callabl
         title: the name of such a function.
         get: from names to explainers.
     """
-    if not isinstance(explainer, str | Explainer) and callable(explainer):
+    if not isinstance(explainer, str | Explainer | type) and callable(explainer):
         return TextFunctionExplainer(explainer, title(explainer))
-    found = get(explainer)
+    found = get(explainer() if isinstance(explainer, type) else explainer)
     inner = getattr(found, "explainer", None)
     if isinstance(inner, Explainer):  # such as the control with random weights
         return dataclasses.replace(found, explainer=fit_text_explainer(inner, title, get))  # type: ignore[type-var]
