@@ -181,8 +181,10 @@ def test_a_causal_model_reads_its_prompt() -> None:
 
 @pytest.mark.parametrize(
     "explainer",
-    ["saliency", "input_x_gradient", "smoothgrad:samples=3", "integrated_gradients:steps=4", "attention_rollout"]
-    + ["attention_relevance", "fullgrad", "gradcam", "deeplift", "gradient_shap", "attn_lrp"],
+    [
+        *("saliency", "input_x_gradient", "smoothgrad:samples=3", "integrated_gradients:steps=4", "attention_rollout"),
+        *("attention_relevance", "fullgrad", "gradcam", "deeplift", "gradient_shap", "attn_lrp"),
+    ],
 )
 def test_maps_do_not_depend_on_how_far_texts_are_filled_up(explainer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network, tokenizer = train_bert("wordpiece"), train_tokenizer("wordpiece")
