@@ -246,8 +246,8 @@ class Results:
         own = presentation_of(metric, stored.get("direction"), self.task_words)
         ways = (self.manifest.get("about") or {}).get("removal")
         removal = str(ways.get(label) or "") if isinstance(ways, Mapping) else ""
-        if removal:  # the code of the word, which says the same
-            options.pop("baseline", None)
+        if removal:  # in the place of the code of the word, which says the same
+            options = {**{name: value for name, value in options.items() if name != "baseline"}, "removal": removal}
         spec = own.value_spec(options)
         return ConfiguredMetric(label, metric, options, metric_class(metric), own, spec, stored, removal=removal)
 

@@ -103,7 +103,6 @@ def _configure_metric(metric: ConfiguredMetric) -> Configuration:
     if metric.kind is not None:
         options = {option: value for option, value in options.items() if metric.kind.has_effect(option, options)}
         owners = {option: role.option for option, role in metric.kind.roles.items() if isinstance(role, PartOf)}
-    options = {**options, "removal": metric.removal} if metric.removal else options
     unit = (spec.column, spec.axis, spec.direction, spec.good, spec.censored, spec.censored_side)
     return Configuration(metric.name, metric.metric, flatten_options(options), owners, unit)
 
