@@ -55,9 +55,13 @@ class Stopwatch:
         torch.autograd.grad = timed
 
 
-def main(samples: int, budget: int) -> None:
+def main(samples: int, budget: int, small: bool = False) -> None:
     """Each explainer alone."""
-    model, texts = example.load()
+    if small:
+        texts = standfast.data.film_reviews()[0]
+        model = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    else:
+        model, texts = example.load()
     watch = Stopwatch()
     watch.watch_module(model.model)
     watch.watch_gradients()
@@ -82,5 +86,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="CPU seconds of an evaluation of texts.")
     parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--budget", type=int, default=100)
+    parser.add_argument("--small", action="store_true", help="the bundled transformer in the place of MiniLM")
     options = parser.parse_args()
-    main(options.samples, options.budget)
+    main(options.samples, options.budget, options.small)
