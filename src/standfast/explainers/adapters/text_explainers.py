@@ -62,10 +62,7 @@ class TextExplainer(Explainer):
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
-        box = _find_box(model, self.label)
-        with torch.no_grad():
-            logits = model.forward(x.detach())
-        classes = model.task.answer(logits) if targets is None else targets
+        box, logits, classes = _predict(self.label, model, x, targets)
         rows, first, inverse = _find_different(x, classes)
         maps = torch.zeros(rows.shape, dtype=torch.float64, device=x.device)
         # the tokens around a text have attention, too
@@ -141,10 +138,7 @@ class TextFunctionExplainer(Explainer):
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
-        box = _find_box(model, self.label)
-        with torch.no_grad():
-            logits = model.forward(x.detach())
-        classes = model.task.answer(logits) if targets is None else targets
+        box, logits, classes = _predict(self.label, model, x, targets)
         rows, first, inverse = _find_different(x, classes)
         written = [write_text(row) for row in rows.tolist()]
         own = classes[first].cpu().numpy()
@@ -175,15 +169,18 @@ class TextFunctionExplainer(Explainer):
         return maps[inverse.cpu()].to(x), logits
 
 
-def _find_box(model: Model, label: str) -> TextBox:
+def _predict(label: str, model: Model, x: Tensor, targets: Tensor | None) -> tuple[TextBox, Tensor, Tensor]:
+    """The box of a model of texts, its logits, and what is explained."""
     box = find_text_box(model)
     if box is None:
         raise ArgumentError("model", f"one that reads texts (TextModel), for {label}", "another one")
-    return box
+    with torch.no_grad():
+        logits = model.forward(x.detach())
+    return box, logits, model.task.answer(logits) if targets is None else targets
 
 
 def _find_different(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The different texts, given what is explained; the number of one row of each, and of the text of each row."""
+    """The different texts, given what is explained; the place of one row of each, and of each row's text among them."""
     answers = classes.reshape(len(classes), -1).to(x)
     _, places, inverse = np.unique(
         torch.cat([x, answers], 1).cpu().numpy(), axis=0, return_index=True, return_inverse=True
