@@ -9,7 +9,15 @@ import pytest
 import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as some
-from small_texts import SPECIALS, make_network, read_reviews, train_bert, train_tokenizer, wrap_tokenizer
+from small_texts import (
+    SPECIALS,
+    make_network,
+    read_reviews,
+    train_bert,
+    train_tokenizer,
+    transformers,
+    wrap_tokenizer,
+)
 from torch import Tensor, nn
 
 import standfast
@@ -210,3 +218,17 @@ def test_the_token_for_padding_is_not_looked_at_within_a_text() -> None:
         expected = network(input_ids=ids, attention_mask=(ids != 0).long()).logits
     assert int((ids == 0).sum()) == 1
     torch.testing.assert_close(model.make_model(rows).logits(gone), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_texts_are_filled_up_with_what_the_model_pads_with() -> None:
+    """A decoder finds the last token by its own padding id, which is not the tokenizer's."""
+    transformers()
+    network = make_network("LlamaForSequenceClassification", "wordpiece", num_labels=2)
+    network.config.pad_token_id = 4
+    tokenizer = train_tokenizer("wordpiece", end=False)
+    texts = ["a dull film", "this is a great film with a story"]
+    found = standfast.TextModel(network, tokenizer, device="cpu").logits(texts)
+    for own, text in zip(found, texts, strict=True):
+        with torch.no_grad():
+            expected = network(input_ids=torch.tensor([tokenizer.encode(text).ids])).logits[0]
+        torch.testing.assert_close(own, expected, rtol=1e-4, atol=1e-5)

@@ -110,3 +110,29 @@ def test_a_text_of_too_many_tokens_loses_its_end_or_its_beginning() -> None:
     assert short[True].ids.tolist() == [90, 3, 4, 91]
     assert short[True].owners[:, 0].tolist() == [2, 3]
     assert NO_WORD not in short[True].ids
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("7.5 of 10. Great", [".", "Great"]),
+        ('He said "dull." Then he left', ['"', "left"]),
+        ("好看。不错！", ["。", "！"]),
+        ("Well... no?! Yes", [".", "!", "Yes"]),
+    ],
+)
+def test_where_sentences_end(text: str, last: list[str]) -> None:
+    assert [word.text for word in mark_sentences(split_words(text)) if word.ends] == last
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I \u2764\ufe0f it",
+        "a \U0001f469\u200d\U0001f4bb works",
+        "می\u200cخواهم بروم الان",
+        "\U0001f44d\U0001f3fd so good",
+    ],
+)
+def test_what_only_changes_a_character_is_no_word(text: str) -> None:
+    assert len(split_words(text)) == 3
