@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.explainers import Explainer
+from standfast.explainers import Explainer, RandomisedExplainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.callables import CallableExplainer, name_function
 from standfast.explainers.adapters.text_explainers import TextFunctionExplainer, fit_text_explainer
@@ -192,11 +192,11 @@ def check_removal(model: TextModel, explainers: Iterable[Explainer]) -> None:
     """Raise `ArgumentError` for explainers that put one thing in the place of all words, where words are retrieved."""
     if model.removals[0] != "retrieve":
         return
-    for each in explainers:
-        own = getattr(each, "explainer", each)
-        one = getattr(own, "baseline", 0) is None and not hasattr(own, "background")
+    for given in explainers:  # those by embeddings start from padding
+        each = given.explainer if isinstance(given, RandomisedExplainer) else given
+        one = getattr(each, "baseline", 0) is None and not hasattr(each, "background")
         expected = "'mask', 'pad' or 'delete', or an explainer that takes several words (kernel_shap, shapley_sampling)"
-        check(not one, "removal", f"{expected} instead of {own.label}", "'retrieve'")
+        check(not one, "removal", f"{expected} instead of {each.label}", "'retrieve'")
 
 
 def default_change() -> TextChange:

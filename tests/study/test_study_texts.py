@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +352,14 @@ def test_the_schema_takes_texts() -> None:
 def test_a_folder_without_a_tokenizer_is_refused(saved: Path) -> None:
     """Transformers would make a tokenizer to which every word is unknown."""
     write(saved, list(read_reviews()[0][:2]), ["1", "0"])
-    for name in ("tokenizer.json", "vocab.txt"):
-        (saved / "bert" / name).unlink(missing_ok=True)
-    refused(make_study(saved, {"transformers": "bert"}), "models.mine.transformers", "a tokenizer")
+    shutil.copytree(saved / "bert", saved / "bare", ignore=shutil.ignore_patterns("tokenizer*", "vocab*"))
+    refused(make_study(saved, {"transformers": "bare"}), "models.mine.transformers", "a tokenizer")
+
+
+def test_what_evaluate_refuses_a_study_refuses_too(saved: Path) -> None:
+    """One constant where words are retrieved, and a change that no text can have."""
+    write(saved, list(read_reviews()[0][:2]), ["1", "0"])
+    retrieved = {"transformers": "bert", "removal": "retrieve"}
+    refused(make_study(saved, retrieved, {"explainers": ["occlusion"], "metrics": ["worst_case"]}), "explainers")
+    swaps = {"worst_case": {"neighbourhood": {"token_swaps": {"table": {"unseenword": ["flat"]}}}}}
+    refused(make_study(saved, {"transformers": "bert"}, {"metrics": [swaps]}), "metrics", "at least one word")

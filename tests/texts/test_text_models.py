@@ -453,9 +453,13 @@ def test_the_word_of_the_answer_stays_and_is_there() -> None:
 
 def test_words_that_are_retrieved_are_not_one_constant(bag: BagOfWords) -> None:
     model = standfast.TextModel(bag, PieceTokenizer(), removal="retrieve")
-    with pytest.raises(ArgumentError) as caught:
-        standfast.explain(model, "occlusion", TEXTS)
-    assert caught.value.argument == "removal"
+    for explainer in ("occlusion", "randomised:occlusion"):
+        with pytest.raises(ArgumentError) as caught:
+            standfast.explain(model, explainer, TEXTS)
+        assert caught.value.argument == "removal"
+    padding = standfast.TextModel(bag, PieceTokenizer(), removal="delete")
+    explainer = "integrated_gradients:steps=4"
+    assert standfast.explain(model, explainer, TEXTS) == standfast.explain(padding, explainer, TEXTS)
     assert len(standfast.explain(model, "kernel_shap:samples=30", TEXTS)) == 3
 
 

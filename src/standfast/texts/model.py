@@ -40,7 +40,8 @@ class TextModel:
     """A classifier of texts with its tokenizer: strings go in, and explanations have a number for each word.
 
     Special tokens and padding are the tokenizer's: they are never perturbed, never explained and never counted. Texts
-    with more tokens than the model takes are cut as the tokenizer does, at the end of a word, with a warning.
+    with more tokens than the model takes are cut on the tokenizer's side, with a warning; the words of which the model
+    sees a part are kept.
 
     Args:
         model: a `...ForSequenceClassification` or `...ForTokenClassification` of transformers, or any module of token
@@ -52,7 +53,7 @@ class TextModel:
         removal: what stands in the place of words that explainers and faithfulness metrics remove: the `"mask"` token,
             the `"pad"` token, `"delete"` for nothing, so that the words after it move up, or `"retrieve"` for words of
             the texts, drawn at random. Explainers take the first one; faithfulness is measured with each. By default
-            mask and delete, or delete alone for a tokenizer without a mask.
+            mask and delete, or delete alone for a tokenizer without a mask; with `word`, mask, or retrieve without one.
         word: of a model that answers for each token, the number of the word, from 0, whose answer is explained: that of
             its first token. None for one answer.
         embedding: the layer of token embeddings, for explainers that need gradients; by default it is found.
@@ -224,7 +225,7 @@ class TextModel:
     def _try(self, made: Model, rows: Tensor) -> None:
         """Run the first texts, one of them without padding, and a text without words."""
         with made.session(), torch.no_grad():
-            outputs = self._box(rows[:_COMPARED].to(made.device))
+            outputs = self._box(rows[:1].to(made.device))
         many = made.task.classes and outputs.ndim != 2
         expected = (
             "one answer for each text: CausalModel(...) for a language model, TextModel(word=K) for that of a word"

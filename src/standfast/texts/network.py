@@ -292,7 +292,7 @@ class TextBox(BlackBox):
     def _ask(self, ids: Tensor, present: Tensor, place: int | None) -> Tensor:
         try:
             return self.network.ask(ids, present, place)
-        except (StandfastError, torch.OutOfMemoryError):
+        except (StandfastError, torch.OutOfMemoryError, Warning):
             raise
         except Exception as error:  # whatever the user's module raises
             if "allocate memory" in str(error):

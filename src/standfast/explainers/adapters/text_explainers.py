@@ -76,7 +76,7 @@ class TextExplainer(Explainer):
             try:
                 with engine.session(), torch.enable_grad():
                     found, at = explainer.attribute_all(engine, embeddings, classes[own].to(engine.device))
-            except (StandfastError, torch.OutOfMemoryError):
+            except (StandfastError, torch.OutOfMemoryError, Warning):
                 raise
             except Exception as error:  # whatever the user's module raises
                 raise ModelError(f"{self.label}: {_EXPECTED}, got {type(error).__name__}: {error}. {_HINT}") from error

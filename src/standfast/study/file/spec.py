@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -74,7 +75,7 @@ from standfast.study.file.tables import join_tables
 from standfast.study.file.texts import read_words
 from standfast.study.grid import Grid, Samples
 from standfast.study.run import number_labels
-from standfast.text_inputs import ReadTexts, default_change, fit_explainers
+from standfast.text_inputs import ReadTexts, check_change, check_removal, default_change, fit_explainers
 from standfast.texts import TextModel
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
@@ -388,7 +389,14 @@ class Study(Entry):
             explainers, given, metrics = fit_explainers(explainers), metrics, {}
             for label, metric in given.items() if readers else ():
                 with errors_at(*self.metrics[label].path, into=errors):
-                    metrics |= ReadTexts.fit_metrics({label: metric}, readers[0], self.preset, removals)
+                    fitted = ReadTexts.fit_metrics({label: metric}, readers[0], self.preset, removals)
+                    places = [getattr(each, "neighbourhood", None) for each in fitted.values()]
+                    for place, found in itertools.product(filter(None, places), samples.values()):
+                        check_change(place, found.inputs)
+                    metrics |= fitted
+            with errors_at("explainers", into=errors):
+                for reader in readers:
+                    check_removal(reader, explainers.values())
         for model_name in sources if check else ():
             for name in [name for name, met in pairs if met == model_name and name in samples]:
                 with errors_at(*self._find_entry(model_name).path, into=errors):
