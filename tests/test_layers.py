@@ -214,6 +214,21 @@ def test_functions_have_at_most_seven_parameters() -> None:
     assert wrong == allowed
 
 
+def test_classes_have_at_most_fifteen_public_methods() -> None:
+    """A model is what a user holds in the hand, and what everything else asks."""
+    large = set()
+    for _, file in files():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+                plain = [
+                    part.name for part in methods if not any("property" in ast.unparse(d) for d in part.decorator_list)
+                ]
+                if len([name for name in plain if not name.startswith("_")]) > 15:
+                    large.add(node.name)
+    assert large == {"Model"}
+
+
 def test_no_function_has_the_name_of_its_module() -> None:
     """Importing it into the package would hide the module."""
     assert [

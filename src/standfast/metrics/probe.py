@@ -155,7 +155,7 @@ class Probe:
         self.reference = self._prepare(maps)
         #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
         self._compared = self._of_maps(self.reference)
-        self.margin = self.measure_margin(logits, self.targets)
+        self.margin = self._measure_margin(logits, self.targets)
         self._example, self._has_ascended = inputs[:1], False
         self._evaluations = torch.ones(len(inputs), dtype=torch.int64, device=inputs.device)
         self._degenerate = torch.zeros_like(self._evaluations)
@@ -312,7 +312,7 @@ class Probe:
             if not holds_everywhere(finite):  # some similarities cannot compare NaN
                 compared = torch.where(broadcast_rows(finite, compared), compared, 0.0)
             alike = torch.where(finite, self._compare(compared, origin, seen), torch.nan)
-        margin = self.measure_margin(logits, targets)
+        margin = self._measure_margin(logits, targets)
         distance = None
         if want_distance:
             whole = self.reference[origin]
@@ -361,7 +361,7 @@ class Probe:
         """The score, float64 `(M,)`, of the answers of the origins numbered `origin` `(M,)` at outputs `(M, ...)`."""
         return measure_score(self.model.task, outputs, self.targets[origin], scale)
 
-    def measure_margin(self, outputs: Tensor, answers: Tensor) -> Tensor:
+    def _measure_margin(self, outputs: Tensor, answers: Tensor) -> Tensor:
         """The margin J `(M,)` of outputs `(M, ...)` from their answers `(M, ...)`."""
         return measure_margin(self.model.task, outputs, answers, self.margin_kind)
 
@@ -371,7 +371,7 @@ class Probe:
 
         def chunk(x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
             logits = self.model.forward(self.perturb(x, origin))
-            return self.measure_margin(logits, self.targets[origin]), _finite(logits)
+            return self._measure_margin(logits, self.targets[origin]), _finite(logits)
 
         with torch.no_grad():
             margin, finite = self.model.map_rows(chunk, x, origin, like=self._example)
