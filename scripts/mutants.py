@@ -263,7 +263,11 @@ def run_tests(arguments: list[str], plugins: list[Any]) -> int:
     import pytest
 
     os.chdir(ROOT)
-    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", *arguments], plugins=plugins))
+    return int(
+        pytest.main(
+            ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:benchmark", *arguments], plugins=plugins
+        )
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -218,20 +218,20 @@ class Batch:
             written: which words are there, bool `(n, W)`: others get 0.
             width: W.
         """
+        owners = np.concatenate([each.owners for each in self.readings])
+        counts = [len(each.owners) for each in self.readings]
+        rows = np.repeat(np.arange(len(counts)), counts)
+        tokens = np.concatenate([np.arange(len(each.owners)) + first * each.first for each in self.readings])
+        spans = owners[:, 1] - owners[:, 0] + 1
+        # a pair for each token and each of its words
+        pair = np.repeat(np.arange(len(owners)), spans)
+        words = owners[pair, 0] + np.arange(len(pair)) - np.repeat(spans.cumsum() - spans, spans)
+        kept = written[rows[pair], words] | (spans[pair] == 1)
+        pair, words = pair[kept], words[kept]
+        share = torch.from_numpy(1 / np.bincount(pair)[pair]).to(values)
+        at = torch.from_numpy(np.stack([rows[pair], tokens[pair], words])).to(values.device)
         found = torch.zeros(len(values), width, dtype=values.dtype, device=values.device)
-        rows, tokens, words, shares = list[int](), list[int](), list[int](), list[float]()
-        for row, each in enumerate(self.readings):
-            shift = each.first if first else 0
-            for token, (left, right) in enumerate(each.owners.tolist()):
-                own = [word for word in range(left, right + 1) if written[row, word]] if right > left else [left]
-                rows += [row] * len(own)
-                tokens += [token + shift] * len(own)
-                words += own
-                shares += [1 / len(own)] * len(own)
-        if rows:
-            at = torch.tensor([rows, tokens, words], device=values.device)
-            share = torch.tensor(shares, dtype=values.dtype, device=values.device)
-            found.index_put_((at[0], at[2]), values[at[0], at[1]] * share, accumulate=True)
+        found.index_put_((at[0], at[2]), values[at[0], at[1]] * share, accumulate=True)
         return found
 
 
