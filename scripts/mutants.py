@@ -60,6 +60,7 @@ TARGETS = (
 TESTS = (
     *("tests/similarity", "tests/algorithms", "tests/metrics"),
     *("tests/study/test_studies.py", "tests/study/test_store.py", "tests/study/test_identity.py"),
+    "tests/golden/test_golden.py",
 )
 #: seconds of processor time after which a test is not used, because many mutants would run it
 SLOWEST = 3.0
@@ -413,9 +414,12 @@ def lines_of(file: str, line: int) -> set[int]:
 
 
 def tests_for(mutant: Mutant, reach: dict[str, dict[str, Any]]) -> list[str]:
-    """The tests that reach the changed statement, the fastest first; if it runs at import, those of the module."""
+    """The tests that reach the changed statement, the fastest first.
+
+    If it runs at import, or nobody sees it running because it is compiled, those that reach its module.
+    """
     lines = lines_of(mutant.file, mutant.line)
-    at_import = runs_at_import(mutant.file, mutant.line)
+    at_import = runs_at_import(mutant.file, mutant.line) or is_compiled(mutant.file)
     found = []
     for test, about in reach.items():
         here = about["lines"].get(mutant.file, [])
@@ -454,7 +458,12 @@ def meet_tests(mutant: Mutant, tests: list[str]) -> dict[str, str]:
 
 def can_be_swapped(mutant: Mutant) -> bool:
     """Whether only the code of functions changes, so that it can be exchanged in a process that has imported all."""
-    return not runs_at_import(mutant.file, mutant.line) and "njit" not in (ROOT / mutant.file).read_text()
+    return not runs_at_import(mutant.file, mutant.line) and not is_compiled(mutant.file)
+
+
+def is_compiled(file: str) -> bool:
+    """Whether some functions of a module are compiled to machine code."""
+    return "compile_loops(" in (ROOT / file).read_text()
 
 
 def swap_code(mutant: Mutant) -> int:

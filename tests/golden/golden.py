@@ -26,7 +26,7 @@ import platform
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -597,10 +597,14 @@ def compare(group: str, found: Mapping[str, Any]) -> list[str]:
     recorded = read(group)
     same_machine = recorded["machine"] == describe_machine()
     old = recorded["cases"]
-    lines = [f"{name}: {'new' if name in found else 'gone'}" for name in sorted(old.keys() ^ found.keys())]
-    for name in old.keys() & found.keys():
-        lines += [f"{name}: {words}" for words in find_moves(found[name], old[name], same_machine)]
-    return lines
+    moves = {name: find_moves(found[name], old[name], same_machine) for name in found if name in old}
+    return [f"{name}: {words}" for name, lines in moves.items() for words in lines]
+
+
+def find_renamed(group: str, names: Iterable[str]) -> list[str]:
+    """The cases of a group that are new or gone."""
+    recorded = read(group)["cases"].keys()
+    return [f"{name}: {'gone' if name in recorded else 'new'}" for name in sorted(recorded ^ set(names))]
 
 
 def compute_all(group: str, batch_size: int = BATCH_SIZES[0]) -> dict[str, Any]:
@@ -621,7 +625,7 @@ def main() -> None:
             write(group, found)
             print(f"{group}: {len(found)} cases recorded")
         else:
-            print("\n  ".join([f"{group}: {len(found)} cases", *compare(group, found)]))
+            print("\n  ".join([f"{group}: {len(found)} cases", *find_renamed(group, found), *compare(group, found)]))
 
 
 if __name__ == "__main__":

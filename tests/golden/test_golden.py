@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from defaults import FILE, find_changes, list_defaults
 
-from golden import ALL_GROUPS, BATCH_SIZES, GROUPS, compare, compute_all, find_moves
+from golden import ALL_GROUPS, BATCH_SIZES, GROUPS, compare, compute, compute_all, find_moves, find_renamed, list_cases
+
+CASES = {(group, name): case for group in GROUPS for name, case in list_cases(group, Path()).items()}
+
+
+@pytest.mark.parametrize(("group", "name"), CASES)
+def test_numbers_are_those_recorded(group: str, name: str) -> None:
+    assert compare(group, {name: compute(CASES[group, name])}) == []
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_numbers_are_those_recorded(group: str) -> None:
-    assert compare(group, compute_all(group)) == []
+def test_everything_is_recorded(group: str) -> None:
+    assert find_renamed(group, [name for own, name in CASES if own == group]) == []
 
 
 @pytest.mark.slow
 def test_malformed_study_files_end_as_recorded() -> None:
-    assert compare("broken_studies", compute_all("broken_studies")) == []
+    found = compute_all("broken_studies")
+    assert [*find_renamed("broken_studies", found), *compare("broken_studies", found)] == []
 
 
 @pytest.mark.slow
