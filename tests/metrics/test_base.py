@@ -165,7 +165,16 @@ def test_similarity_of_a_probe_can_be_named(model: standfast.Model) -> None:
         def compare(self, a: Tensor, b: Tensor) -> Tensor:
             return torch.ones(len(a))
 
+    class Strict(Same):
+        def compare(self, a: Tensor, b: Tensor) -> Tensor:
+            assert bool(a.isfinite().all() and b.isfinite().all())
+            return torch.ones(len(a))
+
     with model.session():
+        lost = standfast.explainers.from_callable(lambda _, x, y: torch.where(x < 0.3, torch.nan, x), name="lost")
+        x = 0.5 + rows() / 2
+        found = Probe(Call(model, lost, x), similarity=Strict()).query(x * torch.tensor([1.0, 0.1, 1.0])[:, None])
+        assert found.similarity.nan_to_num(9).tolist() == [1.0, 9.0, 1.0]
         explainer = standfast.explainers.get("saliency")
         assert Probe(Call(model, explainer, rows())).similarity is None
         assert Probe(Call(model, explainer, rows()), similarity=Same()).query(rows()).similarity.tolist() == [1.0] * 3

@@ -38,26 +38,32 @@ def linear() -> standfast.Model:
     return standfast.Model(module, bounds=(-torch.inf, torch.inf), device="cpu")
 
 
-def excess_of(alike: Tensor, nearby: Tensor, classes: Tensor) -> float:
-    """The mean similarity at nearby inputs less that of all pairs of different classes, by loops."""
+def excess_of(alike: Tensor, nearby: Tensor, classes: Tensor, same: bool) -> float:
+    """The mean similarity at nearby inputs less that of all pairs of different classes, or of the same, by loops."""
     count = len(nearby)
-    pairs = [alike[i, j] for i in range(count) for j in range(i + 1, count) if classes[i] != classes[j]]
+    pairs = [alike[i, j] for i in range(count) for j in range(i + 1, count) if (classes[i] == classes[j]) == same]
     return float(nearby.mean() - torch.stack(pairs).mean())
 
 
-def test_pseudo_values_of_the_excess_are_those_that_leave_one_sample_out() -> None:
+@pytest.mark.parametrize("same", [False, True])
+def test_pseudo_values_of_the_excess_are_those_that_leave_one_sample_out(same: bool) -> None:
     classes = torch.tensor([0, 1, 2, 0, 1, 2, 2])
     maps = torch.randn(7, 1, 4, 5, generator=seeded(2))
     nearby = torch.rand(7, generator=seeded(3), dtype=torch.float64)
     alike = torch.from_numpy(np.corrcoef(maps.flatten(1).numpy()))
-    elsewhere, pseudo = sanity._compare_pairs(maps, classes, nearby)
-    whole = excess_of(alike, nearby, classes)
+    elsewhere, pseudo = sanity._compare_pairs(maps, classes, nearby, same=same)
+    whole = excess_of(alike, nearby, classes, same)
     for row in range(7):
         kept = [other for other in range(7) if other != row]
-        without = excess_of(alike[kept][:, kept], nearby[kept], classes[kept])
+        without = excess_of(alike[kept][:, kept], nearby[kept], classes[kept], same)
         assert pseudo[row].item() == pytest.approx(7 * whole - 6 * without, abs=1e-5)
-        expected = np.mean([alike[row, other] for other in kept if classes[other] != classes[row]])
+        expected = np.mean([alike[row, other] for other in kept if (classes[other] == classes[row]) == same])
         assert elsewhere[row].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_partners_are_the_next_samples_of_another_class() -> None:
+    assert sanity._choose_partners(torch.tensor([0, 0, 1, 0])).tolist() == [2, 2, 3, 2]
+    assert sanity._choose_partners(torch.tensor([1, 1, 1])).tolist() == [1, 2, 0]
 
 
 def draw_alike(count: int, generator: torch.Generator) -> Tensor:
@@ -129,6 +135,7 @@ def test_a_map_that_is_the_same_everywhere_has_no_excess_and_a_copy_does_not_see
     centre = SanityChecks()(lenet, "centre", digits.inputs, generator=seeded())
     copy = SanityChecks()(lenet, "input_copy", digits.inputs, generator=seeded())
     assert centre.value.abs().max() < 1e-5
+    assert not copy.negative.any()  # although it has zeros
     assert centre.within[centre.within.isfinite()].abs().max() < 1e-5
     for found in (centre, copy):
         torch.testing.assert_close(found.scrambled, torch.ones(24, dtype=torch.float64))
@@ -243,7 +250,9 @@ def test_maps_of_other_inputs_stand_under_one_name_each(linear: standfast.Model,
     classes = linear.predict(x)
     x, classes = (x[:9], classes[:9]) if several else (x[classes == classes[0]][:5], classes[classes == classes[0]][:5])
     distance = standfast.metrics.get("max_sensitivity", neighbourhood=standfast.LinfBall(0.1), normalise=False)
-    found = SanityChecks(references={"far": distance})(linear, "input_x_gradient", x, generator=seeded())
+    references = {"none": standfast.metrics.get("aopc"), "far": distance}  # the first compares no maps
+    found = SanityChecks(references=references)(linear, "input_x_gradient", x, generator=seeded())
+    assert torch.equal(found.within.nan_to_num(9), found.value.nan_to_num(9)) != several
     maps = standfast.explainers.get("input_x_gradient")(linear, x).flatten(1)
     apart, count = torch.cdist(maps, maps), len(x)
     same = classes[:, None] == classes

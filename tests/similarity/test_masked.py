@@ -66,6 +66,9 @@ def test_unseen_values_are_dropped(name: str, reference: Number, ties: bool) -> 
 def test_a_pair_does_not_depend_on_the_others(name: str) -> None:
     one = similarity.get(name)
     a, b, seen = some_pairs()
+    sizes = a.abs(), b.abs()
+    reduced = one.compare_masked(*map(one.of_maps, sizes), seen)
+    assert torch.equal(one.compare_masked(*sizes, seen).nan_to_num(9), reduced.nan_to_num(9))
     a, b = one.of_maps(a), one.of_maps(b)
     found = one.compare_masked(a, b, seen)
     assert found.shape == (5,)

@@ -93,6 +93,13 @@ def test_ranks_of_more_features_than_63_bits_can_sum():
     assert reference.compare(-a, row)[0].item() == pytest.approx(-1, abs=1e-6)
 
 
+def test_ends_of_runs_without_asking_how_many_there_are():
+    starts = torch.tensor([[1, 0, 0, 1, 0, 1], [1, 1, 1, 0, 0, 0]], dtype=torch.bool)
+    first, last = rank._find_ends(starts)
+    assert first.tolist() == [[0, 0, 0, 3, 3, 5], [0, 1, 2, 2, 2, 2]]
+    assert last.tolist() == [[2, 2, 2, 4, 4, 5], [0, 1, 5, 5, 5, 5]]
+
+
 def test_sums_of_rank_products_in_halves(monkeypatch):
     """Against Python's integers, with ranks as large as those of 2^30 features."""
     p, q = (torch.randint(-(2**30), 2**30, (5, 1001), generator=torch.Generator().manual_seed(s)) for s in (0, 1))

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from standfast.algorithms import SubsetSimulation
+from standfast.algorithms import StandardNormal, SubsetSimulation
 from standfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk, draw_blocks
 from standfast.algorithms.rare_events.population import Population
 from standfast.neighbourhoods import Region
@@ -173,6 +173,23 @@ def test_a_random_walk_is_at_most_as_wide_as_its_box(width: float) -> None:
         assert isinstance(kernel, RandomWalk)
         assert kernel.scale.flatten().tolist() == pytest.approx([width / 12**0.5] * 6, rel=0.15)
         assert kernel.largest.item() == pytest.approx(12**0.5, rel=0.15)
+
+
+def test_a_random_walk_without_a_box_is_symmetric_and_counts_steps_in_standard_deviations() -> None:
+    streams = Streams([1], CPU)
+    state = streams.normal((4000, 3), torch.float64) * torch.tensor([1.0, 2.0, 0.5])
+    kernel = RandomWalk(StandardNormal(3), state)
+    kernel.begin_move()
+    proposed, correction = kernel.propose(state, streams)
+    step = (proposed - state)[0]
+    assert correction == 0.0
+    assert bool((step.abs() <= kernel.size.double() * kernel.scale[0]).all())
+    assert bool((step.mean(0).abs() < 4 * step.std(0) / 4000**0.5).all())
+    kernel.record(2 * kernel.scale.expand(1, 4000, 3).clone(), torch.ones(1, 4000, dtype=torch.bool))
+    assert (kernel.square / kernel.tried).flatten().tolist() == pytest.approx([4.0] * 3)
+    # a tenth of the features may have forgotten less
+    kernel.lost[:], kernel.lost_in_blocks = 0.5, torch.arange(20.0).flip(0)[None]
+    assert kernel.memory.item() == -2.5
 
 
 def test_what_is_frozen_is_not_forgotten() -> None:

@@ -427,6 +427,13 @@ def test_adaptive_levels_are_unbiased_in_the_logarithm() -> None:
     assert abs((error + estimates - math.log(keep / count)).mean()) > 4 * error.std() / 4000**0.5
 
 
+def test_a_stage_that_is_reached_is_a_level_and_those_beyond_it_count() -> None:
+    found = _next_level(torch.tensor([0, 1, 1, 2]), torch.zeros(4, dtype=torch.float64), 2, 2)
+    assert found is not None
+    assert (found[0], found[1], found[3].tolist()) == (1, -math.inf, [False, True, True, True])
+    assert found[2] == pytest.approx(math.log(0.75))
+
+
 def test_deep_runs_with_few_particles_start_new_genealogies() -> None:
     threshold = irwin_hall_threshold(50, math.log(1e-20))
     problem = Problem("deep", lambda x: x.sum(1) - threshold, UnitBox(50), irwin_hall_log_sf(50, threshold))

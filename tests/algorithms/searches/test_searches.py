@@ -397,15 +397,21 @@ def test_the_gap_of_a_grid_follows_its_formula() -> None:
     values = torch.tensor([0.0, 1.0, 0.5, 0.75, 0.5])
 
     class Steps(Linear):
+        seen = values, torch.full((5,), -1.0)
+
         def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
             places = (4 * x[:, 0]).round().long()
-            return Outcome(values[places], torch.full((len(x),), -1.0))
+            return Outcome(*(each[places] for each in self.seen))
 
     region = LinfBall(0.5).around(torch.tensor([[0.5]]))
     found = GridSearch(dense=1.0).run(Steps(1, 1), region, 6, 0)
     # slopes: 4, 4, 2, 1, 1, but at least half of 4 times the relative size of the cell, which is 1; reach 1/8
     potential = values + 3 * torch.tensor([4.0, 4.0, 2.0, 2.0, 2.0]) / 8
     assert found.gap.item() == pytest.approx(float(potential.max()) - 1.0)
+    # the constraint cannot be met near the first two points: its slopes are at least 1.02 there, so it is above 0.11
+    Steps.seen = torch.tensor([5.0, 5.0, 0.5, 0.75, 0.5]), torch.tensor([0.5, 0.5, 0.5, -0.01, -0.01])
+    found = GridSearch(dense=1.0).run(Steps(1, 1), region, 6, 0)
+    assert found.gap.item() == pytest.approx(0.5 + 3 * 18 / 8 - 0.75)
     assert searches["random"]().run(Steps(1, 1), region, 6, 0).gap is None
 
 

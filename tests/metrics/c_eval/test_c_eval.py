@@ -119,6 +119,7 @@ def test_fixed_pixels_and_segments_against_loops() -> None:
         count = max(1, round(fraction * 35))
         pixels = fixed_features.fix_pixels(scores, fraction)
         whole = fixed_features.fix_segments(scores, labels, fraction)
+        assert torch.equal(fixed_features.fix_segments(scores, torch.zeros_like(labels), fraction), pixels)
         for row in range(6):
             order = sorted(range(35), key=lambda p, row=row: (-float(scores[row].flatten()[p]), p))[:count]
             assert pixels[row].flatten().nonzero().flatten().tolist() == sorted(order)

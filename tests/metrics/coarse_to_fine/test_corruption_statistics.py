@@ -413,6 +413,7 @@ def test_errors() -> None:
     assert_refused(make, top=[None, np.ones((2, 3))])
     assert_refused(partial(Curves, four, None, four), fractions=[K[:2], K[::-1]])
     assert_refused(partial(Curves, np.ones(4), None, fractions=K), share=[np.ones(4)])
+    assert_refused(partial(Curves, np.ones((2, 0)), None, fractions=K[:0]), share=[np.ones((2, 0))])
     assert_refused(partial(summarise, some(0)), tau=[1.5], q=[1.0], resamples=[-1])
     assert_refused(summarise(some(0), resamples=9).interval, name=["auc"])
     assert_refused(partial(apply_gate, some(0)), random=[some(0, 3)])

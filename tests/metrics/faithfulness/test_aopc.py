@@ -150,6 +150,17 @@ def test_uniform_replacement_of_a_linear_model_has_a_known_mean_and_error() -> N
     assert 0.9 < z.abs().median() / 0.711 < 1.1  # Student's t with 7 degrees of freedom
 
 
+def test_what_replaces_values_of_a_table_is_drawn_from_all_rows() -> None:
+    generator = torch.Generator().manual_seed(4)
+    weights, x = torch.randn(10, generator=generator), torch.rand(400, 10, generator=generator)
+    model = linear(weights).with_reference(x)
+    found = AOPC(steps=10, samples=8, score="logit")(model, "input_x_gradient", x)
+    order = (weights * x).argsort(dim=1, descending=True)
+    lost = (weights * (x - x.mean(0))).double().gather(1, order).cumsum(1)
+    error = found.value - lost.sum(1) / 11
+    assert abs(error.mean() / (found.std_error.square().sum().sqrt() / 400)) < 4
+
+
 def test_segments_of_each_sample_may_differ_in_number() -> None:
     x = inputs((1, 4, 4), 2)
     maps = torch.stack((torch.arange(4).repeat_interleave(4), torch.arange(16))).reshape(2, 4, 4)

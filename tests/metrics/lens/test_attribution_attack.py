@@ -69,6 +69,13 @@ def near(mask: Tensor, w: int) -> Tensor:
 # what is known in closed form
 
 
+def test_unrelated_maps_are_compared_as_the_attack_compares_them() -> None:
+    maps = torch.randn(2, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    for absolute, expected in ((True, 1.0), (False, -1.0)):
+        found = AttributionAttack(BALL, similarities=("cosine",), absolute=absolute).compare_unrelated(maps, -maps)
+        assert found.tolist() == pytest.approx([expected] * 2)
+
+
 def test_shares_of_mass() -> None:
     maps = torch.tensor([[1.0, -2.0, 5.0], [0.0, 0.0, 0.0]])
     mask = torch.tensor([[True, True, False], [True, False, False]])

@@ -76,6 +76,12 @@ def algorithm_2(
     return {**found, "centred": (w[:, 0] @ m, w[:, 1] @ m)}
 
 
+def test_masks_of_all_layers_have_numbers_of_their_own() -> None:
+    numbers = torch.stack([masking._number_calls(layer, torch.arange(100)) for layer in range(70)])
+    assert len(numbers.unique()) == 7000
+    assert int(numbers.min()) > 0
+
+
 @pytest.mark.parametrize(
     "explainer", ["saliency", "integrated_gradients:steps=4", "gradcam", "guided_backprop", "lrp", "deeplift"]
 )
