@@ -1,6 +1,6 @@
 """The defaults of everything that is registered, recorded: one that changes needs a new version of its class.
 
-    python tests/golden/defaults.py --write
+Record them with `python tests/golden/golden.py --write`.
 
 Options at their defaults are no part of a job's identity. So a default that changes under the same version would mix
 old results with new ones.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,10 @@ def find_changes(now: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
     return lines
 
 
-if __name__ == "__main__":
-    if "--write" in sys.argv:
-        FILE.write_text(json.dumps(list_defaults(), indent=1) + "\n")
-    print("\n".join(find_changes(list_defaults(), json.loads(FILE.read_text()))) or "as recorded")
+def write_defaults() -> None:
+    """Record what is new, and the defaults of new versions; what changed under the same version stays as it was."""
+    now, recorded = list_defaults(), json.loads(FILE.read_text())
+    for name, before in recorded.items():
+        if name in now and find_changes({name: now[name]}, {name: before}):
+            now[name] = {**before, "defaults": {**now[name]["defaults"], **before["defaults"]}}
+    FILE.write_text(json.dumps(now, indent=1) + "\n")

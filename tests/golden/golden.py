@@ -4,13 +4,15 @@ They say whether a change of the code moved a number. Networks and inputs come f
 generator, so that the numbers depend on nothing but the code that is tested and on torch.
 
     python tests/golden/golden.py            what moved since the numbers were recorded
-    python tests/golden/golden.py --write    record the numbers of today
+    python tests/golden/golden.py --write    record new cases and defaults, and drop cases that are gone
+    python tests/golden/golden.py --moved    record the numbers of today, on the machine that recorded the others
 
 A number that moves on purpose is recorded again, and a line of the changelog says why it moved.
 
 `*.json` beside this file hold, for each case, the bits of its arrays (a digest of their float64 values) and some of
-their values, rounded to six digits. Bits are compared on the torch and the processor that recorded them. Elsewhere only
-the values are, and only where there is no search: a search takes another path after the smallest difference.
+their values, rounded to six digits. Bits are compared on the torch and the processor that recorded them; a case that
+another machine has recorded has none. Elsewhere only the values are, and only where there is no search: a search takes
+another path after the smallest difference.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
+from defaults import write_defaults
 from torch import Tensor, nn
 
 import standfast
@@ -565,14 +568,14 @@ def find_moves(case: Mapping[str, Any], recorded: Mapping[str, Any], same_machin
     if "refused" in case or "refused" in recorded:
         same = case.get("refused") == recorded.get("refused")
         return [] if same else [f"{recorded.get('refused', 'a result')} became {case.get('refused', 'a result')}"]
-    if not same_machine and recorded["searches"]:
+    if recorded["searches"] and not (same_machine and recorded["bits"]):
         return []
     moved = []
-    for name, bits in recorded["bits"].items():
-        old, new = recorded["values"][name], case["values"].get(name)
+    for name, old in recorded["values"].items():
+        new, bits = case["values"].get(name), recorded["bits"].get(name) if same_machine else None
         if new is None:
             moved.append(f"{name} is gone")
-        elif case["bits"][name] != bits if same_machine else not is_close(new, old):
+        elif not is_close(new, old) if bits is None else case["bits"][name] != bits:
             moved.append(f"{name}: {old[:6]} became {new[:6]}")
     return moved
 
@@ -587,9 +590,21 @@ def read(group: str) -> dict[str, Any]:
     return recorded
 
 
-def write(group: str, cases: Mapping[str, Any]) -> None:
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(case)}" for name, case in cases.items())
-    (HERE / f"{group}.json").write_text(f'{{"machine": {json.dumps(describe_machine())},\n"cases": {{\n{lines}\n}}}}\n')
+def write(group: str, everything: bool) -> int:
+    """Record the cases of a group that are new, or `everything`, and return how many."""
+    recorded, machine = read(group), describe_machine()
+    if everything and recorded["machine"] != machine:
+        raise SystemExit(f"{group}: recorded on {recorded['machine']}, and this is {machine}")
+    with tempfile.TemporaryDirectory() as folder:
+        cases = list_cases(group, Path(folder))
+        old = {} if everything else {name: case for name, case in recorded["cases"].items() if name in cases}
+        found = {name: compute(case) for name, case in cases.items() if name not in old}
+    if recorded["machine"] != machine:
+        found = {name: {**case, "bits": {}} if "bits" in case else case for name, case in found.items()}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps({**old, **found}[name])}" for name in cases)
+    head = f'{{"machine": {json.dumps(recorded["machine"])},\n"cases": {{\n'
+    (HERE / f"{group}.json").write_text(f"{head}{lines}\n}}}}\n")
+    return len(found)
 
 
 def compare(group: str, found: Mapping[str, Any]) -> list[str]:
@@ -615,16 +630,18 @@ def compute_all(group: str, batch_size: int = BATCH_SIZES[0]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="record the numbers of today")
+    parser.add_argument("--write", action="store_true", help="record what is new, and drop what is gone")
+    parser.add_argument("--moved", action="store_true", help="record all numbers of today")
     parser.add_argument("--only", choices=ALL_GROUPS, help="one file of numbers")
     chosen = parser.parse_args()
     sys.path.append(str(HERE.parent / "stand_ins"))
+    if chosen.write:
+        write_defaults()
     for group in [chosen.only] if chosen.only else ALL_GROUPS:
-        found = compute_all(group)
-        if chosen.write:
-            write(group, found)
-            print(f"{group}: {len(found)} cases recorded")
+        if chosen.write or chosen.moved:
+            print(f"{group}: {write(group, chosen.moved)} cases recorded")
         else:
+            found = compute_all(group)
             print("\n  ".join([f"{group}: {len(found)} cases", *find_renamed(group, found), *compare(group, found)]))
 
 
