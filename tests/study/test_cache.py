@@ -57,6 +57,20 @@ def test_the_same_call_finds_its_jobs_and_another_does_not(root: Path, monkeypat
     assert jobs(evaluate()) == (0, 2)
 
 
+def test_jobs_that_nobody_asked_to_keep_wait_for_no_disk_and_a_damaged_one_is_done_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(handle) or sync(handle))
+    evaluate(per_job=6)
+    one_job = len(synced)
+    first = evaluate(count=12, per_job=2)  # six jobs
+    assert len(synced) == 2 * one_job
+    next((place(first) / "jobs").iterdir()).write_bytes(b"")
+    with pytest.warns(UserWarning, match="a stored job is damaged and is done again"):
+        assert jobs(evaluate(count=12, per_job=2)) == (5, 1)
+
+
 def test_the_same_call_finds_its_jobs_when_the_model_is_measured_to_be_slower(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

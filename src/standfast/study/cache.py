@@ -86,14 +86,15 @@ def run_kept(
             warn_user(f"these results are lost when the process ends, because {root} cannot be used: {error}")
         else:
             try:
-                store = Store(kept)
+                store = Store(kept, lasting=False)
                 return store, run(plan.continue_from(store.earlier_manifest()), store), None
             except RunningError:
                 pass
     folder = Path(tempfile.mkdtemp(prefix="standfast-"))
     delete = partial(shutil.rmtree, folder, ignore_errors=True)
     try:
-        return Store(folder), run(plan, Store(folder)), delete
+        store = Store(folder, lasting=False)
+        return store, run(plan, store), delete
     except BaseException:
         delete()
         raise

@@ -101,10 +101,12 @@ class Store:
 
     Args:
         address: a path, or an fsspec address such as `"s3://bucket/results"`.
+        lasting: whether jobs have to survive a power cut. If not, a damaged one is done again.
     """
 
-    def __init__(self, address: str | Path | Folder) -> None:
+    def __init__(self, address: str | Path | Folder, lasting: bool = True) -> None:
         self.folder = address if isinstance(address, Folder) else open_folder(address)
+        self.lasting = lasting
 
     def statuses(self) -> dict[str, str]:
         """`"done"` or `"failed"` for every job that was run, from the names of the files."""
@@ -116,8 +118,8 @@ class Store:
     def put(self, packed: JobFiles) -> None:
         """Store a job. Its table is written last, and makes it count as done."""
         if packed.arrays is not None:
-            self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays)
-        self.folder.write(f"jobs/{packed.job}{_FAILED if packed.failed else _DONE}", packed.table)
+            self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays, self.lasting)
+        self.folder.write(f"jobs/{packed.job}{_FAILED if packed.failed else _DONE}", packed.table, self.lasting)
 
     def forget(self, job: str) -> None:
         """Remove the table or the failure of a job, which is then as if it was never run."""
