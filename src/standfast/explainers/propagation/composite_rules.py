@@ -110,10 +110,10 @@ def divide_relevance(
             for of_a, _, _ in term.parts
         ]
         with torch.enable_grad():
-            sums = [
+            sums = (
                 layer.call(leaf, _PARTS[of_w](w, gamma), _PARTS[of_b](b, gamma) if of_b and b is not None else None)
                 for leaf, (_, of_w, of_b) in zip(leaves, term.parts, strict=True)
-            ]
+            )
             z = reduce(torch.add, sums)
         share = term.factor * divide_stabilised(relevance, z.detach(), epsilon)
         if out is not None:
