@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import standfast
 from standfast import explainers as hx
 from standfast.errors import ArgumentError, ModelError
+from standfast.explainers.propagation.relevance_rules import divide_stabilised
 
 EPSILON, GAMMA = 1e-6, 0.25
 NAMED = {
@@ -187,6 +188,19 @@ def test_rules_of_linear_layers_and_other_stabilisers(rule: str) -> None:
             expected, by_hand(net, one, 2, "epsilon", rule, None, 0.0, 0.0), rtol=1e-7, atol=1e-9
         )
     assert not torch.allclose(hx.get("lrp_composite", dense=rule, epsilon=0.5)(of(net), x, 2), maps)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-40, 1e-9, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_a_stabilised_quotient_has_the_bits_of_its_formula(epsilon: float, dtype: torch.dtype) -> None:
+    z = torch.cat([draw((500,)), 1e-9 * draw((500,)), torch.zeros(2, 20), -torch.zeros(2, 20)], 1).to(dtype)
+    relevance = draw(z.shape[1:]).to(dtype)
+    divisor = torch.where(z >= 0, z + epsilon, z - epsilon)
+    expected = torch.where(divisor == 0, 0.0, relevance / divisor)
+    found = divide_stabilised(relevance, z, epsilon)
+    assert found.dtype == dtype
+    assert found.equal(expected)
+    assert found.signbit().equal(expected.signbit())
 
 
 def test_epsilon_everywhere_is_lrp() -> None:

@@ -102,34 +102,27 @@ def divide_relevance(
     """The relevance of a layer's inputs `a` `(N, ...)`, from that of its outputs, by one of the rules."""
     w, b = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
     ends = {} if box is None else {"-low": -box[0], "-high": -box[1]}
+    out = layer.call(a, w, b) if any(term.where for term in RULES[rule]) else None
     total: Tensor | None = None
     for term in RULES[rule]:
-        parts = [
-            (
-                ends[of_a] if of_a in ends else _PARTS[of_a](a, gamma),
-                _PARTS[of_w](w, gamma),
-                _PARTS[of_b](b, gamma) if of_b and b is not None else None,
-            )
-            for of_a, of_w, of_b in term.parts
+        leaves = [
+            (ends[of_a] if of_a in ends else _PARTS[of_a](a, gamma)).detach().requires_grad_(True)
+            for of_a, _, _ in term.parts
         ]
-        z = reduce(torch.add, (layer.call(*part) for part in parts))
-        share = term.factor * divide_stabilised(relevance, z, epsilon)
-        if term.where:
-            out = layer.call(a, w, b)
+        with torch.enable_grad():
+            sums = (
+                layer.call(leaf, _PARTS[of_w](w, gamma), _PARTS[of_b](b, gamma) if of_b and b is not None else None)
+                for leaf, (_, of_w, of_b) in zip(leaves, term.parts, strict=True)
+            )
+            z = reduce(torch.add, sums)
+        share = term.factor * divide_stabilised(relevance, z.detach(), epsilon)
+        if out is not None:
             share = share * (out > 0 if term.where == "above" else out < 0)
-        for values, weight, _ in parts:
-            contribution = _pull(layer, values, weight, share)
+        for leaf, slope in zip(leaves, torch.autograd.grad(z, leaves, share), strict=True):
+            contribution = leaf.detach() * slope
             total = contribution if total is None else total + contribution
     assert total is not None
     return total
-
-
-def _pull(layer: WeightedCall, values: Tensor, weight: Tensor, share: Tensor) -> Tensor:
-    """`values_i sum_j weight_ij share_j`: the contributions of the values, weighted by shares of the outputs."""
-    leaf = values.detach().requires_grad_(True)
-    with torch.enable_grad():
-        out = layer.call(leaf, weight, None)
-    return values.detach() * torch.autograd.grad(out, leaf, share)[0]
 
 
 class CompositeRule(EpsilonRule):

@@ -33,7 +33,7 @@ class LRPComposite(RelevanceExplainer):
     of the preprocessed input.
 
     Biases take part in the denominators, so they absorb relevance. Cost: one forward pass, and in the backward pass two
-    to eight passes through each weighted layer, depending on the rule.
+    to nine passes through each weighted layer, depending on the rule.
 
     Args:
         convolution, dense: the rules of convolutions and of linear layers.

@@ -59,9 +59,11 @@ class _TimesInput(Function):
 
 def divide_stabilised(relevance: Tensor, z: Tensor, epsilon: float) -> Tensor:
     """`relevance / s(z)`, with `s(z) = z + epsilon` for `z >= 0` and `z - epsilon` below."""
-    divisor = torch.where(z >= 0, z + epsilon, z - epsilon)
-    empty = divisor == 0  # only if epsilon is 0 or vanishes in rounding; such units pass on no relevance
-    return torch.where(empty, 0.0, relevance / torch.where(empty, 1.0, divisor))
+    divisor = z.abs().add_(epsilon).copysign_(z + 0.0)  # the sum makes 0 of -0; a `where` takes ten times as long
+    share = relevance / divisor
+    if epsilon < torch.finfo(z.dtype).tiny:  # it may vanish in rounding; a unit of 0 then passes on no relevance
+        share.masked_fill_(divisor == 0, 0.0)
+    return share
 
 
 class _OverOutput(Function):
