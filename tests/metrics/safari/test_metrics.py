@@ -334,7 +334,7 @@ def test_the_estimate_from_the_event_is_in_the_result(lenet: standfast.Model, di
     x = digits[:2].inputs
     plain = MisinterpretationProbability(standfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=1000)
     metric = MisinterpretationProbability(
-        standfast.LinfBall(0.3), threshold=0.72, particles=60, first=2.0, from_event=True, floor=-9.0
+        standfast.LinfBall(0.3), threshold=0.72, particles=60, first=2.0, from_event=True, floor=-15.0
     )
     exact, both = plain(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x)
     frame = both.frame()
@@ -349,7 +349,7 @@ def test_the_estimate_from_the_event_is_in_the_result(lenet: standfast.Model, di
     error = (both.std_error**2 + exact.std_error**2).sqrt()
     assert ((both.log_probability - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
     without = MisinterpretationProbability(
-        standfast.LinfBall(0.3), threshold=0.72, particles=60, first=2.0, floor=-9.0, error=None
+        standfast.LinfBall(0.3), threshold=0.72, particles=60, first=2.0, floor=-15.0, error=None
     )
     alone = without(lenet, "input_x_gradient", x)
     assert torch.equal(alone.from_prior[reached], both.from_prior[reached])  # one does not change the other
