@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from credit_frames import GRADES, fit_linear, fit_logistic, make_frame, score
+from refusals import refused
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -19,7 +20,6 @@ import standfast
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import TableChanges
 from standfast.study.executors import Processes
-from standfast.study.file.document import StudyError
 from standfast.study.file.spec import study_from
 
 TYPES: dict[str, Any] = {"opened": "date", "grade": GRADES}
@@ -60,13 +60,6 @@ def make_study(folder: Path, model: Any = None, more: Any = None, **entry: Any) 
 
 def run_study(study: Any, **options: Any) -> standfast.Results:
     return standfast.run_study(study, out=study.base / "out", progress=False, **options)
-
-
-def refused(study: Any, *words: str) -> None:
-    with pytest.raises(StudyError) as caught:
-        study.grid()
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
 
 
 def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from small_texts import read_reviews, train_bert, transformers, wrap_tokenizer
 from text_networks import BagOfWords, PieceTokenizer, Recurrent
 
@@ -85,13 +86,6 @@ def make_study(folder: Path, model: Any = None, more: Any = None, **entry: Any) 
 
 def run_study(study: Any, **options: Any) -> standfast.Results:
     return standfast.run_study(study, out=study.base / "out", progress=False, **options)
-
-
-def refused(study: Any, *words: str) -> None:
-    with pytest.raises(StudyError) as caught:
-        study.grid()
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
 
 
 def evaluate(model: Any, texts: list[str], **options: Any) -> standfast.Results:
