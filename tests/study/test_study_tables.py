@@ -77,7 +77,7 @@ def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
         sanity=False,
         progress=False,
     )
-    found = run_study(make_study(folder), executor=Processes(1))
+    found = run_study(make_study(folder), executor=Processes(1, threads=1))
     assert found.failures == []
     for name in ("kernel_shap:samples=40", "random"):
         values = [

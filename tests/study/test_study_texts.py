@@ -106,7 +106,7 @@ def same_bits(found: standfast.Results, python: standfast.Results) -> None:
 
 def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
     """Also from another process. Typos in one word of ten are the default; each way of removing words has a label."""
-    found = run_study(make_study(folder, label="label"), executor=Processes(1))
+    found = run_study(make_study(folder, label="label"), executor=Processes(1, threads=1))
     python = evaluate(TextModel(BagOfWords(), PieceTokenizer()), TEXTS)
     same_bits(found, python)
     assert set(found.metrics) == {"worst", "faith (delete)"}
@@ -243,7 +243,7 @@ def test_a_folder_gives_the_numbers_of_python(saved: Path) -> None:
     texts = list(read_reviews()[0][:4])
     write(saved, texts, ["good", "bad", "good", "bad"])
     study = make_study(saved, {"transformers": "bert", "removal": ["mask", "delete"]}, label="label")
-    found = run_study(study, executor=Processes(1))
+    found = run_study(study, executor=Processes(1, threads=1))
     same_bits(found, evaluate(read_folder(saved, removal=("mask", "delete")), texts))
     assert set(found.metrics) == {"worst", "faith (mask)", "faith (delete)"}
     assert found.manifest["data"]["reviews"]["classes"] == ["BAD", "GOOD"]

@@ -79,7 +79,7 @@ def test_workers_and_studies(module: nn.Module, data: Dataset, tmp_path: Path) -
     model = standfast.Model(module, (0.0, 1.0), device="cpu", extras=("age", "mask"))
     options = {"sanity": True, "progress": False, "metrics": METRICS[:1]}
     here = standfast.evaluate(model, "saliency", data, **options)
-    there = standfast.evaluate(model, "saliency", data, executor=Processes(1), **options)
+    there = standfast.evaluate(model, "saliency", data, executor=Processes(1, threads=1), **options)
     assert here.failures == there.failures == []
     assert here.frame().equals(there.frame())
 
