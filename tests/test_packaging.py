@@ -31,35 +31,16 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "tests" / "stand_ins" / "user_script.py"
 
 
-def python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, check=False)
-
-
-def test_import_brings_nothing_that_was_not_asked_for() -> None:
-    code = "import sys, standfast; print(sorted({name.partition('.')[0] for name in sys.modules}))"
-    done = python(code, "-W", "error")
-    assert (done.returncode, done.stderr) == (0, "")
-    loaded = set(eval(done.stdout))
-    assert "standfast" in loaded
-    heavy = (
-        "torch altair captum numpy numba scipy matplotlib skimage polars pyarrow pandas pydantic typer rich fsspec "
-        "ruamel PIL"
-    )
-    assert loaded & set(f"{heavy} jinja2 pooch vl_convert safetensors sklearn torchvision timm".split()) == set()
-
-
-def test_explainers_and_models_come_without_tables_charts_and_the_compiler() -> None:
-    code = "import sys, torch, standfast; model = standfast.Model(torch.nn.Linear(4, 2), (0, 1), device='cpu');"
-    code += "standfast.explainers.get('lrp')(model, torch.rand(2, 4)); standfast.LinfBall;"
-    loaded = eval(python(code + "print(set(sys.modules))").stdout)
-    heavy = "altair polars pyarrow pandas scipy matplotlib pydantic typer skimage numba torch._dynamo"
-    assert "torch" in loaded
-    assert loaded & set(heavy.split()) == set()
-
-
-def test_every_public_name_is_listed_and_comes_silently() -> None:
-    code = """
+#: prints what is loaded by the import, and then by explainers and models; the rest prints nothing
+IMPORTS = """
+import sys
 import standfast
+print(set(sys.modules))
+import torch
+model = standfast.Model(torch.nn.Linear(4, 2), (0, 1), device="cpu")
+standfast.explainers.get("lrp")(model, torch.rand(2, 4))
+standfast.LinfBall
+print(set(sys.modules))
 assert set(standfast.__all__) <= set(dir(standfast))
 for name in standfast.__all__:
     value = getattr(standfast, name)
@@ -68,8 +49,35 @@ from standfast import *
 from standfast.results import Results as same
 assert Results is same and standfast.results.Results is same
 """
-    done = python(code, "-W", "error")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.fixture(scope="module")
+def imports() -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", IMPORTS]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_import_brings_nothing_that_was_not_asked_for(imports: subprocess.CompletedProcess[str]) -> None:
+    loaded = {name.partition(".")[0] for name in eval(imports.stdout.splitlines()[0])}
+    assert "standfast" in loaded
+    heavy = (
+        "torch altair captum numpy numba scipy matplotlib skimage polars pyarrow pandas pydantic typer rich fsspec "
+        "ruamel PIL"
+    )
+    assert loaded & set(f"{heavy} jinja2 pooch vl_convert safetensors sklearn torchvision timm".split()) == set()
+
+
+def test_explainers_and_models_come_without_tables_charts_and_the_compiler(
+    imports: subprocess.CompletedProcess[str],
+) -> None:
+    loaded = eval(imports.stdout.splitlines()[1])
+    heavy = "altair polars pyarrow pandas scipy matplotlib pydantic typer skimage numba torch._dynamo"
+    assert "torch" in loaded
+    assert loaded & set(heavy.split()) == set()
+
+
+def test_every_public_name_is_listed_and_comes_silently(imports: subprocess.CompletedProcess[str]) -> None:
+    assert (imports.returncode, len(imports.stdout.splitlines()), imports.stderr) == (0, 2, "")
 
 
 def test_modules_are_attributes_and_nonsense_is_not() -> None:

@@ -112,25 +112,26 @@ def test_available_cpus_respects_a_container_quota(monkeypatch: pytest.MonkeyPat
 def test_large_blocks_come_from_memory_that_is_kept() -> None:
     """In a new process: a block of 20 MB is asked of the system by itself, and given back, or not."""
     program = """
-import ctypes, sys, torch
+import ctypes, torch
 class Info(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd".split()] + [
         ("rest", 5 * ctypes.c_size_t)
     ]
 read = ctypes.CDLL(None).mallinfo2
 read.restype = Info
-if sys.argv[1] == "keep":
-    from standfast.tensors import keep_freed_memory
-    keep_freed_memory()
-before = read().hblkhd
-block = torch.empty(20_000_000, dtype=torch.uint8)
-print(read().hblkhd - before)
+def count_own_bytes():
+    before = read().hblkhd
+    blocks.append(torch.empty(20_000_000, dtype=torch.uint8))
+    return read().hblkhd - before
+blocks = []
+print(count_own_bytes())
+from standfast.tensors import keep_freed_memory
+keep_freed_memory()
+print(count_own_bytes())
 """
-
-    def count_own_bytes(how: str) -> int:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
-        command = [sys.executable, "-c", program, how]
-        return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
-
-    assert count_own_bytes("keep") == 0
-    assert count_own_bytes("plain") >= 20_000_000
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    plain, kept = map(int, done.stdout.split())
+    assert plain >= 20_000_000
+    assert kept == 0

@@ -22,7 +22,13 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"docs/extending.md": "tests/test_plugins.py"}
 #: what is done at full size on a page, and smaller here, so that the file takes seconds
 SMALLER = {
-    "README.md": {"[10:34]": "[10:12]", "budget=500": "budget=20", '"aopc"': '"aopc:preset=quick"'},
+    "README.md": {
+        "[10:34]": "[10:12]",
+        "texts[:12]": "texts[:4]",
+        "budget=500": "budget=20",
+        "budget=100": "budget=20",
+        '"aopc"': '"aopc:preset=quick"',
+    },
     "docs/c-eval.md": {
         "[:20]": "[:2]",
         "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")',

@@ -24,7 +24,6 @@ import torch
 from refusals import assert_refused
 
 import standfast
-from conftest import small_net
 from standfast.explainers import Explainer
 from standfast.metrics import Cost, LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
 from standfast.results import Results, load_results
@@ -36,6 +35,7 @@ from standfast.study.plan import make_plan
 from standfast.study.progress import Progress
 from standfast.study.run import RunSummary, run_grid
 from standfast.study.store import Store
+from standfast.testing import small_net
 
 BALL = standfast.LinfBall(0.1)
 
@@ -182,9 +182,12 @@ def test_progress_moves_within_a_job_and_its_errors_are_no_failures(
     assert all(progress.current == "queries: slow" for progress in within)
 
 
-@pytest.mark.parametrize("retries", [0, None])
+@pytest.mark.parametrize(
+    ("retries", "names", "failed"),
+    [(0, ["once"], ["once"]), (None, ["deadly", "once", "spoil"], ["deadly"])],
+)
 def test_a_job_that_loses_its_workers_is_a_failure_and_the_others_are_done(
-    retries: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    retries: int | None, names: list[str], failed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One explainer takes every worker down, and another one the first that it meets, which is replaced.
 
@@ -192,7 +195,7 @@ def test_a_job_that_loses_its_workers_is_a_failure_and_the_others_are_done(
     """
     monkeypatch.setenv("STANDFAST_TEST_MARKER", str(tmp_path / "died"))
     functions = {"deadly": deadly, "once": once_deadly, "spoil": spoil}
-    explainers = {name: standfast.explainers.from_callable(function) for name, function in functions.items()}
+    explainers = {name: standfast.explainers.from_callable(functions[name]) for name in names}
     grid = a_grid(explainers, count=2, repeats=1)
     grid = replace(grid, metrics={"max": MaxSensitivity(BALL, samples=2)})
     source = grid.models["net"]
@@ -201,7 +204,7 @@ def test_a_job_that_loses_its_workers_is_a_failure_and_the_others_are_done(
     summary, results = run(tmp_path / "store", Processes(1, limits=Limits(retries=retries)), grid)
     assert all(map(torch.equal, source.ready.module.parameters(), before))
     assert (tmp_path / "died").exists()
-    failed, times = (["deadly"], ", 2 times") if retries is None else (["deadly", "once"], "")
+    times = ", 2 times" if retries is None else ""
     assert sorted(job.explainer for job in summary.failed) == failed
     assert results.missing == 0
     for failure in results.failures:
@@ -233,7 +236,7 @@ def test_no_process_outlives_an_interruption(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, Processes(2), progress=stop)
+        run(tmp_path, Processes(1), progress=stop)
     assert multiprocessing.active_children() == []
     assert 3 <= len(Store(tmp_path).statuses()) < 36
 
@@ -388,9 +391,9 @@ def fail_with_half_a_pair(module, inputs, targets):
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_functions_beside_the_study_file_and_odd_failures_with_any_number_of_workers(
-    tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("executor", ["{workers: 1}", "{workers: 1, timeout: 600}"])
+def test_functions_beside_the_study_file_and_odd_failures_in_this_process_and_another(
+    tmp_path: Path, executor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from typer.testing import CliRunner
 
@@ -402,7 +405,7 @@ def test_functions_beside_the_study_file_and_odd_failures_with_any_number_of_wor
     (tmp_path / "own.yaml").write_text(
         "data: {digits: digits}\nsamples: 2\nsamples_per_job: 2\nmodels: {lenet: lenet5-mnist}\n"
         f"explainers:\n{explainers}neighbourhood: {{linf: 0.1}}\nmetrics:\n  - max_sensitivity: {{samples: 2}}\n"
-        f"executor: {{workers: {workers}}}\nsanity: false\n"
+        f"executor: {executor}\nsanity: false\n"
     )
     (elsewhere := tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(elsewhere)

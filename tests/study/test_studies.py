@@ -49,7 +49,7 @@ executor: {{workers: {workers}}}
 """
 
 
-def write_study(folder: Path, samples: int = 3, workers: int = 1, sanity: bool = False) -> Path:
+def write_study(folder: Path, samples: int = 3, workers: int | str = 1, sanity: bool = False) -> Path:
     file = folder / "digits.yaml"
     file.write_text(STUDY.format(samples=samples, workers=workers, sanity=str(sanity).lower()))
     return file
@@ -465,10 +465,10 @@ def test_failures_are_said_at_the_end_and_tried_again(
     assert "8 jobs: 4 were done before, 4 now, 0 failed" in written
 
 
-@pytest.mark.parametrize("moment", ["while jobs are done", "while workers start"])
+@pytest.mark.parametrize("moment", ["while jobs are done", "while a worker starts"])
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(moment: str, tmp_path: Path) -> None:
-    """Workers are interrupted as well; while they import, nothing of ours runs in them that could ignore it."""
-    study = write_study(tmp_path, samples=20, workers=2)
+    """A worker is interrupted as well; while it imports, nothing of ours runs in it that could ignore it."""
+    study = write_study(tmp_path, samples=20, workers="1, timeout: 600")  # whose limit needs a process
     process = subprocess.Popen(
         command("run", study, "--out", tmp_path / "r"), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -477,7 +477,7 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(moment: str, tmp_path: Path) 
     def has_come() -> bool:
         if moment == "while jobs are done" or not children.exists():
             return bool(Store(tmp_path / "r").statuses())
-        return len(children.read_text().split()) >= 3  # with the resource tracker
+        return len(children.read_text().split()) >= 2  # with the resource tracker
 
     began = time.monotonic()
     while not has_come():

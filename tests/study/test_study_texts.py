@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from small_texts import read_reviews, train_bert, transformers, wrap_tokenizer
 from text_networks import BagOfWords, PieceTokenizer, Recurrent
 
@@ -87,13 +88,6 @@ def run_study(study: Any, **options: Any) -> standfast.Results:
     return standfast.run_study(study, out=study.base / "out", progress=False, **options)
 
 
-def refused(study: Any, *words: str) -> None:
-    with pytest.raises(StudyError) as caught:
-        study.grid()
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
-
-
 def evaluate(model: Any, texts: list[str], **options: Any) -> standfast.Results:
     options = {"controls": False, "sanity": False, "progress": False, **options}
     return standfast.evaluate(model, EXPLAINERS, texts, METRICS, **options)
@@ -111,8 +105,8 @@ def same_bits(found: standfast.Results, python: standfast.Results) -> None:
 
 
 def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
-    """Also from processes; typos in one word of ten are the default, and each way of removing words has a label."""
-    found = run_study(make_study(folder, label="label"), executor=Processes(2))
+    """Also from another process. Typos in one word of ten are the default; each way of removing words has a label."""
+    found = run_study(make_study(folder, label="label"), executor=Processes(1, threads=1))
     python = evaluate(TextModel(BagOfWords(), PieceTokenizer()), TEXTS)
     same_bits(found, python)
     assert set(found.metrics) == {"worst", "faith (delete)"}
@@ -249,7 +243,7 @@ def test_a_folder_gives_the_numbers_of_python(saved: Path) -> None:
     texts = list(read_reviews()[0][:4])
     write(saved, texts, ["good", "bad", "good", "bad"])
     study = make_study(saved, {"transformers": "bert", "removal": ["mask", "delete"]}, label="label")
-    found = run_study(study, executor=Processes(2))
+    found = run_study(study, executor=Processes(1, threads=1))
     same_bits(found, evaluate(read_folder(saved, removal=("mask", "delete")), texts))
     assert set(found.metrics) == {"worst", "faith (mask)", "faith (delete)"}
     assert found.manifest["data"]["reviews"]["classes"] == ["BAD", "GOOD"]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import standfast
 from standfast.data import Dataset
 from standfast.errors import ArgumentError, ModelError
+from standfast.study.executors import Processes
 from standfast.study.run import named_metrics
 from standfast.study.worker import _join
 
@@ -78,7 +79,7 @@ def test_workers_and_studies(module: nn.Module, data: Dataset, tmp_path: Path) -
     model = standfast.Model(module, (0.0, 1.0), device="cpu", extras=("age", "mask"))
     options = {"sanity": True, "progress": False, "metrics": METRICS[:1]}
     here = standfast.evaluate(model, "saliency", data, **options)
-    there = standfast.evaluate(model, "saliency", data, workers=2, **options)
+    there = standfast.evaluate(model, "saliency", data, executor=Processes(1, threads=1), **options)
     assert here.failures == there.failures == []
     assert here.frame().equals(there.frame())
 

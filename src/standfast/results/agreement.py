@@ -19,8 +19,6 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
-from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import squareform
 
 from standfast.errors import ArgumentError
 from standfast.results.presentation import MetricResults
@@ -230,11 +228,12 @@ def _average(a: Array, b: Array, same: bool, measure: _Comparison) -> float:
 
 def _cluster(similarity: Array) -> list[int]:
     """The order of the leaves of average linkage, by 1 less the similarity."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+
     if len(similarity) < 3:
         return list(range(len(similarity)))
     distance = 1 - np.nan_to_num(similarity)
-    np.fill_diagonal(distance, 0.0)
-    tree = linkage(squareform(np.maximum(distance, 0), checks=False), "average", optimal_ordering=True)
+    tree = linkage(np.maximum(distance, 0)[np.triu_indices(len(distance), 1)], "average", optimal_ordering=True)
     return [int(leaf) for leaf in leaves_list(tree)]
 
 

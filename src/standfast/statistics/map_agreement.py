@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from standfast.tensors import Array
 
@@ -84,7 +84,7 @@ def interval_over_seeds(values: Array, count: int, correlation: bool) -> tuple[A
     spread = ((without - without.mean(1, keepdims=True)) ** 2).sum(1)
     rest = values.var(1) / len(first)  # what pairs vary even if no seed is unusual, such as two halves of seeds
     error = np.sqrt((count - 1) / count * spread + rest)
-    reach = student.ppf(0.975, count - 1) * error
+    reach = stdtrit(count - 1, 0.975) * error
     if not correlation:
         return mean, mean - reach, mean + reach
     inner = np.clip(mean, -1 + 1e-12, 1 - 1e-12)

@@ -7,9 +7,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import betaincinv
-from scipy.stats import binom
 
 
 def proportion_interval(hits: int, samples: int, level: float) -> tuple[float, float]:
@@ -40,6 +38,8 @@ def stopped_interval(hits: int, samples: int, looks: tuple[tuple[int, int], ...]
     >>> [round(end, 4) for end in stopped_interval(60, 400, ((200, 40), (400, 40)), 0.95)]
     [0.1164, 0.1888]
     """
+    from scipy.optimize import brentq
+
     before = [look for look in looks if look[0] < samples]
     if not before:
         return proportion_interval(hits, samples, level)
@@ -57,6 +57,8 @@ def stopped_interval(hits: int, samples: int, looks: tuple[tuple[int, int], ...]
 
 def _go_on(p: float, looks: Sequence[tuple[int, int]]) -> float:
     """The probability that none of these looks finds enough hits."""
+    from scipy.stats import binom
+
     drawn, open_ends = 0, np.ones(1)  # the probability of each number of hits, without an end so far
     for samples, least in looks:
         more = binom.pmf(np.arange(least), samples - drawn, p)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.algorithms import attacks, get_attack
-from standfast.algorithms.distortion import FastMinimumNorm, estimate_lower_limit
+from standfast.algorithms.distortion import FastMinimumNorm, MinimalDistortion, estimate_lower_limit
 from standfast.algorithms.distortion.geometry import nearest_on_plane
 from standfast.errors import ArgumentError
 
@@ -241,6 +241,12 @@ def digits() -> Tensor:
     return standfast.data.bundled("digits").inputs[:12]
 
 
+@pytest.fixture(scope="module")
+def nearest(lenet: standfast.Model, digits: Tensor) -> MinimalDistortion:
+    """What the default finds with nothing held."""
+    return get_attack("fmn").minimise(lenet, digits, None, None)
+
+
 @pytest.mark.parametrize("name", ["fmn", "alma", "ddn", "cw:steps=60,searches=4,learning_rate=0.05", "iga", "gsa"])
 @pytest.mark.parametrize("norm", [2, "inf"])
 def test_what_is_found_flips_and_keeps_what_is_held(
@@ -262,18 +268,18 @@ def test_what_is_found_flips_and_keeps_what_is_held(
     assert found.distortion[found.found].tolist() == pytest.approx(size[found.found].tolist(), rel=1e-5)
 
 
-def test_fmn_is_below_the_others(lenet: standfast.Model, digits: Tensor) -> None:
+def test_fmn_is_below_the_others(lenet: standfast.Model, digits: Tensor, nearest: MinimalDistortion) -> None:
     """The papers' attacks, and ours with a longer search: what the default leaves is little."""
-    found = {name: get_attack(name).minimise(lenet, digits, None, None) for name in ("fmn", "iga", "gsa")}
-    assert found["fmn"].found.all()
-    for other in ("iga", "gsa"):
-        assert bool((found["fmn"].distortion < found[other].distortion).all())
+    found = {name: get_attack(name).minimise(lenet, digits, None, None) for name in ("iga", "gsa")}
+    assert nearest.found.all()
+    for other in found.values():
+        assert bool((nearest.distortion < other.distortion).all())
     long = get_attack("fmn:steps=200,rivals=4,second=400,restarts=2").minimise(lenet, digits, None, None)
-    assert float((found["fmn"].distortion / long.distortion).median()) < 1.02
-    assert float(long.gradient_evaluations.min()) > 7 * float(found["fmn"].gradient_evaluations.max())
+    assert float((nearest.distortion / long.distortion).median()) < 1.02
+    assert float(long.gradient_evaluations.min()) > 7 * float(nearest.gradient_evaluations.max())
     # the limit from the gap between the searches is below what the longer ones find
-    assert float((found["fmn"].low <= long.distortion).double().mean()) > 0.9
-    assert 0.5 < float((found["fmn"].low / found["fmn"].distortion).median()) < 1
+    assert float((nearest.low <= long.distortion).double().mean()) > 0.9
+    assert 0.5 < float((nearest.low / nearest.distortion).median()) < 1
     assert found["gsa"].second.isinf().all()
     assert not found["gsa"].low.any()
 
@@ -467,13 +473,14 @@ def test_nothing_free_already_flipped_and_never_flipping(lenet: standfast.Model,
     assert bool(never.distortion.isfinite().all())
 
 
-def test_a_start_helps_where_the_search_is_short(lenet: standfast.Model, digits: Tensor) -> None:
-    good = get_attack("fmn:steps=150").minimise(lenet, digits, None, None)
+def test_a_start_helps_where_the_search_is_short(
+    lenet: standfast.Model, digits: Tensor, nearest: MinimalDistortion
+) -> None:
     short = FastMinimumNorm(steps=1, rivals=1, second=0, polish=0)
     alone = get_attack(short).minimise(lenet, digits, None, None)
-    helped = get_attack(short).minimise(lenet, digits, None, None, start=good.inputs)
+    helped = get_attack(short).minimise(lenet, digits, None, None, start=nearest.inputs)
     assert helped.found.all()
-    assert (helped.distortion / good.distortion).tolist() == pytest.approx([1.0] * len(digits), abs=0.15)
+    assert (helped.distortion / nearest.distortion).tolist() == pytest.approx([1.0] * len(digits), abs=0.15)
     assert bool((~alone.found | (alone.distortion > 1.05 * helped.distortion)).double().mean() > 0.5)
 
 
@@ -519,8 +526,18 @@ def test_fmn_estimates_by_the_number_of_classes(classes: int) -> None:
     assert 0 <= sum(told) - int(found.model_evaluations.sum()) <= 2 * len(x)  # the predicted classes are not counted
 
 
-def test_fmn_against_foolbox(lenet: standfast.Model, digits: Tensor) -> None:
+#: the least distortions of the first four digits that foolbox finds
+PEERS = [0.952474, 1.091986, 1.621690, 0.083144]
+
+
+def test_fmn_against_foolbox(nearest: MinimalDistortion) -> None:
     """With nothing held, within 2% of the better of two peers with five times as many gradients."""
+    assert float((nearest.distortion[:4] / torch.tensor(PEERS)).mean()) < 1.02
+    assert float(nearest.gradient_evaluations.max()) * 5 < 1000
+
+
+@pytest.mark.slow
+def test_foolbox_finds_what_is_noted_here(lenet: standfast.Model, digits: Tensor) -> None:
     digits = digits[:4]
     foolbox = pytest.importorskip("foolbox", reason="needs foolbox (extra peers)")
     model = foolbox.PyTorchModel(lenet.module.eval(), bounds=(0, 1), device="cpu")
@@ -530,9 +547,7 @@ def test_fmn_against_foolbox(lenet: standfast.Model, digits: Tensor) -> None:
         points = attack(model, digits, y, epsilons=None)[1]
         size = (points - digits).flatten(1).norm(dim=1)
         best = torch.minimum(best, torch.where(lenet.predict(points.clamp(0, 1)) != y, size, torch.inf))
-    found = get_attack("fmn").minimise(lenet, digits, None, None)
-    assert float((found.distortion / best).mean()) < 1.02
-    assert float(found.gradient_evaluations.max()) * 5 < 1000
+    assert best.tolist() == pytest.approx(PEERS, rel=1e-3)
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_near_affinity_of_an_affine_classifier_and_of_a_network(
     plane = NearAffinity((0.25, 0.5, 0.75))(affine, "saliency", inputs)
     assert float(plane.value.max()) < 2e-3
     assert (plane.estimate / plane.c_empty[:, None]).flatten().tolist() == pytest.approx([1.0] * 48, abs=2e-3)
-    network = NearAffinity((0.3, 0.6), attack="fmn:steps=20,second=0,polish=4")(lenet, "saliency", digits[:8])
+    network = NearAffinity((0.3, 0.6), attack="fmn:steps=20,second=0,polish=4")(lenet, "saliency", digits[:4])
     assert float(network.value.nanmedian()) > 0.02
 
 
@@ -175,7 +175,7 @@ def test_c_empty_is_computed_once_for_all_explainers(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Attack, "minimise_checked", counting)
     module = standfast.zoo.load("lenet5-mnist")
     model = standfast.Model(module, (0.0, 1.0), device="cpu")
-    metric = CEval(attack="fmn:steps=4,polish=1")
+    metric = CEval(attack="fmn:steps=4,rivals=1,second=0,polish=1")
     first = metric(model, "saliency", digits[:6])
     second = metric(model, "random", digits[2:9])
     assert rows == [6, 3]

@@ -12,7 +12,7 @@ from standfast.neighbourhoods import Brightness, Compose, Rotation
 
 def test_a_guided_attack_searches_the_parameters(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     both = Compose([Rotation(10), Brightness(0.2)])
-    attack = AttributionAttack(both, steps=6, restarts=2)
+    attack = AttributionAttack(both, steps=3, restarts=2)
     result = attack(lenet, "saliency", digits[:2].inputs)
     assert (result.model_evaluations <= attack.cost().evaluations).all()
     angle, shift = result.parameters.values()
