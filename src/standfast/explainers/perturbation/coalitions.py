@@ -130,22 +130,31 @@ class _Group:
         """Whether all inputs have one label map."""
         return self.labels.stride(0) == 0
 
-    def make_copies(self, start: int, numbers: Tensor) -> Tensor:
-        """The copies with these numbers `(rows,)`, which follow each other from `start`."""
-        many, coalitions, stop = len(self.others), self.coalitions, start + len(numbers)
-        which = numbers // many % self.made + 1
+    @cached_property
+    def which(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The input, the coalition and the row of `others` of each copy, `(total,)` each."""
+        numbers, many = torch.arange(self.total, device=self.x.device), len(self.others)
+        return numbers // self.each, numbers // many % self.made + 1, numbers % many
+
+    @cached_property
+    def parts(self) -> tuple[Tensor, Tensor]:
+        """The order and the size of the coalition of each copy, `(total,)` and `(total, 1)`."""
+        return self.coalitions.order[self.which[1]], self.coalitions.size[self.which[1], None]
+
+    def make_copies(self, start: int, stop: int) -> Tensor:
+        """The copies with the numbers from `start` to `stop`."""
+        (order, size), (owners, _, rows) = self.parts, self.which
         # index_select copies whole rows and is several times as fast as indexing
-        ranks = self.ranks.index_select(0, coalitions.order[which])
-        kept = (ranks < coalitions.size[which, None]).to(self.x.dtype)
+        kept = (self.ranks.index_select(0, order[start:stop]) < size[start:stop]).to(self.x.dtype)
         if not self.is_shared:  # from segments to places; all copies of an input look up the same ones
             inputs = range(start // self.each, -(-stop // self.each))
             ends = [(max(i * self.each - start, 0), (i + 1) * self.each - start) for i in inputs]
             parts = [kept[a:b].index_select(1, self.labels[i]) for i, (a, b) in zip(inputs, ends, strict=True)]
             kept = parts[0] if len(parts) == 1 else torch.cat(parts)
-        values = self.others if many == 1 else self.others.index_select(0, numbers % many)
+        values = self.others if len(self.others) == 1 else self.others.index_select(0, rows[start:stop])
         # faster than where, and exact at weights 0 and 1
-        copied = self.x.index_select(0, numbers // self.each)
-        return torch.lerp(values, copied, kept.reshape(len(numbers), *get_map_shape(self.x, self.labels)))
+        copied = self.x.index_select(0, owners[start:stop])
+        return torch.lerp(values, copied, kept.reshape(-1, *get_map_shape(self.x, self.labels)), out=copied)
 
     def attribute(self, scores: Tensor, full: Tensor) -> Tensor:
         """The maps `(N, ...)` from the scores of the copies `(total,)` and of the inputs `(N,)`."""
@@ -155,26 +164,21 @@ class _Group:
         return maps.to(self.x.dtype).expand_as(self.x).contiguous()
 
 
-def _join(groups: Sequence[_Group]) -> tuple[Callable[[Tensor], Tensor], Callable[[int, Tensor], Tensor], int]:
-    """For `score_copies`: the owners of copies, the copies, and their number, for the groups one after the other."""
-    rows = torch.arange(sum(len(group.x) for group in groups), device=groups[0].x.device)
-    own = torch.split(rows, [len(group.x) for group in groups])
-    owners = torch.cat([some.repeat_interleave(group.each) for group, some in zip(groups, own, strict=True)])
+def _join(groups: Sequence[_Group]) -> tuple[Tensor, Callable[[int, int], Tensor]]:
+    """For `score_copies`: the owners of copies, and the copies, for the groups one after the other."""
+    firsts = [0, *accumulate(len(group.x) for group in groups)]
+    owners = torch.cat([group.which[0] + first for group, first in zip(groups, firsts, strict=False)])
     ends = list(accumulate(group.total for group in groups))
 
-    def find_owners(numbers: Tensor) -> Tensor:
-        return owners.index_select(0, numbers)
-
-    def make_copies(first: int, numbers: Tensor) -> Tensor:
+    def make_copies(start: int, stop: int) -> Tensor:
         copies = []
         for group, end in zip(groups, ends, strict=True):
             begin = end - group.total
-            own = numbers[max(begin - first, 0) : max(end - first, 0)]
-            if len(own):
-                copies.append(group.make_copies(max(first - begin, 0), own - begin))
+            if start < end and begin < stop:
+                copies.append(group.make_copies(max(start - begin, 0), min(stop, end) - begin))
         return copies[0] if len(copies) == 1 else torch.cat(copies)
 
-    return find_owners, make_copies, ends[-1]
+    return owners, make_copies
 
 
 @dataclass(frozen=True, kw_only=True)
