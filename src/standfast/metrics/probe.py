@@ -400,7 +400,7 @@ class Probe:
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
             with torch.enable_grad():
-                with SecondOrderMode(beta) as mode:  # which runs compiled modules eagerly
+                with SecondOrderMode(beta, not self._has_ascended) as mode:  # which runs compiled modules eagerly
                     leaf = x.detach().requires_grad_(True)
                     copies = self.perturb(leaf, origin)
                     maps, logits = explainer.attribute(

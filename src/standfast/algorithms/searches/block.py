@@ -67,6 +67,7 @@ _VERTEX, _CENTRE, _SCALE, _NUDGE, _RELAX = range(_MOVES)
 _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
 _ROUNDS = 64  # of small budgets, about
+_AHEAD = 8  # rounds for which random numbers are drawn at once
 _SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
@@ -136,8 +137,12 @@ class BlockSearch(Search):
         # neighbours in the order of places get sides of different sizes: 37 has no divisor in common with most counts
         spread = _SPREAD ** (2 * ((strata * 37 + 0.5) % count) / count - 1)
         merged = fresh = None
+        drawn: list[Tensor] = []
         while run.left:
-            u = streams.uniform((count, canvas.draws), torch.float32)[:, : run.left]
+            if not drawn:  # a call for each stream takes as long as many numbers
+                rounds = _AHEAD if is_on_host(region.device) else 1
+                drawn = list(streams.uniform((rounds, count, canvas.draws), torch.float32).unbind(1))
+            u = drawn.pop(0)[:, : run.left]
             inner = leaves_corners() if region.radius is None else torch.ones_like(now.key, dtype=torch.bool)
             wanted = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
             chance = self.explore / _MOVES + (1 - self.explore) * wanted
