@@ -140,6 +140,11 @@ def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.amin(1), x.amax(1)
 
 
+def are_finite(low: Tensor, high: Tensor) -> Tensor:
+    """Whether all values from `low` to `high` are finite, `(N,)` each; a NaN is in both. Faster than `isfinite`."""
+    return (low > -torch.inf) & (high < torch.inf)
+
+
 def find_extremes(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """`extremes` of the values where `mask` `(N, F)` is True."""
     x = x.detach()
@@ -149,7 +154,7 @@ def find_extremes(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def binade(size: Tensor) -> Tensor:
     """The largest power of two that is at most `size`, by which division is exact; 1 where size is 0, inf or NaN."""
-    size = torch.where((size > 0) & size.isfinite(), size, 1)
+    size = torch.where((size > 0) & (size < torch.inf), size, 1)
     # 2**exponent, with frexp's exponent, can overflow where this quotient is exact.
     return size / (2 * torch.frexp(size).mantissa)
 
@@ -158,7 +163,8 @@ def binade(size: Tensor) -> Tensor:
 def is_constant(low: Tensor, high: Tensor, eps: float) -> Tensor:
     """Whether values from `low` to `high` differ by no more than 4 roundings of the largest."""
     half_range = high / 2 - low / 2  # high - low may overflow
-    return half_range.isfinite() & (half_range <= 2 * eps * torch.maximum(low.abs(), high.abs()))
+    rounding = (2 * eps * torch.maximum(-low, high)).clamp_(max=torch.finfo(low.dtype).max)
+    return half_range <= rounding
 
 
 def is_degenerate(a: Tensor) -> Tensor:
