@@ -267,12 +267,8 @@ def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Array], Labels
         found = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
         return found.reshape(regular.shape).astype(np.int64) if least <= found.max() + 1 <= width else None
 
-    images = inputs.detach().double().cpu().numpy()
-    if regular.size < _SMALL:
-        cuts = [cut(image) for image in images]
-    else:
-        with ThreadPoolExecutor(thread_budget()) as pool:
-            cuts = list(pool.map(cut, images))
+    with ThreadPoolExecutor(thread_budget()) as pool:
+        cuts = list((map if regular.size < _SMALL else pool.map)(cut, inputs.detach().double().cpu().numpy()))
     maps = [regular if each is None else each for each in cuts]
     fallback = [each is None for each in cuts]
     counts = [int(found.max()) + 1 for found in maps]

@@ -163,8 +163,7 @@ def binade(size: Tensor) -> Tensor:
 def is_constant(low: Tensor, high: Tensor, eps: float) -> Tensor:
     """Whether values from `low` to `high` differ by no more than 4 roundings of the largest."""
     half_range = high / 2 - low / 2  # high - low may overflow
-    rounding = (2 * eps * torch.maximum(-low, high)).clamp_(max=torch.finfo(low.dtype).max)
-    return half_range <= rounding
+    return half_range <= (2 * eps * torch.maximum(-low, high)).clamp_(max=torch.finfo(low.dtype).max)
 
 
 def is_degenerate(a: Tensor) -> Tensor:

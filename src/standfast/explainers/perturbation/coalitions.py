@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.background import resolve_background
-from standfast.explainers.base import BATCHES, BaselineOption, Explainer, Explanation, Seed, choose_baseline
-from standfast.explainers.perturbation.copies import get_map_shape, score_copies
+from standfast.explainers.base import BaselineOption, Explanation, Seed, choose_baseline
+from standfast.explainers.perturbation.copies import CopyExplainer, get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import (
     Features,
     PerChannel,
@@ -131,29 +131,25 @@ class _Group:
         return self.labels.stride(0) == 0
 
     @cached_property
-    def which(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The input, the coalition and the row of `others` of each copy, `(total,)` each."""
+    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of each copy the input, the row of `others`, and the order and the size `(total, 1)` of the coalition."""
         numbers, many = torch.arange(self.total, device=self.x.device), len(self.others)
-        return numbers // self.each, numbers // many % self.made + 1, numbers % many
-
-    @cached_property
-    def parts(self) -> tuple[Tensor, Tensor]:
-        """The order and the size of the coalition of each copy, `(total,)` and `(total, 1)`."""
-        return self.coalitions.order[self.which[1]], self.coalitions.size[self.which[1], None]
+        which = numbers // many % self.made + 1
+        return numbers // self.each, numbers % many, self.coalitions.order[which], self.coalitions.size[which, None]
 
     def make_copies(self, start: int, stop: int) -> Tensor:
         """The copies with the numbers from `start` to `stop`."""
-        (order, size), (owners, _, rows) = self.parts, self.which
+        owners, rows, order, size = (each[start:stop] for each in self.numbers)
         # index_select copies whole rows and is several times as fast as indexing
-        kept = (self.ranks.index_select(0, order[start:stop]) < size[start:stop]).to(self.x.dtype)
+        kept = (self.ranks.index_select(0, order) < size).to(self.x.dtype)
         if not self.is_shared:  # from segments to places; all copies of an input look up the same ones
             inputs = range(start // self.each, -(-stop // self.each))
             ends = [(max(i * self.each - start, 0), (i + 1) * self.each - start) for i in inputs]
             parts = [kept[a:b].index_select(1, self.labels[i]) for i, (a, b) in zip(inputs, ends, strict=True)]
             kept = parts[0] if len(parts) == 1 else torch.cat(parts)
-        values = self.others if len(self.others) == 1 else self.others.index_select(0, rows[start:stop])
+        values = self.others if len(self.others) == 1 else self.others.index_select(0, rows)
         # faster than where, and exact at weights 0 and 1
-        copied = self.x.index_select(0, owners[start:stop])
+        copied = self.x.index_select(0, owners)
         return torch.lerp(values, copied, kept.reshape(-1, *get_map_shape(self.x, self.labels)), out=copied)
 
     def attribute(self, scores: Tensor, full: Tensor) -> Tensor:
@@ -167,7 +163,7 @@ class _Group:
 def _join(groups: Sequence[_Group]) -> tuple[Tensor, Callable[[int, int], Tensor]]:
     """For `score_copies`: the owners of copies, and the copies, for the groups one after the other."""
     firsts = [0, *accumulate(len(group.x) for group in groups)]
-    owners = torch.cat([group.which[0] + first for group, first in zip(groups, firsts, strict=False)])
+    owners = torch.cat([group.numbers[0] + first for group, first in zip(groups, firsts, strict=False)])
     ends = list(accumulate(group.total for group in groups))
 
     def make_copies(start: int, stop: int) -> Tensor:
@@ -182,7 +178,7 @@ def _join(groups: Sequence[_Group]) -> tuple[Tensor, Callable[[int, int], Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoalitionExplainer(Explainer):
+class CoalitionExplainer(CopyExplainer):
     """An explainer of segments by the scores of coalitions, with one attribution for each segment.
 
     With `per_channel`, a segment of m channels becomes m segments, one of each channel, which are numbered channel by
@@ -195,8 +191,6 @@ class CoalitionExplainer(Explainer):
     seed: Seed = 0
     segmentation: Segmentation = "each"
     per_channel: PerChannel = "auto"
-    gateable: ClassVar[bool] = True
-    batches: ClassVar[int] = BATCHES
 
     @abstractmethod
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:

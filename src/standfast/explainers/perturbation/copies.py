@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from standfast.explainers.base import choose_chunk_rows
+from standfast.explainers.base import BATCHES, Explainer, choose_chunk_rows
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows
 from standfast.segments import spatial_shape
@@ -30,6 +31,13 @@ def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
     if labels is not None and labels.shape[1] == x[0].numel():
         return tuple(x.shape[1:])
     return spatial_shape(x) if x.ndim == 2 else (1, *spatial_shape(x))
+
+
+class CopyExplainer(Explainer):
+    """An explainer by the scores of perturbed copies; those of several inputs fill batches together."""
+
+    gateable: ClassVar[bool] = True
+    batches: ClassVar[int] = BATCHES
 
 
 def score_copies(
@@ -59,7 +67,7 @@ def score_copies(
     count, total = x.shape[0], x.shape[0] + owners.shape[0]
     size = choose_chunk_rows(model, x, -(-total // count))
     whose = torch.cat([torch.arange(count, device=x.device), owners])
-    at_x, scores, waiting, held = x.new_empty(0), [], list[Tensor](), 0
+    at_x, scores, waiting, held = x.new_empty(0), list[Tensor](), list[Tensor](), 0
     for start in range(0, total, size):
         stop = min(start + size, total)
         plain = x[start : min(stop, count)]

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import BATCHES, BaselineOption, Explainer, Explanation, choose_baseline, explainers
-from standfast.explainers.perturbation.copies import get_map_shape, score_copies
+from standfast.explainers.base import BaselineOption, Explanation, choose_baseline, explainers
+from standfast.explainers.perturbation.copies import CopyExplainer, get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output
 from standfast.segments import spatial_shape
@@ -24,7 +24,7 @@ _USUAL = 169
 
 @explainers.register("occlusion")
 @dataclass(frozen=True)
-class Occlusion(Explainer):
+class Occlusion(CopyExplainer):
     """How far the score drops when a window is covered, averaged over all windows that cover a pixel.
 
     The drop is `f(x) - f(x with the window covered)`.
@@ -67,8 +67,6 @@ class Occlusion(Explainer):
     baseline: BaselineOption = None
     output: Output = "probability"
     name: ClassVar[str] = "occlusion"
-    gateable: ClassVar[bool] = True
-    batches: ClassVar[int] = BATCHES
 
     @property
     def rows_per_input(self) -> int:

@@ -12,16 +12,8 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import (
-    BATCHES,
-    BaselineOption,
-    Explainer,
-    Explanation,
-    Seed,
-    choose_baseline,
-    explainers,
-)
-from standfast.explainers.perturbation.copies import get_map_shape, score_copies
+from standfast.explainers.base import BaselineOption, Explanation, Seed, choose_baseline, explainers
+from standfast.explainers.perturbation.copies import CopyExplainer, get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output
 from standfast.records import Count, Fraction
@@ -37,7 +29,7 @@ _BLOCK = 64
 
 @explainers.register("rise")
 @dataclass(frozen=True)
-class RISE(Explainer):
+class RISE(CopyExplainer):
     """The mean of smooth random masks, weighted by the score of the masked input.
 
     `S = 1 / (E[M] N) * sum over i of f(x * M_i) M_i` for N random masks `M_i`, `E[M] = keep`.
@@ -86,8 +78,6 @@ class RISE(Explainer):
     output: Output = "probability"
     seed: Seed = 0
     name: ClassVar[str] = "rise"
-    gateable: ClassVar[bool] = True
-    batches: ClassVar[int] = BATCHES
 
     @property
     def rows_per_input(self) -> int:
@@ -141,12 +131,11 @@ class RISE(Explainer):
             scores, _, at_x = score_copies(model, x, targets, owners, make_copies, self.output)
             scores = scores.reshape(self.samples, count, *[1] * len(shape)) / (self.keep * self.samples)
             total = scores.new_zeros(count, *shape)
-            product = torch.empty_like(total)
             for start in range(0, self.samples, _BLOCK):
                 block = masks(start, start + _BLOCK).double().reshape(-1, *shape)
                 # not a matrix product: its last bits depend on the number of inputs
                 for mask, score in zip(block, scores[start : start + _BLOCK], strict=True):
-                    total += torch.mul(score, mask, out=product)
+                    total += score * mask
             return total.to(x.dtype).expand_as(x).contiguous(), at_x
 
 
