@@ -18,7 +18,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import FunctionType, TracebackType
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -125,7 +125,7 @@ class FunctionMode(TorchFunctionMode):
         names: the functions that are watched; None for all, as `check_graph` needs it.
     """
 
-    names: ClassVar[frozenset[str] | None] = None
+    names: frozenset[str] | None = None
 
     def __init__(self) -> None:
         super().__init__()

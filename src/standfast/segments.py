@@ -38,6 +38,8 @@ FEWEST = 3
 #: defaults: pixels per segment and the smallest number of segments of an image, windows of a series, groups of features
 PIXELS, CELLS, WINDOWS, COLUMNS = 50, 9, 20, 64
 _COMPACTNESS, _COMPACTNESS_LAB = 0.3, 10.0
+# images of fewer pixels are cut one after the other, since threads would only wait for each other
+_SMALL = 4096
 # quickshift: weight of colour against distance; kernel widths per side, and per link; the largest number of segments
 _RATIO, _RATIO_LAB, _KERNELS, _LINK, _MOST = 0.5, 0.2, 56, 4, 300
 #: the names of the methods, and the kind of inputs that each can cut
@@ -266,7 +268,7 @@ def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Array], Labels
         return found.reshape(regular.shape).astype(np.int64) if least <= found.max() + 1 <= width else None
 
     with ThreadPoolExecutor(thread_budget()) as pool:
-        cuts = list(pool.map(cut, inputs.detach().double().cpu().numpy()))
+        cuts = list((map if regular.size < _SMALL else pool.map)(cut, inputs.detach().double().cpu().numpy()))
     maps = [regular if each is None else each for each in cuts]
     fallback = [each is None for each in cuts]
     counts = [int(found.max()) + 1 for found in maps]

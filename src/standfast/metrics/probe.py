@@ -27,7 +27,7 @@ from standfast.model import Model
 from standfast.neighbourhoods import Region
 from standfast.similarity import Similarity, is_degenerate
 from standfast.similarity import get as get_similarity
-from standfast.similarity.rows import extremes, is_constant, working_dtype
+from standfast.similarity.rows import are_finite, extremes, is_constant, working_dtype
 from standfast.tasks import Scale, measure_margin, measure_score
 from standfast.tensors import broadcast_rows, draw_seed, holds_everywhere, send, widen_half
 
@@ -300,7 +300,7 @@ class Probe:
         maps = self._prepare(signed)
         compared = self._of_maps(maps)
         low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
-        finite = _finite(logits) & (low.isfinite() & high.isfinite() if compared is maps else _finite(maps))
+        finite = _finite(logits) & (are_finite(low, high) if compared is maps else _finite(maps))
         self.count(origin, is_constant(low, high, torch.finfo(compared.dtype).eps) & finite, ~finite)
         seen, region = None, self._aligned_region
         if region is not None and (compare or want_distance):
@@ -400,7 +400,7 @@ class Probe:
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
             with torch.enable_grad():
-                with SecondOrderMode(beta) as mode:  # which runs compiled modules eagerly
+                with SecondOrderMode(beta, not self._has_ascended) as mode:  # which runs compiled modules eagerly
                     leaf = x.detach().requires_grad_(True)
                     copies = self.perturb(leaf, origin)
                     maps, logits = explainer.attribute(
@@ -439,8 +439,9 @@ class Probe:
         For metrics that run the model themselves; `query` and `query_class` count by themselves.
         """
         self.charge(origin)
-        self._degenerate.index_add_(0, origin, constant.to(torch.int64))
-        self._nonfinite.index_add_(0, origin, nonfinite.to(torch.int64))
+        for total, found in ((self._degenerate, constant), (self._nonfinite, nonfinite)):
+            if not holds_everywhere(~found):
+                total.index_add_(0, origin, found.to(torch.int64))
 
 
 def score_kept_class(margin: Tensor) -> Tensor:
@@ -458,5 +459,4 @@ def _finite(values: Tensor) -> Tensor:
 
     Checks the smallest and the largest value only, which is faster.
     """
-    flat = values.flatten(1)
-    return torch.isfinite(flat.amin(1)) & torch.isfinite(flat.amax(1))
+    return are_finite(*extremes(values.flatten(1)))

@@ -39,12 +39,13 @@ def _centre(a: Tensor, dtype: torch.dtype) -> _Rows:
     """
     x = a.detach().flatten(1).to(dtype)
     low, high = extremes(x)
-    half_range = high / 2 - low / 2
+    lower, upper = low / 2, high / 2
+    half_range = upper - lower
     size = binade(half_range)
-    x = x - (low / 2 + high / 2)[:, None]  # a new tensor, on which the rest works in place
+    x = x - lower.add_(upper)[:, None]  # a new tensor, on which the rest works in place
     x.div_(size[:, None])
     x.sub_((row_sum(x) / x.shape[1])[:, None])
-    return _Rows(x, size, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
+    return _Rows(x, size, is_constant(low, high, torch.finfo(a.dtype).eps), half_range < torch.inf)
 
 
 def _centre_part(a: Tensor, dtype: torch.dtype, mask: Tensor) -> _Rows:
@@ -133,7 +134,7 @@ class Pearson(Correlation):
         squares = row_sum(centred.values * centred.values)
 
         def compare(maps: Tensor, rows: Tensor) -> Tensor:
-            check_pair(like.expand(len(maps), *like.shape[1:]), maps)
+            check_pair(like.expand(maps.shape[0], *like.shape[1:]), maps)
             check(maps.dtype == like.dtype, "maps", f"{like.dtype}, as the references", maps.dtype)
             own, xx = centred, squares
             if len(squares) > 1:  # a single reference broadcasts

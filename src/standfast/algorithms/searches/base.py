@@ -134,6 +134,25 @@ class SearchResult:
     gap: Tensor | None = None
 
 
+class Incumbent:
+    """The point `(P, 1, *shape)` of each problem that is kept, its outcome and its key, `(P,)` each."""
+
+    def __init__(self, x: Tensor, seen: Outcome, key: Tensor) -> None:
+        self.x, self.seen, self.key = x, seen, key
+
+    def accept(self, y: Tensor, seen: Outcome) -> None:
+        """The best of the points `y` `(P, n, *shape)`, the first of equals, replaces the incumbent if it is better."""
+        key, row = seen.key().max(dim=1)
+        better, row = key > self.key, row[:, None]
+        found = seen.gather(row)
+        self.key = torch.where(better, key, self.key)
+        self.x = torch.where(broadcast_rows(better, self.x), take_points(y, row), self.x)
+        self.seen = Outcome(
+            torch.where(better, found.value[:, 0], self.seen.value),
+            torch.where(better, found.violation[:, 0], self.seen.violation),
+        )
+
+
 class SearchRun:
     """One run of a search: it queries the objective, counts evaluations, and keeps the best point of each problem.
 
@@ -144,7 +163,7 @@ class SearchRun:
         region: where all points must lie.
         budget: evaluations of each problem at most.
         spent: evaluations of each problem so far.
-        best_inputs, best, best_key: the best point of each problem `(P, *shape)`, its outcome and its key `(P,)`.
+        kept: the best points so far, with their outcomes and keys.
         followed_gradients: whether the gradient objective was used.
         gap: for a search that estimates it, to set at its end; see `SearchResult`.
     """
@@ -159,10 +178,10 @@ class SearchRun:
         self.followed_gradients = False
         self._every, self._next = max(1, budget // _TRACE_POINTS), 0
         self._trace: list[tuple[int, Outcome]] = []
-        self.best_inputs = region.centre.clone()
-        seen = self._evaluate(self.best_inputs[:, None])
-        self.best = Outcome(seen.value[:, 0].clone(), seen.violation[:, 0].clone())
-        self.best_key = self.best.key()
+        centre = region.centre.clone()[:, None]
+        seen = self._evaluate(centre)
+        best = Outcome(seen.value[:, 0].clone(), seen.violation[:, 0].clone())
+        self.kept = Incumbent(centre, best, best.key())
         self._note()
 
     @property
@@ -173,17 +192,7 @@ class SearchRun:
     def query(self, x: Tensor) -> Outcome:
         """The outcome `(P, n)` of n candidates for each problem, `(P, n, *shape)`; better ones become the best."""
         seen = self._evaluate(x)
-        key, row = seen.key().max(dim=1)
-        better, row = key > self.best_key, row[:, None]
-        found = seen.gather(row)
-        self.best_key = torch.where(better, key, self.best_key)
-        self.best_inputs = torch.where(
-            broadcast_rows(better, self.best_inputs), take_points(x, row)[:, 0], self.best_inputs
-        )
-        self.best = Outcome(
-            torch.where(better, found.value[:, 0], self.best.value),
-            torch.where(better, found.violation[:, 0], self.best.violation),
-        )
+        self.kept.accept(x, seen)
         self._note()
         return seen
 
@@ -209,10 +218,8 @@ class SearchRun:
             torch.stack([outcome.value for outcome in outcomes], dim=1),
             torch.stack([outcome.violation for outcome in outcomes], dim=1),
         )
-        best = self.best
-        return SearchResult(
-            self.best_inputs, best.value, best.violation, trace, population, self.followed_gradients, self.gap
-        )
+        x, best = self.kept.x[:, 0], self.kept.seen
+        return SearchResult(x, best.value, best.violation, trace, population, self.followed_gradients, self.gap)
 
     def _evaluate(self, x: Tensor) -> Outcome:
         seen = self._objective(x.flatten(0, 1), _number_problems(x))
@@ -224,7 +231,7 @@ class SearchRun:
         known = bool(self._trace) and self._trace[-1][0] == self.spent
         if not known and (last or self.spent >= self._next):
             self._next = self.spent + self._every
-            self._trace.append((self.spent, self.best))
+            self._trace.append((self.spent, self.kept.seen))
 
 
 @dataclass(frozen=True)

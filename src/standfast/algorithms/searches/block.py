@@ -51,7 +51,7 @@ from torch import Tensor
 from standfast.algorithms.searches.base import (
     FEW,
     NAN_KEY,
-    Outcome,
+    Incumbent,
     Search,
     SearchRun,
     draw_starts,
@@ -67,6 +67,7 @@ _VERTEX, _CENTRE, _SCALE, _NUDGE, _RELAX = range(_MOVES)
 _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
 _ROUNDS = 64  # of small budgets, about
+_AHEAD = 8  # rounds for which random numbers are drawn at once
 _SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
@@ -104,9 +105,9 @@ class BlockSearch(Search):
             self.refine(run, streams, 1.0)
             return
         canvas = _Canvas(run.region)
-        home, x = run.best, canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
+        home, x = run.kept.seen, canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
         # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave
-        now = _Incumbent(run.region.centre[:, None], home, torch.full_like(run.best_key, NAN_KEY))
+        now = Incumbent(run.region.centre[:, None], home, torch.full_like(run.kept.key, NAN_KEY))
         now.accept(x, run.query(x))
         now.key = torch.where(now.key == NAN_KEY, home.key(), now.key)  # where all vertices gave NaN
         # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
@@ -114,7 +115,7 @@ class BlockSearch(Search):
 
     def refine(self, run: SearchRun, streams: Streams, start: float) -> None:
         """Spend what is left of the budget on any moves of the best point; the first blocks have the share `start`."""
-        now = _Incumbent(run.best_inputs[:, None], run.best, run.best_key)
+        now = Incumbent(run.kept.x, run.kept.seen, run.kept.key)
         self._improve(run, streams, _Canvas(run.region), now, start, lambda: torch.ones_like(now.key, dtype=torch.bool))
 
     def _improve(
@@ -122,7 +123,7 @@ class BlockSearch(Search):
         run: SearchRun,
         streams: Streams,
         canvas: _Canvas,
-        now: _Incumbent,
+        now: Incumbent,
         start: float,
         leaves_corners: Callable[[], Tensor],
     ) -> None:
@@ -136,8 +137,12 @@ class BlockSearch(Search):
         # neighbours in the order of places get sides of different sizes: 37 has no divisor in common with most counts
         spread = _SPREAD ** (2 * ((strata * 37 + 0.5) % count) / count - 1)
         merged = fresh = None
+        drawn: list[Tensor] = []
         while run.left:
-            u = streams.uniform((count, canvas.draws), torch.float32)[:, : run.left]
+            if not drawn:  # a call for each stream takes as long as many numbers
+                rounds = _AHEAD if is_on_host(region.device) else 1
+                drawn = list(streams.uniform((rounds, count, canvas.draws), torch.float32).unbind(1))
+            u = drawn.pop(0)[:, : run.left]
             inner = leaves_corners() if region.radius is None else torch.ones_like(now.key, dtype=torch.bool)
             wanted = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
             chance = self.explore / _MOVES + (1 - self.explore) * wanted
@@ -166,25 +171,6 @@ class BlockSearch(Search):
                 self.merges,
             )
             merged, fresh = canvas.merge(now.x, y, inside, amounts, score), (amounts > 0).sum(2) > 1
-
-
-class _Incumbent:
-    """The point `(P, 1, *shape)` of each problem that proposals change, its outcome and its key, `(P,)` each."""
-
-    def __init__(self, x: Tensor, seen: Outcome, key: Tensor) -> None:
-        self.x, self.seen, self.key = x, seen, key
-
-    def accept(self, y: Tensor, seen: Outcome) -> None:
-        """The best of the points `y` `(P, n, *shape)` becomes the incumbent where it is better."""
-        key, row = seen.key().max(dim=1)
-        better, row = key > self.key, row[:, None]
-        found = seen.gather(row)
-        self.key = torch.where(better, key, self.key)
-        self.x = torch.where(broadcast_rows(better, self.x), take_points(y, row), self.x)
-        self.seen = Outcome(
-            torch.where(better, found.value[:, 0], self.seen.value),
-            torch.where(better, found.violation[:, 0], self.seen.violation),
-        )
 
 
 class _Canvas:

@@ -65,8 +65,8 @@ class GeneticSearch(Search):
                 return fitted.search(run, streams)
             starts = max(starts, round(_SPREAD * run.left))
         first = draw_starts(region, starts, streams)[:, : run.left]
-        centre = Outcome(run.best.value[:, None], run.best.violation[:, None])
-        x, seen = torch.cat([run.best_inputs[:, None], first], dim=1), _join(centre, run.query(first))
+        centre = Outcome(run.kept.seen.value[:, None], run.kept.seen.violation[:, None])
+        x, seen = torch.cat([run.kept.x, first], dim=1), _join(centre, run.query(first))
         while run.left:
             order = _rank_fitness(seen, run)[:, : self.population]  # more only at the start
             x, seen = take_points(x, order), seen.gather(order)

@@ -219,7 +219,7 @@ class _Cells:
 
         That is without a feasible point, and where no slope along a parameter was observed.
         """
-        ahead, best = self._look_ahead(_SAFETY), self.run.best
+        ahead, best = self._look_ahead(_SAFETY), self.run.kept.seen
         possible = torch.where(ahead.violation <= 0, ahead.value.nan_to_num(nan=-torch.inf), -torch.inf)
         gap = (possible.amax(1) - best.value.double()).clamp(min=0)
         known = (best.violation <= 0) & ~self._find_uncut().flatten(1).any(1)

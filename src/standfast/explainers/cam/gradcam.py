@@ -166,7 +166,7 @@ class KeptOutput(FunctionMode):
         grid: that of the patches, if the user names one.
     """
 
-    names: ClassVar[frozenset[str] | None] = _CONCATENATIONS
+    names: frozenset[str] | None = _CONCATENATIONS
 
     def __init__(
         self, module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool, grid: Grid | None

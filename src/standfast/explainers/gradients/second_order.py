@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.autograd import Function
 
 from standfast.explainers.attention.attention_calls import ATTENTION, PlainAttention
-from standfast.explainers.gradients.surrogates import ReluReplacement, make_softplus
+from standfast.explainers.gradients.surrogates import RECTIFIERS, ReluReplacement, make_softplus
 from standfast.tensors import is_on_host
 
 _CONVOLUTIONS = {"conv1d": F.conv1d, "conv2d": F.conv2d}
+_REPLACED = RECTIFIERS | ATTENTION | frozenset(_CONVOLUTIONS)
 _PARAMETERS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 
 
@@ -22,6 +23,11 @@ class SecondOrderMode(ReluReplacement):
     """Inside, softplus of sharpness `beta` is in place of ReLU, and attention is in plain operations.
 
     Convolutions of stride 1 with frozen weights get their gradients on a CPU from convolutions, too.
+
+    Args:
+        beta: above 0.
+        checks: whether `check_graph` and `check_smooth` will be called. To watch all functions for them takes longer
+            than the passes of a small network.
 
     >>> convolution = torch.nn.Conv2d(1, 6, 5).requires_grad_(False)
     >>> x = torch.rand(2, 1, 8, 8, requires_grad=True)
@@ -32,8 +38,9 @@ class SecondOrderMode(ReluReplacement):
     True
     """
 
-    def __init__(self, beta: float) -> None:
+    def __init__(self, beta: float, checks: bool = True) -> None:
         super().__init__(*make_softplus(beta))
+        self.names = None if checks else _REPLACED
         self._attention = PlainAttention()
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -75,6 +75,10 @@ _PARAMETERS = {
 }
 
 
+#: the names of the functions that are replaced
+RECTIFIERS = frozenset(_PARAMETERS)
+
+
 class _RuledRelu(Function):
     """ReLU with a `GradientRule` for its backward pass."""
 

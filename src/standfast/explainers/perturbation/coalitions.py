@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.background import resolve_background
-from standfast.explainers.base import BATCHES, BaselineOption, Explainer, Explanation, Seed, choose_baseline
-from standfast.explainers.perturbation.copies import get_map_shape, score_copies
+from standfast.explainers.base import BaselineOption, Explanation, Seed, choose_baseline
+from standfast.explainers.perturbation.copies import CopyExplainer, get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import (
     Features,
     PerChannel,
@@ -130,22 +130,27 @@ class _Group:
         """Whether all inputs have one label map."""
         return self.labels.stride(0) == 0
 
-    def make_copies(self, start: int, numbers: Tensor) -> Tensor:
-        """The copies with these numbers `(rows,)`, which follow each other from `start`."""
-        many, coalitions, stop = len(self.others), self.coalitions, start + len(numbers)
+    @cached_property
+    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of each copy the input, the row of `others`, and the order and the size `(total, 1)` of the coalition."""
+        numbers, many = torch.arange(self.total, device=self.x.device), len(self.others)
         which = numbers // many % self.made + 1
+        return numbers // self.each, numbers % many, self.coalitions.order[which], self.coalitions.size[which, None]
+
+    def make_copies(self, start: int, stop: int) -> Tensor:
+        """The copies with the numbers from `start` to `stop`."""
+        owners, rows, order, size = (each[start:stop] for each in self.numbers)
         # index_select copies whole rows and is several times as fast as indexing
-        ranks = self.ranks.index_select(0, coalitions.order[which])
-        kept = (ranks < coalitions.size[which, None]).to(self.x.dtype)
+        kept = (self.ranks.index_select(0, order) < size).to(self.x.dtype)
         if not self.is_shared:  # from segments to places; all copies of an input look up the same ones
             inputs = range(start // self.each, -(-stop // self.each))
             ends = [(max(i * self.each - start, 0), (i + 1) * self.each - start) for i in inputs]
             parts = [kept[a:b].index_select(1, self.labels[i]) for i, (a, b) in zip(inputs, ends, strict=True)]
             kept = parts[0] if len(parts) == 1 else torch.cat(parts)
-        values = self.others if many == 1 else self.others.index_select(0, numbers % many)
+        values = self.others if len(self.others) == 1 else self.others.index_select(0, rows)
         # faster than where, and exact at weights 0 and 1
-        copied = self.x.index_select(0, numbers // self.each)
-        return torch.lerp(values, copied, kept.reshape(len(numbers), *get_map_shape(self.x, self.labels)))
+        copied = self.x.index_select(0, owners)
+        return torch.lerp(values, copied, kept.reshape(-1, *get_map_shape(self.x, self.labels)), out=copied)
 
     def attribute(self, scores: Tensor, full: Tensor) -> Tensor:
         """The maps `(N, ...)` from the scores of the copies `(total,)` and of the inputs `(N,)`."""
@@ -155,30 +160,25 @@ class _Group:
         return maps.to(self.x.dtype).expand_as(self.x).contiguous()
 
 
-def _join(groups: Sequence[_Group]) -> tuple[Callable[[Tensor], Tensor], Callable[[int, Tensor], Tensor], int]:
-    """For `score_copies`: the owners of copies, the copies, and their number, for the groups one after the other."""
-    rows = torch.arange(sum(len(group.x) for group in groups), device=groups[0].x.device)
-    own = torch.split(rows, [len(group.x) for group in groups])
-    owners = torch.cat([some.repeat_interleave(group.each) for group, some in zip(groups, own, strict=True)])
+def _join(groups: Sequence[_Group]) -> tuple[Tensor, Callable[[int, int], Tensor]]:
+    """For `score_copies`: the owners of copies, and the copies, for the groups one after the other."""
+    firsts = [0, *accumulate(len(group.x) for group in groups)]
+    owners = torch.cat([group.numbers[0] + first for group, first in zip(groups, firsts, strict=False)])
     ends = list(accumulate(group.total for group in groups))
 
-    def find_owners(numbers: Tensor) -> Tensor:
-        return owners.index_select(0, numbers)
-
-    def make_copies(first: int, numbers: Tensor) -> Tensor:
+    def make_copies(start: int, stop: int) -> Tensor:
         copies = []
         for group, end in zip(groups, ends, strict=True):
             begin = end - group.total
-            own = numbers[max(begin - first, 0) : max(end - first, 0)]
-            if len(own):
-                copies.append(group.make_copies(max(first - begin, 0), own - begin))
+            if start < end and begin < stop:
+                copies.append(group.make_copies(max(start - begin, 0), min(stop, end) - begin))
         return copies[0] if len(copies) == 1 else torch.cat(copies)
 
-    return find_owners, make_copies, ends[-1]
+    return owners, make_copies
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoalitionExplainer(Explainer):
+class CoalitionExplainer(CopyExplainer):
     """An explainer of segments by the scores of coalitions, with one attribution for each segment.
 
     With `per_channel`, a segment of m channels becomes m segments, one of each channel, which are numbered channel by
@@ -191,8 +191,6 @@ class CoalitionExplainer(Explainer):
     seed: Seed = 0
     segmentation: Segmentation = "each"
     per_channel: PerChannel = "auto"
-    gateable: ClassVar[bool] = True
-    batches: ClassVar[int] = BATCHES
 
     @abstractmethod
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:

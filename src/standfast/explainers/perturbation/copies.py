@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from standfast.explainers.base import choose_chunk_rows
+from standfast.explainers.base import BATCHES, Explainer, choose_chunk_rows
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows
 from standfast.segments import spatial_shape
 from standfast.tasks import measure_score
+
+# so many outputs are read at once: of a classifier those of many batches, of a map of classes those of one
+_LOGITS = 1 << 18
 
 
 def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
@@ -29,16 +33,22 @@ def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
     return spatial_shape(x) if x.ndim == 2 else (1, *spatial_shape(x))
 
 
+class CopyExplainer(Explainer):
+    """An explainer by the scores of perturbed copies; those of several inputs fill batches together."""
+
+    gateable: ClassVar[bool] = True
+    batches: ClassVar[int] = BATCHES
+
+
 def score_copies(
     model: Model,
     x: Tensor,
     targets: Tensor | None,
-    find_owners: Callable[[Tensor], Tensor],
-    make_copies: Callable[[int, Tensor], Tensor],
-    total: int,
+    owners: Tensor,
+    make_copies: Callable[[int, int], Tensor],
     output: Output,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores of `total` perturbed copies of the rows of `x` `(N, ...)`. For use within `torch.no_grad()`.
+    """Scores of perturbed copies of the rows of `x` `(N, ...)`. For use within `torch.no_grad()`.
 
     The rows of `x` are forwarded first, so that the predicted classes are known before a copy's score needs them. Only
     the score of a copy is kept.
@@ -47,33 +57,34 @@ def score_copies(
         model: within its session.
         x: one chunk of inputs.
         targets: classes `(N,)`; None for the predicted ones.
-        find_owners: numbers of copies, int64 `(rows,)`, to the rows of `x` that they are copies of.
-        make_copies: the first of some consecutive numbers, and these numbers `(rows,)`, to new copies `(rows, ...)`.
-        total: how many copies there are.
+        owners: the row of `x` that each copy is a copy of, int64 `(copies,)`.
+        make_copies: from two numbers, `start` and `stop`, to new copies `(stop - start, ...)`: those between them.
         output: the score.
 
     Returns:
-        Scores of the copies `(total,)` and of `x` itself `(N,)`, float64; the logits `(N, K)` at `x`.
+        Scores of the copies `(copies,)` and of `x` itself `(N,)`, float64; the logits `(N, K)` at `x`.
     """
-    count = len(x)
-    size = choose_chunk_rows(model, x, -(-total // count) + 1)
-    own, at_x, scores = [], [], []
-    for start in range(0, count + total, size):
-        stop = min(start + size, count + total)
-        numbers = torch.arange(start, stop, device=x.device)
-        plain, other = numbers[: max(count - start, 0)], numbers[max(count - start, 0) :] - count
-        whose = torch.cat([plain, find_owners(other)])
-        rows = make_copies(max(start - count, 0), other) if len(other) else x[:0]
-        if len(plain):
-            rows = torch.cat([x.index_select(0, plain), rows])
-        padding = count_padding(len(rows), size, model.device)
-        with rows_of(pad_rows(whose, padding)):
-            logits = model.forward(pad_rows(rows, padding))[: len(whose)]
-        if len(plain):
-            at_x.append(logits[: len(plain)])
-        known = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
-        classes = model.task.answer(known) if targets is None else targets
-        found = measure_score(model.task, logits, classes[whose], output)
-        own.append(found[: len(plain)])
-        scores.append(found[len(plain) :])
-    return torch.cat(scores), torch.cat(own), torch.cat(at_x)
+    count, total = x.shape[0], x.shape[0] + owners.shape[0]
+    size = choose_chunk_rows(model, x, -(-total // count))
+    whose = torch.cat([torch.arange(count, device=x.device), owners])
+    at_x, scores, waiting, held = x.new_empty(0), list[Tensor](), list[Tensor](), 0
+    for start in range(0, total, size):
+        stop = min(start + size, total)
+        plain = x[start : min(stop, count)]
+        rows = make_copies(max(start - count, 0), stop - count) if stop > count else plain
+        if start < count < stop:
+            rows = torch.cat([plain, rows])
+        padding = count_padding(stop - start, size, model.device)
+        with rows_of(pad_rows(whose[start:stop], padding)):
+            logits = model.forward(pad_rows(rows, padding))[: stop - start]
+        waiting.append(logits)
+        held += logits.numel()
+        if stop >= count and (held > _LOGITS or stop == total):
+            joined = waiting[0] if len(waiting) == 1 else torch.cat(waiting)
+            if not scores:
+                at_x = joined[:count].clone()  # a view would keep all of them
+                classes = model.task.answer(at_x) if targets is None else targets
+            scores.append(measure_score(model.task, joined, classes[whose[stop - len(joined) : stop]], output))
+            waiting, held = [], 0
+    found = torch.cat(scores)
+    return found[count:], found[:count], at_x

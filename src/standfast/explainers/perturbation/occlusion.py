@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import BaselineOption, Explainer, Explanation, choose_baseline, explainers
-from standfast.explainers.perturbation.copies import get_map_shape, score_copies
+from standfast.explainers.base import BaselineOption, Explanation, choose_baseline, explainers
+from standfast.explainers.perturbation.copies import CopyExplainer, get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output
 from standfast.segments import spatial_shape
@@ -24,7 +24,7 @@ _USUAL = 169
 
 @explainers.register("occlusion")
 @dataclass(frozen=True)
-class Occlusion(Explainer):
+class Occlusion(CopyExplainer):
     """How far the score drops when a window is covered, averaged over all windows that cover a pixel.
 
     The drop is `f(x) - f(x with the window covered)`.
@@ -67,7 +67,6 @@ class Occlusion(Explainer):
     baseline: BaselineOption = None
     output: Output = "probability"
     name: ClassVar[str] = "occlusion"
-    gateable: ClassVar[bool] = True
 
     @property
     def rows_per_input(self) -> int:
@@ -106,18 +105,19 @@ class Occlusion(Explainer):
             inside = [_mark_windows(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)]
             other, shape = choose_baseline(model, x, self.baseline), get_map_shape(x)
 
-            def make_copies(_first: int, numbers: Tensor) -> Tensor:
-                number, covered = numbers % many, x.new_ones(len(numbers), *[1] * len(spatial))
-                for axis in reversed(range(len(spatial))):
-                    along = inside[axis].index_select(0, number % counts[axis])
-                    covered = covered * along.reshape(-1, *[n if a == axis else 1 for a, n in enumerate(spatial)])
-                    number = number // counts[axis]
-                # lerp is exact at weights 0 and 1
-                return torch.lerp(x.index_select(0, numbers // many), other, covered.reshape(-1, *shape))
+            numbers = torch.arange(many * len(x), device=x.device)
+            owners, places = numbers // many, torch.unravel_index(numbers % many, counts)
 
-            scores, own, at_x = score_copies(
-                model, x, targets, lambda numbers: numbers // many, make_copies, many * len(x), self.output
-            )
+            def make_copies(start: int, stop: int) -> Tensor:
+                covered = x.new_ones(1)
+                for axis, size in enumerate(spatial):
+                    along = inside[axis].index_select(0, places[axis][start:stop])
+                    covered = covered * along.reshape(-1, *[size if a == axis else 1 for a in range(len(spatial))])
+                # lerp is exact at weights 0 and 1
+                copied = x.index_select(0, owners[start:stop])
+                return torch.lerp(copied, other, covered.reshape(-1, *shape), out=copied)
+
+            scores, own, at_x = score_copies(model, x, targets, owners, make_copies, self.output)
             drops = (own[:, None] - scores.reshape(len(x), many)).reshape(len(x), *counts)
             for axis, size in enumerate(spatial):
                 drops = _average_windows(drops, axis + 1, size, *axes[axis])

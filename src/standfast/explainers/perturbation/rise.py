@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import BaselineOption, Explainer, Explanation, Seed, choose_baseline, explainers
-from standfast.explainers.perturbation.copies import get_map_shape, score_copies
+from standfast.explainers.base import BaselineOption, Explanation, Seed, choose_baseline, explainers
+from standfast.explainers.perturbation.copies import CopyExplainer, get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output
 from standfast.records import Count, Fraction
@@ -29,7 +29,7 @@ _BLOCK = 64
 
 @explainers.register("rise")
 @dataclass(frozen=True)
-class RISE(Explainer):
+class RISE(CopyExplainer):
     """The mean of smooth random masks, weighted by the score of the masked input.
 
     `S = 1 / (E[M] N) * sum over i of f(x * M_i) M_i` for N random masks `M_i`, `E[M] = keep`.
@@ -78,7 +78,6 @@ class RISE(Explainer):
     output: Output = "probability"
     seed: Seed = 0
     name: ClassVar[str] = "rise"
-    gateable: ClassVar[bool] = True
 
     @property
     def rows_per_input(self) -> int:
@@ -119,15 +118,17 @@ class RISE(Explainer):
             away = x - other
 
             # all inputs with the first mask, then all with the second: a mask is made once for all inputs of the chunk.
-            # Product and sum are separate steps: a fused operation rounds differently at the end of a row
-            def make_copies(first: int, numbers: Tensor) -> Tensor:
-                start, stop = first // count, (first + len(numbers) - 1) // count + 1
-                block = masks(start, stop).reshape(-1, *shape).index_select(0, numbers // count - start)
-                return away.index_select(0, numbers % count).mul_(block).add_(other)
+            numbers = torch.arange(count * self.samples, device=x.device)
+            owners, which = numbers % count, numbers // count
 
-            scores, _, at_x = score_copies(
-                model, x, targets, lambda numbers: numbers % count, make_copies, count * self.samples, self.output
-            )
+            # product and sum are separate steps: a fused operation rounds differently at the end of a row
+            def make_copies(start: int, stop: int) -> Tensor:
+                first = start // count
+                block = masks(first, (stop - 1) // count + 1).reshape(-1, *shape)
+                block = block.index_select(0, which[start:stop] - first)
+                return away.index_select(0, owners[start:stop]).mul_(block).add_(other)
+
+            scores, _, at_x = score_copies(model, x, targets, owners, make_copies, self.output)
             scores = scores.reshape(self.samples, count, *[1] * len(shape)) / (self.keep * self.samples)
             total = scores.new_zeros(count, *shape)
             for start in range(0, self.samples, _BLOCK):
