@@ -187,6 +187,9 @@ def test_a_random_walk_without_a_box_is_symmetric_and_counts_steps_in_standard_d
     assert bool((step.mean(0).abs() < 4 * step.std(0) / 4000**0.5).all())
     kernel.record(2 * kernel.scale.expand(1, 4000, 3).clone(), torch.ones(1, 4000, dtype=torch.bool))
     assert (kernel.square / kernel.tried).flatten().tolist() == pytest.approx([4.0] * 3)
+    before = kernel.size.clone()
+    kernel.adapt(torch.tensor([0.234]), 1.0)
+    assert torch.allclose(kernel.size, before)
     # a tenth of the features may have forgotten less
     kernel.lost[:], kernel.lost_in_blocks = 0.5, torch.arange(20.0).flip(0)[None]
     assert kernel.memory.item() == -2.5

@@ -18,8 +18,9 @@ from standfast import L2Ball, LinfBall
 from standfast.algorithms import RareEventEstimate, StandardNormal, SubsetSimulation, UnitBox
 from standfast.algorithms.rare_events import subset_sampling
 from standfast.algorithms.rare_events.pooling import pool
-from standfast.algorithms.rare_events.population import Proposal
+from standfast.algorithms.rare_events.population import Population, Proposal
 from standfast.algorithms.rare_events.return_to_prior import estimate_from_event, join_groups
+from standfast.algorithms.rare_events.witnesses import shrink_witnesses
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import Distribution, Neighbourhood
 
@@ -164,6 +165,14 @@ def test_groups_join_as_their_formula_says() -> None:
     p = [math.exp(-2.0), math.exp(-5.0)]
     assert value.tolist() == pytest.approx([-3.0, -2.0, math.log(sum(p) / 2)], abs=1e-6)
     assert error.tolist() == pytest.approx([0.1, 0.2, math.hypot(0.4 * p[0], 0.3 * p[1]) / sum(p)], abs=1e-6)
+
+
+def test_witnesses_come_as_near_to_the_prior_as_they_stay_in_the_event() -> None:
+    prior, witness = StandardNormal(3), torch.tensor([[[2.0, 0.0, 0.0]]], dtype=torch.float64)
+    for score, nearest in ((lambda x: x[:, 0] - 1.0, 1.0), (lambda x: 0.05 - (x[:, 0] - 2.0).abs(), 2.0)):
+        particles = Population(score, prior, torch.tensor([0]), prior.streams(0), "gaussian", indexed=False)
+        (found,) = shrink_witnesses(particles, witness)
+        assert found.tolist() == [pytest.approx([nearest, 0.0, 0.0])]
 
 
 def test_a_random_walk_too_starts_only_from_witnesses_in_the_event() -> None:

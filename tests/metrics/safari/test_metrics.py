@@ -330,6 +330,15 @@ def test_scores_and_outcomes_agree_with_the_event() -> None:
                 assert torch.equal(outcome.violation <= 0, feasible)
 
 
+def test_a_sample_that_is_not_estimated_has_no_number(lenet: standfast.Model) -> None:
+    x = standfast.data.bundled("digits")[:2].inputs
+    metric = MisinterpretationProbability(standfast.LinfBall(0.1), method="monte_carlo", samples=50)
+    found = metric(lenet, "saliency", x, (lenet.predict(x) + torch.tensor([0, 1])) % 10)
+    assert found.status == ("ok", "misclassified")
+    assert (found.censored[1], found.resolved[1], found.stalled[1]) == (True, False, False)
+    assert bool(found.value[1].isnan())
+
+
 def test_the_estimate_from_the_event_is_in_the_result(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:2].inputs
     plain = MisinterpretationProbability(standfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=1000)
