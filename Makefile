@@ -30,6 +30,8 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(if $(ROOMS),$(BIN)/mypy $(ROOMS))
+	# once, and not in each of some hundred processes
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # the lines of src/standfast that the tests reach, without those of other processes; the floor is in pyproject.toml

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,14 +19,12 @@ __all__ = ["SHAPES", "small_net"]
 def keep_nothing() -> Iterator[None]:
     """Every evaluation is done anew, also after an equal one, and the user's cache folder stays as it is.
 
-    Processes that tests start have one thread, as `one_thread` says, and need not compile the package again.
+    Processes that tests start have one thread, as `one_thread` says.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STANDFAST_CACHE", "off")
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("STANDFAST_THREADS", "1")
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        patch.setattr(sys, "dont_write_bytecode", False)
         yield
 
 

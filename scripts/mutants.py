@@ -66,6 +66,8 @@ TESTS = (
 SLOWEST = 3.0
 #: so many tests, and seconds of them, a mutant meets before the others
 _FIRST, _FIRST_SECONDS = 10, 2.0
+#: compares the defaults of all classes, without running a line of theirs
+_DEFAULTS = "tests/golden/test_golden.py::test_no_default_changes_under_the_same_version"
 _KILLED, _SURVIVED, _UNREACHED = "killed", "survived", "no test reaches it"
 
 
@@ -423,7 +425,7 @@ def tests_for(mutant: Mutant, reach: dict[str, dict[str, Any]]) -> list[str]:
     found = []
     for test, about in reach.items():
         here = about["lines"].get(mutant.file, [])
-        if (here and at_import) or not lines.isdisjoint(here):
+        if (at_import and (here or test == _DEFAULTS)) or not lines.isdisjoint(here):
             found.append(test)
     return sorted(found, key=lambda test: float(reach[test]["seconds"]))
 
