@@ -19,7 +19,7 @@ __all__ = ["SHAPES", "small_net"]
 def keep_nothing() -> Iterator[None]:
     """Every evaluation is done anew, also after an equal one, and the user's cache folder stays as it is.
 
-    Processes that tests start have one thread, as `one_thread` says.
+    Tests, and processes that they start, have one thread, as `one_thread` says.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STANDFAST_CACHE", "off")

@@ -10,8 +10,9 @@ drawn first, and then one of the changes that are possible there: otherwise two 
 operators. Annotations are left out. First every test file is run once, to learn which tests reach which lines, and in
 what time; that is kept in `build/mutants/reach.json` until a file changes. Then each mutant meets the tests that reach
 its line, the fastest first, until one fails or `--seconds` of tests have passed. Everything is imported and collected
-once: each mutant lives in a fork, in which the functions get their changed code. If more than functions changes, the
-fork is of a process that has imported only torch, and imports the module from the changed text. No file is changed.
+once: each mutant lives in a fork, in which the functions get their changed code. If more than functions changes, or
+functions are compiled, the fork is of a process that has imported only torch, and imports the module from the changed
+text. No file is changed.
 
 A mutant is killed if a test fails, if the module cannot be imported, or if the tests take several times as long. With
 `--tests` no time is limited: the arguments after it are those of pytest.
@@ -35,6 +36,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -454,7 +456,9 @@ def meet_tests(mutant: Mutant, tests: list[str]) -> dict[str, str]:
 
     text = changed_text(mutant.file, mutant.operator, mutant.occurrence)
     sys.meta_path.insert(0, _Changed(module_name(mutant.file), text))
-    code = run_tests(tests, [Watcher()])
+    with tempfile.TemporaryDirectory() as folder:  # numba's cache does not know constants apart
+        os.environ["NUMBA_CACHE_DIR"] = folder
+        code = run_tests(tests, [Watcher()])
     return {"by": failed[0] if failed else "" if code in (0, 5) else "its import"}
 
 

@@ -163,3 +163,32 @@ def test_outputs_with_attributes() -> None:
 def test_modules_that_copy_a_module_to_several_cards_are_taken_off() -> None:
     inner = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     assert standfast.Model(nn.DataParallel(inner), (0.0, 1.0), device="cpu").module is inner
+
+
+@pytest.mark.parametrize("where", ["module", "preprocess"])
+def test_what_writes_into_its_input_changes_no_number(where: str) -> None:
+    def make(in_place: bool) -> standfast.Model:
+        torch.manual_seed(1)
+        layers = [nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)]
+        if where == "module":
+            layers.insert(0, nn.ReLU(inplace=in_place))
+            preprocess = None
+        else:
+            preprocess = (lambda x: x.sub_(0.5).abs_()) if in_place else (lambda x: (x - 0.5).abs())
+        return standfast.Model(nn.Sequential(*layers).eval(), (-1.0, 1.0), preprocess, "cpu", 16)
+
+    given = 2 * torch.rand(40, 4, generator=torch.Generator().manual_seed(2)) - 1
+    x = given.clone()
+    for name in ("occlusion", "rise", "lime", "saliency", "lrp", "captum:Saliency"):
+        found, expected = (hx.get(name)(make(in_place), x) for in_place in (True, False))
+        assert torch.equal(found, expected), name
+    ball = standfast.LinfBall(0.3)
+    for metric in (standfast.metrics.MaxSensitivity(ball), standfast.metrics.WorstCase(ball, budget=60)):
+        seed = torch.Generator().manual_seed(3)
+        found, expected = (
+            metric(make(each), "saliency", x[:8], generator=seed.manual_seed(3)) for each in (True, False)
+        )
+        torch.testing.assert_close(
+            (found.value, found.inputs), (expected.value, expected.inputs), rtol=0, atol=0, equal_nan=True
+        )
+    assert torch.equal(x, given)

@@ -363,6 +363,8 @@ class Model:
         self._on_inputs: Callable[[int], None] | None = None
         self._asked: tuple[int, ...] | None = None
         self._seen_outputs = self._values_seen = False
+        #: whether the module or the preprocessing writes into its input, once it has been run; None before
+        self.overwrites: bool | None = None
         # inputs with outputs that may be probabilities of several labels, and these
         self._doubtful: tuple[Tensor, Tensor] | None = None
         #: the number of classes, once the module has been run
@@ -704,10 +706,13 @@ class Model:
 
         Call it in a session. It does not check the values of `x` and does not split the batch; `logits` does both.
         """
-        prepared = x if self.preprocess is None else self.preprocess(x)
+        given = x if self.overwrites is False else x.clone()
+        prepared = given if self.preprocess is None else self.preprocess(given)
         if not isinstance(prepared, Tensor):
             raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
         out = self.run(prepared)
+        if self.overwrites is None:
+            self.overwrites = given._version > 0
         if not self._seen_outputs and self.task.scales and self.task.classes:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
                 self._look_at_outputs(x, out.detach())

@@ -64,10 +64,11 @@ def find_changes(now: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
     return lines
 
 
-def write_defaults() -> None:
-    """Record what is new, and the defaults of new versions; what changed under the same version stays as it was."""
+def write_defaults() -> list[str]:
+    """Record what is new, and the defaults of new versions; say what changed under the same version, which stays."""
     now, recorded = list_defaults(), json.loads(FILE.read_text())
     for name, before in recorded.items():
         if name in now and find_changes({name: now[name]}, {name: before}):
             now[name] = {**before, "defaults": {**now[name]["defaults"], **before["defaults"]}}
     FILE.write_text(json.dumps(now, indent=1) + "\n")
+    return find_changes(list_defaults(), now)

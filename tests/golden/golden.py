@@ -6,6 +6,7 @@ generator, so that the numbers depend on nothing but the code that is tested and
     python tests/golden/golden.py            what moved since the numbers were recorded
     python tests/golden/golden.py --write    record new cases and defaults, and drop cases that are gone
     python tests/golden/golden.py --moved    record the numbers of today, on the machine that recorded the others
+    python tests/golden/golden.py --machine  record the numbers of today and this machine, for example with a new torch
 
 A number that moves on purpose is recorded again, and a line of the changelog says why it moved.
 
@@ -586,23 +587,26 @@ def is_close(new: list[Any], old: list[Any]) -> bool:
 
 
 def read(group: str) -> dict[str, Any]:
-    recorded: dict[str, Any] = json.loads((HERE / f"{group}.json").read_text())
-    return recorded
+    file = HERE / f"{group}.json"
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return found or {"machine": describe_machine(), "cases": {}}
 
 
-def write(group: str, everything: bool) -> int:
-    """Record the cases of a group that are new, or `everything`, and return how many."""
+def write(group: str, moved: bool, new_machine: bool) -> int:
+    """Record the cases of a group that are new or have no bits yet, or all of them, and return how many."""
     recorded, machine = read(group), describe_machine()
-    if everything and recorded["machine"] != machine:
-        raise SystemExit(f"{group}: recorded on {recorded['machine']}, and this is {machine}")
+    same = new_machine or recorded["machine"] == machine
+    if moved and not same:
+        raise SystemExit(f"{group}: recorded on {recorded['machine']}, and this is {machine}; see --machine")
     with tempfile.TemporaryDirectory() as folder:
         cases = list_cases(group, Path(folder))
-        old = {} if everything else {name: case for name, case in recorded["cases"].items() if name in cases}
-        found = {name: compute(case) for name, case in cases.items() if name not in old}
-    if recorded["machine"] != machine:
+        old = {} if moved or new_machine else {name: own for name, own in recorded["cases"].items() if name in cases}
+        waiting = [name for name in cases if name not in old or (same and old[name].get("bits") == {})]
+        found = {name: compute(cases[name]) for name in waiting}
+    if not same:
         found = {name: {**case, "bits": {}} if "bits" in case else case for name, case in found.items()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps({**old, **found}[name])}" for name in cases)
-    head = f'{{"machine": {json.dumps(recorded["machine"])},\n"cases": {{\n'
+    head = f'{{"machine": {json.dumps(machine if new_machine else recorded["machine"])},\n"cases": {{\n'
     (HERE / f"{group}.json").write_text(f"{head}{lines}\n}}}}\n")
     return len(found)
 
@@ -630,16 +634,17 @@ def compute_all(group: str, batch_size: int = BATCH_SIZES[0]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="record what is new, and drop what is gone")
+    parser.add_argument("--write", action="store_true", help="record what is new, all defaults, and drop what is gone")
     parser.add_argument("--moved", action="store_true", help="record all numbers of today")
+    parser.add_argument("--machine", action="store_true", help="record all numbers of today, and this machine")
     parser.add_argument("--only", choices=ALL_GROUPS, help="one file of numbers")
     chosen = parser.parse_args()
     sys.path.append(str(HERE.parent / "stand_ins"))
     if chosen.write:
-        write_defaults()
+        print("\n".join(["defaults:", *write_defaults()]))
     for group in [chosen.only] if chosen.only else ALL_GROUPS:
-        if chosen.write or chosen.moved:
-            print(f"{group}: {write(group, chosen.moved)} cases recorded")
+        if chosen.write or chosen.moved or chosen.machine:
+            print(f"{group}: {write(group, chosen.moved, chosen.machine)} cases recorded")
         else:
             found = compute_all(group)
             print("\n  ".join([f"{group}: {len(found)} cases", *find_renamed(group, found), *compare(group, found)]))

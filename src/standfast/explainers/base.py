@@ -290,17 +290,20 @@ class PreprocessedModule(nn.Module):
         super().__init__()
         self.module = model.module
         self.preprocess, self.output = model.preprocess, model.output
+        self.overwrites = model.overwrites
         self.training = getattr(model.module, "training", False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of inputs within the model's bounds."""
+        x = x.clone() if self.overwrites else x
         out: Tensor = find_output(self.module(x if self.preprocess is None else self.preprocess(x)), self.output)
         return out
 
 
 def join_preprocessing(model: Model) -> nn.Module:
-    """One module from inputs to logits: the user's own if there is no preprocessing, and it returns a tensor."""
-    return model.module if model.preprocess is None and not model.returns_parts else PreprocessedModule(model)
+    """One module from inputs to logits: the user's own if it takes inputs as they are, and returns a tensor."""
+    plain = model.preprocess is None and not model.returns_parts and not model.overwrites
+    return model.module if plain else PreprocessedModule(model)
 
 
 _CHOICES: ContextVar[dict[str, str]] = ContextVar("choices of explainers")

@@ -101,7 +101,7 @@ class Store:
 
     Args:
         address: a path, or an fsspec address such as `"s3://bucket/results"`.
-        lasting: whether jobs have to survive a power cut. If not, a damaged one is done again.
+        lasting: whether jobs have to survive a power cut; without it they may be damaged then, and are done again.
     """
 
     def __init__(self, address: str | Path | Folder, lasting: bool = True) -> None:

@@ -26,8 +26,8 @@ class SecondOrderMode(ReluReplacement):
 
     Args:
         beta: above 0.
-        checks: whether `check_graph` and `check_smooth` will be called. To watch all functions for them takes longer
-            than the passes of a small network.
+        checks: whether `check_graph` and `check_smooth` will be called. Watching all functions for them takes longer
+            than a pass of a small network.
 
     >>> convolution = torch.nn.Conv2d(1, 6, 5).requires_grad_(False)
     >>> x = torch.rand(2, 1, 8, 8, requires_grad=True)

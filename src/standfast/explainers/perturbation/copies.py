@@ -14,7 +14,7 @@ from standfast.model import Model, Output, count_padding, pad_rows
 from standfast.segments import spatial_shape
 from standfast.tasks import measure_score
 
-# so many outputs are read at once: of a classifier those of many batches, of a map of classes those of one
+# so many outputs are read at once: for a classifier those of many batches, for segmentation those of one
 _LOGITS = 1 << 18
 
 
@@ -34,7 +34,7 @@ def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
 
 
 class CopyExplainer(Explainer):
-    """An explainer by the scores of perturbed copies; those of several inputs fill batches together."""
+    """An explainer by the scores of perturbed copies. Copies of several inputs share a batch."""
 
     gateable: ClassVar[bool] = True
     batches: ClassVar[int] = BATCHES
