@@ -47,7 +47,7 @@ class SensitivityResult(NeighbourhoodResult):
 @dataclass(frozen=True)
 class _Sensitivity(Metric):
     direction: ClassVar[Direction] = "lower"
-    category: ClassVar[str] = "robustness"
+    evidence: ClassVar[str] = "drawn"
     per_distance: ClassVar[bool]
     presets: ClassVar[Presets] = {"quick": {"samples": 10}}
 
