@@ -11,11 +11,11 @@ from typing import Any, Literal, get_origin, get_type_hints
 import numpy as np
 import pytest
 import torch
-from golden import NEIGHBOURHOODS
 from refusals import assert_refused
 from scipy import stats
 from torch import Tensor
 
+from golden import NEIGHBOURHOODS
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import (
     JPEG,
@@ -24,7 +24,6 @@ from standfast.neighbourhoods import (
     Gamma,
     GaussianNoise,
     Rotation,
-    TextChange,
     Transformation,
     Translation,
     neighbourhoods,
@@ -118,13 +117,6 @@ COMPOSITIONS = [
     Compose((Gamma((0.5, 2)), GaussianNoise(0.1))),
     Compose((Contrast(0.4), JPEG((30, 90)))),
 ]
-
-
-def test_every_registered_transformation_has_an_example() -> None:
-    kinds = {name: neighbourhoods[name] for name in neighbourhoods.names()}
-    # inputs of changes of texts are codes of words: their tests are in test_text.py
-    own = {n for n, k in kinds.items() if issubclass(k, Transformation) and not issubclass(k, TextChange)}
-    assert own - {"compose"} == set(EXAMPLES)
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), CASES)
