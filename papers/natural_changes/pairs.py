@@ -71,7 +71,6 @@ class PairStability(Metric):
 
     name: ClassVar[str] = "pair_stability"
     direction: ClassVar[Direction] = "higher"
-    category: ClassVar[str] = "robustness"
 
     neighbourhood: Neighbourhood
     samples: int = 1

@@ -24,6 +24,7 @@ from standfast.metrics import metrics
 from standfast.neighbourhoods import neighbourhoods
 from standfast.neighbourhoods.naming import label_neighbourhood, read_stored
 from standfast.registry import Registry
+from standfast.report.presentation.safari.terms import name_similarity
 from standfast.results import presentations
 from standfast.similarity import similarities
 from standfast.study.file.schema import json_schema
@@ -52,6 +53,7 @@ class Agreement(Similarity):
     '''
 
     name = "agreement"
+    words = "share of equal signs"
     low, high, range = 0.4, 0.6, (0.0, 1.0)
     above: float = 0.0
 
@@ -228,6 +230,7 @@ def test_a_similarity_is_added(model: standfast.Model, tmp_path: Path) -> None:
     assert standfast.similarity.get("agreement")(a, b).item() == 0.5
     assert standfast.similarity.get("agreement:above=0.5")(a, b).item() == 0.75
     check_similarity(standfast.similarity.get("agreement"))
+    assert name_similarity({"similarity": "agreement:above=0.5"}) == "share of equal signs"
     worst = {"neighbourhood": {"linf": 0.1}, "similarity": "agreement", "absolute": False}
     worst |= {"search": "random", "budget": 60}
     found = run(tmp_path, [{"worst_case": worst}])

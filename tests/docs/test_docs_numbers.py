@@ -13,11 +13,12 @@ import torch
 
 import standfast
 from standfast.metrics import Metric
-from standfast.metrics.base import has_neighbourhood
+from standfast.metrics.base import PRESETS, has_neighbourhood
 from standfast.statistics.paired import signed_rank
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PRESETS_HEADING = "Presets: an answer in seconds, or the paper's setting"
 NOISE = 0.045  # of a share of 1000 trials: 3.5 standard errors
 
 
@@ -33,14 +34,19 @@ def configured(kind: type[Metric], preset: str) -> Metric:
     return kind(**options, preset=preset)
 
 
-def test_costs_of_presets() -> None:
-    stated = {name.strip("`"): counts for name, *counts in table("docs/how-to/speed.md", "What costs how much")}
+def test_tables_of_presets() -> None:
+    """The rows are in any order; a failure shows the row as it must be."""
     kinds = {name: standfast.metrics.metrics[name] for name in standfast.metrics.names()}
-    own = {name: kind for name, kind in kinds.items() if kind.__module__.startswith("standfast.")}
-    assert set(stated) == set(own)
-    for name, kind in own.items():
-        counts = [configured(kind, preset).cost().evaluations for preset in ("quick", "standard", "paper")]
-        assert [int(count.replace(",", "")) for count in stated[name]] == counts, name
+    costs, presets = [], []
+    for name, kind in kinds.items():
+        if kind.__module__.startswith("standfast."):
+            counts = [configured(kind, preset).cost().evaluations for preset in PRESETS]
+            costs.append([f"`{name}`", *(f"{count:,}" for count in counts)])
+            for preset, options in kind.presets.items():
+                words = ", ".join(f"`{option}={value!r}`" for option, value in options.items())
+                presets.append([f"[{name}]({name}.md)", preset, words])
+    assert sorted(table("docs/how-to/speed.md", "What costs how much")) == sorted(costs)
+    assert sorted(table("docs/metrics/index.md", PRESETS_HEADING)) == sorted(presets)
 
 
 def power(samples: int, share: float, level: float, trials: int = 1000) -> float:

@@ -125,9 +125,9 @@ def test_the_model_card_parses_with_huggingface_hub(pack: Path) -> None:
     assert (first.dataset_name, first.metric_type) == ("digits", METRIC)
 
 
-def test_the_crosswalk_names_metrics_that_exist() -> None:
-    for clause in read_clauses():
-        assert set(clause.metrics) <= set(metrics)
+def test_kinds_of_numbers_are_those_of_metrics() -> None:
+    named = {kind for clause in read_clauses() for kinds in clause.shows for kind in kinds}
+    assert {metrics[name].evidence for name in metrics.names()} - {""} == named - {"tested"}
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,20 @@ def test_the_crosswalk_claims_only_what_the_metrics_show(
     shows = "\n".join(row[4] for row in rows[: len(read_clauses())])
     assert [words for words in said if words not in shows] == []
     assert [words for words in unsaid if words in shows] == []
+
+
+@pytest.mark.parametrize("evidence", ["drawn", ""])
+def test_the_crosswalk_has_a_metric_of_a_plug_in(
+    evidence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type("Steady", (metrics["max_sensitivity"],), {"name": "steady", "evidence": evidence})
+    monkeypatch.setitem(metrics._entries, "steady", kind)
+    study = {**BARE, "metrics": [{"steady": {"neighbourhood": {"linf": 0.01}, "samples": 2}}], "requirements": []}
+    standfast.run_study(study, tmp_path, progress=False)
+    page = write_crosswalk(load_results(tmp_path))
+    assert ("| steady | the largest change among random draws" in page) == bool(evidence)
+    assert ("Numbers that speak to none of these clauses: steady." in page) != bool(evidence)
+    assert "search" not in page
 
 
 def test_the_software_is_a_cyclonedx_list() -> None:

@@ -272,7 +272,7 @@ def list_similarities() -> Iterator[tuple[str, Case]]:
             yield f"{name} of {kind}", Case(run)
 
 
-#: each neighbourhood with options and the shape of the inputs that it takes
+#: each neighbourhood with options and the shape of the inputs that it takes, also for `tests/neighbourhoods`
 NEIGHBOURHOODS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "linf": ({"radius": 0.1}, (1, 6, 6)),
     "l2": ({"radius": 0.5}, (1, 6, 6)),

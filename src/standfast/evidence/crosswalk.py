@@ -9,23 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from ruamel.yaml import YAML
 
 from standfast.checks.decision import Decisions
 from standfast.checks.formats import fill_page
+from standfast.metrics.lens.attribution_objectives import BLIND
 from standfast.report.page.options import flatten_options
-from standfast.results import Results
+from standfast.results import ConfiguredMetric, Results
 from standfast.results.formatting import format_estimate
 
-#: metrics whose inputs are drawn, and names of searches and attacks that only draw at random
-_SAMPLED = ("max_sensitivity", "local_lipschitz")
-_RANDOM = ("random", "random_sign", "universal")
-#: what the numbers of a group of metrics are; those of worst cases are `searched` or `drawn`
-_KINDS = {"probabilities": "probability", "plausibility": "plausible"}
+#: searches and attacks that only draw at random
+_RANDOM = {"random", *BLIND}
 
 
 @dataclass(frozen=True)
@@ -35,23 +31,16 @@ class Clause:
     Attributes:
         document, clause: where it stands.
         asks: what it asks for, in our words.
-        metrics: registered names of the metrics that speak to it; empty for the record as a whole.
-        shows: what their numbers contribute, in parts; each by the kinds of numbers of which it needs one.
+        shows: what numbers contribute, in parts; each by the kinds of numbers (`Metric.evidence`) of which it needs
+            one, or by none for the record as a whole.
         leaves_open: what they do not show.
     """
 
     document: str
     clause: str
     asks: str
-    metrics: tuple[str, ...]
     shows: Mapping[tuple[str, ...], str]
     leaves_open: str
-
-
-@cache
-def _read_file() -> dict[str, Any]:
-    content: dict[str, Any] = YAML(typ="safe").load((files("standfast.evidence") / "crosswalk.yaml").read_text("utf-8"))
-    return content
 
 
 def read_clauses() -> list[Clause]:
@@ -60,27 +49,28 @@ def read_clauses() -> list[Clause]:
     >>> read_clauses()[0].document
     'ISO/IEC TR 24029-1:2021'
     """
-    content, found = _read_file(), []
-    for entry in content["clauses"]:
-        metrics = tuple(metric for name in entry["metrics"] for metric in content["groups"].get(name, [name]))
-        shows = {tuple(part["of"]): part["words"] for part in entry["shows"]}
-        found.append(Clause(**{**entry, "metrics": metrics, "shows": shows}))
-    return found
+    content = YAML(typ="safe").load((files("standfast.evidence") / "crosswalk.yaml").read_text("utf-8"))
+    return [
+        Clause(**{**entry, "shows": {tuple(part["of"]): part["words"] for part in entry["shows"]}})
+        for entry in content["clauses"]
+    ]
 
 
 def write_crosswalk(results: Results, decisions: Decisions | None = None) -> str:
     """The page, for the metrics that these results have."""
-    measured: dict[str, list[str]] = {}
-    for label, known in results.metrics.items():
-        measured.setdefault(known.metric, []).append(label)
+    measured = {label: _find_kind(known) for label, known in results.metrics.items()}
+    tested = {each.label for each in results.summary.metrics if any(row.control_test is not None for row in each.rows)}
     rows = []
     for clause in read_clauses():
-        own = [label for metric in clause.metrics for label in measured.get(metric, ())]
-        found = ", ".join(own) if clause.metrics else "the whole pack"
-        kinds = {kind for label in own for kind in _list_kinds(results, label)}
+        known = {kind for kinds in clause.shows for kind in kinds}
+        own = [label for label, kind in measured.items() if kind in known]
+        kinds = {measured[label] for label in own} | {"tested" for label in own if label in tested}
         parts = [words for needed, words in clause.shows.items() if not needed or kinds & set(needed)]
+        found = ", ".join(own) if known else "the whole pack"
         shows = "; ".join(parts) if found else "nothing in this study"
         rows.append((clause.document, clause.clause, clause.asks, found or "none", shows, clause.leaves_open))
+    spoken = {kind for clause in read_clauses() for kinds in clause.shows for kind in kinds}
+    silent = [label for label, kind in measured.items() if kind not in spoken]
     requirements = None if decisions is None else dict.fromkeys(each.requirement for each in decisions.decisions)
     points = []
     for row in results.summary.rows:
@@ -88,18 +78,12 @@ def write_crosswalk(results: Results, decisions: Decisions | None = None) -> str
             kind, value = "control" if row.control else "model", format_estimate(row.estimate, row.spec.decimals)
             where = f"{row.label}, {row.explainer}, {row.model} on {row.data}"
             points.append({"kind": kind, "where": where, "value": value})
-    return fill_page("CROSSWALK.md", clauses=rows, requirements=requirements, points=points)
+    return fill_page("CROSSWALK.md", clauses=rows, silent=silent, requirements=requirements, points=points)
 
 
-def _list_kinds(results: Results, name: str) -> list[str]:
-    """What the numbers of a configured metric are: of worst cases how they were found, of others what they measure."""
-    label, groups = results.metrics[name], _read_file()["groups"]
-    if label.metric in groups["worst cases"]:
-        options = flatten_options(label.options)
-        drawn = label.metric in _SAMPLED or {options.get("search"), options.get("attack")} & set(_RANDOM)
-        kind = "drawn" if drawn else "searched"
-    else:
-        kind = next((words for group, words in _KINDS.items() if label.metric in groups[group]), "faithful")
-    metrics = (each for each in results.summary.metrics if each.label == name)
-    tested = any(row.control_test is not None for each in metrics for row in each.rows)
-    return [kind, *["tested"] * tested]  # against controls
+def _find_kind(metric: ConfiguredMetric) -> str:
+    """What the numbers of a configured metric are: its `evidence`, but `drawn` where a search only draws at random."""
+    kind = "" if metric.kind is None else metric.kind.evidence
+    options = flatten_options(metric.options)
+    drawn = kind == "searched" and {options.get("search"), options.get("attack")} & _RANDOM
+    return "drawn" if drawn else kind

@@ -144,8 +144,9 @@ class Metric(metaclass=_PresetsApplied):
         version: a part of what its results depend on, to be raised when the same options give other values.
         direction: whether an explainer with a `"higher"` or a `"lower"` value is better; None for a metric that does
             not rank explainers. A metric in which that depends on the options overrides `direction_of` instead.
-        category: what the metric asks, in the field's word: `"faithfulness"`, `"robustness"`, `"localisation"`, ...;
-            may be empty.
+        evidence: what its numbers are to an auditor: worst cases that were `"searched"` or `"drawn"` at random, a
+            `"probability"`, or how `"faithful"` or `"plausible"` maps are. Empty: they speak to no clause of an
+            evidence pack.
         needs: what the model, the explainer or the data must have, in a few words for lists; may be empty. Options
             without a default are known anyway. With `"gradients"` alone the metric refuses a function of arrays
             (`Model.from_callable`) before any work.
@@ -174,7 +175,7 @@ class Metric(metaclass=_PresetsApplied):
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
-    category: ClassVar[str] = ""
+    evidence: ClassVar[str] = ""
     needs: ClassVar[str] = ""
     #: whether it takes texts of different lengths at once
     takes_widths: ClassVar[bool] = False

@@ -7,6 +7,7 @@ perturbed inputs, drawn from its distribution, of which the model predicts the s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from standfast.metrics.probe import Probe
 from standfast.metrics.result import Result
 
 _MOST = 100  # draws for each input: the interval of a share of one half is then 0.4 to 0.6
+_BLOCK = 32  # points drawn at once for each input
 _PART = 20  # at most one in so many of the evaluations
 _ELEMENTS = 1 << 26  # numbers in the draws of a group of inputs
 _REJECTED = 1 << 17  # numbers in the draws of one input where many more are drawn and rejected
@@ -61,17 +63,25 @@ class KeptClass:
         self._drawn.index_add_(0, origin, counted.to(torch.int64))
         self._kept.index_add_(0, origin, (counted & (margin < 0)).to(torch.int64))
 
-    def draw(self, seed: int) -> None:
-        """Draw for the origins that can be evaluated, and predict what was drawn."""
+    def sample(self, seed: int, block: int = _BLOCK) -> Iterator[tuple[Tensor, Tensor]]:
+        """Draw `most` points for each origin that can be evaluated: the numbers `(P,)` of a few origins, and their
+        next points `(P, S, ...)`, of which S are at most `block`.
+
+        Blocks have a fixed size, so that an origin's draws do not depend on the batch.
+        """
         region, usable = self.probe.region, self.probe.usable()
         assert region is not None
-        if not self.most or not len(usable):
-            return
-        group = max(1, _ELEMENTS // (self.most * region.input_shape.numel()))
-        for part in torch.split(usable, group):
-            own = region.select(part)
-            points = own.sample(self.most, own.streams(seed))
-            origin = part.repeat_interleave(self.most)
+        group = max(1, _ELEMENTS // (block * region.input_shape.numel()))  # few origins at once, for memory
+        for rows in torch.split(usable, group) if len(usable) else ():
+            own = region.select(rows)
+            streams = own.streams(seed)
+            for start in range(0, self.most, block):
+                yield rows, own.sample(min(block, self.most - start), streams)
+
+    def draw(self, seed: int) -> None:
+        """Draw for the origins that can be evaluated, and predict what was drawn."""
+        for rows, points in self.sample(seed, self.most) if self.most else ():
+            origin = rows.repeat_interleave(self.most)
             self.add(self.probe.query_class(points.flatten(0, 1), origin).margin, origin)
 
     def fields(self) -> dict[str, Any]:

@@ -89,7 +89,6 @@ class SeedAgreement(Metric):
 
     name: ClassVar[str] = "seed_agreement"
     direction: ClassVar[Direction] = "higher"
-    category: ClassVar[str] = "robustness"
     citation: ClassVar[str] = "krishna2024disagreement"
     presets: ClassVar[Presets] = {"quick": {"seeds": 5}}
 

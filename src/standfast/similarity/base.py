@@ -28,6 +28,7 @@ class Similarity(metaclass=ConfigurationType):
 
     Attributes:
         name: the name it was requested by, including options.
+        words: what it is called in a sentence; empty for its name.
         larger_is_closer: True if larger values mean more similar maps; False for a discrepancy.
         low: default threshold: explanations below it are "inconsistent". None if no threshold suits all maps.
         high: default threshold: explanations above it are "consistent".
@@ -38,6 +39,7 @@ class Similarity(metaclass=ConfigurationType):
     """
 
     name: ClassVar[str]
+    words: ClassVar[str] = ""
     larger_is_closer: ClassVar[bool] = True
     low: ClassVar[float | None] = None
     high: ClassVar[float | None] = None

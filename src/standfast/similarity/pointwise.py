@@ -119,6 +119,7 @@ class Pearson(Correlation):
     """
 
     name: ClassVar = "pearson"
+    words: ClassVar = "correlation"
     differentiable: ClassVar = True
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
@@ -161,6 +162,7 @@ class Cosine(Correlation):
     """
 
     name: ClassVar = "cosine"
+    words: ClassVar = "cosine similarity"
     differentiable: ClassVar = True
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:

@@ -53,6 +53,7 @@ class Spearman(Correlation):
     """
 
     name: ClassVar = "spearman"
+    words: ClassVar = "rank correlation"
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         return _by_chunks(_spearman_rows, a, b)

@@ -61,7 +61,7 @@ class DistortionMetric(Metric):
     """
 
     needs: ClassVar[str] = "gradients"
-    category: ClassVar[str] = "faithfulness"
+    evidence: ClassVar[str] = "faithful"
     citation: ClassVar[str] = "vu2021ceval"
 
     attack: str | Attack = "fmn"

@@ -78,6 +78,7 @@ class NearAffinity(DistortionMetric):
 
     name: ClassVar[str] = "near_affinity"
     direction: ClassVar[Direction] = None  # the value describes the model
+    evidence: ClassVar[str] = ""
     presets: ClassVar[Presets] = {
         "quick": {"attack": QUICK, "fractions": (0.1, 0.5, 0.9)},
         "paper": {"attack": "iga"},

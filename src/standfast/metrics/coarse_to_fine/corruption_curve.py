@@ -169,7 +169,7 @@ class CorruptionCurve(Metric):
     """
 
     name: ClassVar[str] = "corruption_curve"
-    category: ClassVar[str] = "faithfulness"
+    evidence: ClassVar[str] = "faithful"
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "wei2024revisiting"
     roles: ClassVar[Mapping[str, Role]] = {

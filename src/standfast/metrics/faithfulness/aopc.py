@@ -116,7 +116,7 @@ class AOPC(Metric):
     """
 
     name: ClassVar[str] = "aopc"
-    category: ClassVar[str] = "faithfulness"
+    evidence: ClassVar[str] = "faithful"
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "samek2017evaluating"
     roles: ClassVar[Mapping[str, Role]] = {

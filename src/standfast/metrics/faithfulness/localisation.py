@@ -160,7 +160,7 @@ class RelevanceLocalisation(Metric):
 
     name: ClassVar[str] = "relevance_localisation"
     needs: ClassVar[str] = "regions: where the class is known to lie"
-    category: ClassVar[str] = "localisation"
+    evidence: ClassVar[str] = "plausible"
     controls: ClassVar[bool] = True
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "arras2022clevr"

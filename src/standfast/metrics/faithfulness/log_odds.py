@@ -103,7 +103,7 @@ class LogOdds(Metric):
     """
 
     name: ClassVar[str] = "log_odds"
-    category: ClassVar[str] = "faithfulness"
+    evidence: ClassVar[str] = "faithful"
     controls: ClassVar[bool] = True
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "shrikumar2017deeplift"

@@ -173,7 +173,7 @@ class AttributionAttack(Metric):
     needs: ClassVar[str] = (
         "gradients and an explainer that can be differentiated, unless attack is random_sign or universal"
     )
-    category: ClassVar[str] = "robustness"
+    evidence: ClassVar[str] = "searched"
     citation: ClassVar[str] = "kamath2024rethinking"
     roles: ClassVar[Mapping[str, Role]] = {
         **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures

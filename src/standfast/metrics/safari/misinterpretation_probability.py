@@ -173,7 +173,7 @@ class MisinterpretationProbability(Metric):
 
     name: ClassVar[str] = "misinterpretation_probability"
     version: ClassVar[int] = 2
-    category: ClassVar[str] = "robustness"
+    evidence: ClassVar[str] = "probability"
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {
         **dict.fromkeys(

@@ -27,9 +27,6 @@ from standfast.metrics.probe import Call, Explain, Probe
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.records import Count
 
-_BLOCK = 32  # samples drawn at once for each input
-_ELEMENTS = 1 << 26  # numbers in the perturbed inputs of a group of inputs
-
 
 @dataclass(frozen=True)
 class SensitivityResult(NeighbourhoodResult):
@@ -47,7 +44,7 @@ class SensitivityResult(NeighbourhoodResult):
 @dataclass(frozen=True)
 class _Sensitivity(Metric):
     direction: ClassVar[Direction] = "lower"
-    category: ClassVar[str] = "robustness"
+    evidence: ClassVar[str] = "drawn"
     per_distance: ClassVar[bool]
     presets: ClassVar[Presets] = {"quick": {"samples": 10}}
 
@@ -80,24 +77,18 @@ class _Sensitivity(Metric):
         """Sample the neighbourhood of every input."""
         inputs, region = call.inputs, self.neighbourhood.around(call.inputs, call.model.bounds)
         probe = Probe(call, absolute=self.absolute, explain=self.explain, region=region)
-        rows, kept, seed = probe.usable(), KeptClass(probe, self.samples), call.seed
+        kept = KeptClass(probe, self.samples)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
         where = inputs.clone()
-        # blocks of a fixed size, so that an input's draws do not depend on the batch; few rows at once for memory
-        group = max(1, _ELEMENTS // (_BLOCK * inputs[0].numel()))
-        for part in torch.split(rows, group) if len(rows) else ():
-            own = region.select(part)
-            streams = own.streams(seed)
-            for start in range(0, self.samples, _BLOCK):
-                x = own.sample(min(_BLOCK, self.samples - start), streams)
-                values, margin = _measure(probe, part, x, inputs, self.per_distance)
-                kept.add(margin.flatten(), part.repeat_interleave(x.shape[1]))
-                if self.same_class:
-                    values = torch.where(margin < 0, values, -torch.inf)
-                top, index = values.max(1)
-                better = top > best[part]
-                best[part] = torch.maximum(best[part], top)
-                where[part[better]] = probe.perturb(x[better, index[better]], part[better])
+        for part, x in kept.sample(call.seed):
+            values, margin = _measure(probe, part, x, inputs, self.per_distance)
+            kept.add(margin.flatten(), part.repeat_interleave(x.shape[1]))
+            if self.same_class:
+                values = torch.where(margin < 0, values, -torch.inf)
+            top, index = values.max(1)
+            better = top > best[part]
+            best[part] = torch.maximum(best[part], top)
+            where[part[better]] = probe.perturb(x[better, index[better]], part[better])
         # minus infinity: no distance was finite, or no copy kept the class
         best = torch.where(best.isinf() & self.same_class, torch.nan, best.clamp(min=0))
         probe.skip_constant(probe.reference, best <= 0)

@@ -140,7 +140,7 @@ class WorstCase(Metric):
     """
 
     name: ClassVar[str] = "worst_case"
-    category: ClassVar[str] = "robustness"
+    evidence: ClassVar[str] = "searched"
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them
         "threshold": NO_EFFECT,

@@ -169,6 +169,7 @@ class SensitivityConsistency(Metric):
     """
 
     direction: ClassVar[Direction] = "higher"
+    evidence: ClassVar[str] = "faithful"
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "tan2025senc"
 

@@ -29,8 +29,8 @@ def name_similarity(options: Mapping[str, Any]) -> str:
     >>> name_similarity({"similarity": "pearson"}), name_similarity({"similarity": "ssim"})
     ('correlation', 'ssim')
     """
-    name = str(options.get("similarity", "similarity"))
-    return {"pearson": "correlation", "spearman": "rank correlation", "cosine": "cosine similarity"}.get(name, name)
+    known = find_similarity(options)
+    return (known and known.words) or str(options.get("similarity", "similarity"))
 
 
 def describe_event(options: Mapping[str, Any]) -> dict[str, Any]:
