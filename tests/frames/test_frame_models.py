@@ -154,11 +154,11 @@ def test_the_worst_case_is_that_of_all_neighbours() -> None:
         change = np.abs(LINEAR.predict(neighbours) - LINEAR.predict(row)).max()
         maps = sum_by_column(explain_linear(LINEAR, neighbours, None))
         own = sum_by_column(explain_linear(LINEAR, row, None))[0]
-        answer = WorstCase(bound, event="misclassification", budget=1500)(
+        answer = WorstCase(bound, event="misclassification", budget=400)(
             model, explainer, TABLE.rows[place : place + 1]
         )
         assert answer.value.item() == pytest.approx(change - tolerance, abs=1e-6)
-        held = WorstCase(bound, budget=1500, absolute=False)(model, explainer, TABLE.rows[place : place + 1])
+        held = WorstCase(bound, budget=400, absolute=False)(model, explainer, TABLE.rows[place : place + 1])
         kept = np.abs(LINEAR.predict(neighbours) - LINEAR.predict(row)) < tolerance
         least = min(np.corrcoef(each, own)[0, 1] for each in maps[kept])
         assert held.value.item() == pytest.approx(least, abs=1e-6)
