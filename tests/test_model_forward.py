@@ -192,3 +192,14 @@ def test_what_writes_into_its_input_changes_no_number(where: str) -> None:
             (found.value, found.inputs), (expected.value, expected.inputs), rtol=0, atol=0, equal_nan=True
         )
     assert torch.equal(x, given)
+
+
+def test_a_model_runs_where_tensors_count_no_writes() -> None:
+    model = standfast.Model(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3)).eval(), (-1.0, 1.0), device="cpu")
+    x = 2 * torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) - 1
+    given = x.clone()
+    with torch.inference_mode():
+        inside = model.logits(x)
+    assert torch.equal(inside, model.logits(x))
+    assert torch.equal(x, given)
+    assert model.overwrites

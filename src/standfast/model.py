@@ -711,7 +711,7 @@ class Model:
         if not isinstance(prepared, Tensor):
             raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
         out = self.run(prepared)
-        if self.overwrites is None:
+        if self.overwrites is None and not given.is_inference():  # such a tensor counts no writes: it stays a copy
             self.overwrites = given._version > 0
         if not self._seen_outputs and self.task.scales and self.task.classes:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
