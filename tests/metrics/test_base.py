@@ -74,7 +74,12 @@ def test_incomplete_metric_is_an_error_where_its_class_is_made() -> None:
 
 @pytest.mark.parametrize(
     ("method", "instead"),
-    [("expected_for", "the method `cost`"), ("for_samples", "the method `bind`"), ("for_study", "no such method")],
+    [
+        ("expected_for", "the method `cost`"),
+        ("for_samples", "the method `bind`"),
+        ("for_study", "no such method"),
+        ("category", "the attribute `evidence`"),
+    ],
 )
 def test_a_method_that_is_never_called_is_an_error(method: str, instead: str) -> None:
     """Also one that a base of the class defines."""

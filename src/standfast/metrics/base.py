@@ -190,6 +190,7 @@ class Metric(metaclass=_PresetsApplied):
         **dict.fromkeys(("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"),
         **dict.fromkeys(("for_samples", "for_data", "for_module"), "the method `bind`"),
         "for_study": "no such method, since a metric does not see the others",
+        "category": "the attribute `evidence`",
     }
 
     # equal options make equal metrics, whichever preset they come from
