@@ -36,6 +36,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, check, is_number
 from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.choices import Choices
 from standfast.neighbourhoods.copula import Copula, fit_copula
 from standfast.neighbourhoods.plausibility import check_table, measure_plausibility
 from standfast.neighbourhoods.rules import Rule, describe_unknown_column, read_rules
@@ -267,6 +268,14 @@ class TableChanges(Transformation):
         return smooth and not whole and not self.may_become_missing
 
     @property
+    def chooses(self) -> bool:
+        """Whether a category or a number with steps changes, or a cell may be lost; a copula moves numbers freely."""
+        features = self._features().values()
+        has_categories = len(self.one_hot) > 0 or any(feature.categories is not None for feature in features)
+        has_steps = self.prior != "copula" and any(feature.step is not None for feature in features)
+        return has_categories or has_steps or self.may_become_missing > 0
+
+    @property
     def restricted(self) -> bool:  # type: ignore[override]
         """Whether there are rules, or ranges that cut a prior from data."""
         return bool(self.rules) or self.prior != "independent"
@@ -317,6 +326,14 @@ class TableChanges(Transformation):
         unit = lower.new_zeros(len(inputs), len(plan.categories) + len(plan.losing))
         lower, upper = (torch.cat(ends, 1).to(inputs.dtype) for ends in ([lower, unit], [upper, unit + 1]))
         return Limits(torch.zeros_like(lower), lower, upper, find_scale(lower, upper, self.distribution))
+
+    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
+        """The steps of numbers, the categories that a row may have, and whether a cell is lost.
+
+        With a copula, steps depend on all numbers together, so numbers have no candidates.
+        """
+        work = _Work(self, self._plan(inputs), inputs, bounds)
+        return Choices.join([work.list_steps(), *work.list_categories(), work.list_losses()])
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changed rows; those that would break a rule are moved back towards the clean ones."""
@@ -401,9 +418,35 @@ class _Category:
 
     def choose(self, own: Tensor, uniform: Tensor) -> Tensor:
         """The number of the category for uniform numbers `(M,)`, where `own` `(M,)` is the clean row's."""
+        order, shares, ladder = self._divide_unit(own)
+        place = (uniform.double()[:, None] >= ladder).sum(1)
+        last = (shares > 0).long().cumsum(1).argmax(1)  # of those that have a probability
+        place = torch.where(uniform <= 0, torch.zeros_like(place), torch.minimum(place, last))
+        return order.gather(1, place[:, None])[:, 0]
+
+    def list_points(self, own: Tensor) -> tuple[Tensor, Tensor]:
+        """How many categories can come of each row, `(M,)`, and uniform numbers that choose them, `(M, K)`.
+
+        The row's own category, `own` `(M,)`, is the first one. Numbers beyond the count choose nothing new.
+        """
+        _, shares, ladder = self._divide_unit(own)
+        below = torch.cat([torch.zeros_like(ladder[:, :1]), ladder[:, :-1]], dim=1)
+        middles = (below + ladder) / 2
+        middles[:, 0] = 0
+        possible = shares > 0
+        possible[:, 0] = True
+        listed = possible.long().argsort(dim=1, descending=True, stable=True)
+        return possible.sum(1), middles.gather(1, listed)
+
+    def _divide_unit(self, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """How categories share the interval from 0 to 1, for rows whose own category is `own` `(M,)`.
+
+        Returns:
+            The categories in the order of their parts, the own one first; their shares; where their parts end. Each is
+            `(M, K)`.
+        """
         shares = self.shares.to(own.device)
         order = torch.arange(len(shares), device=own.device).expand(len(own), -1)
-        # the own category first, the others in their order
         order = torch.where(order == 0, own[:, None], torch.where(order <= own[:, None], order - 1, order))
         sorted_shares = shares[order]
         if self.rate is not None:
@@ -412,11 +455,7 @@ class _Category:
             moved = torch.where(whole > 0, self.rate * others / whole.clamp(min=1e-300), 0.0)
             sorted_shares = torch.cat([1 - moved.sum(1, keepdim=True), moved], dim=1)
         ladder = sorted_shares.cumsum(1)
-        ladder = ladder / ladder[:, -1:]
-        place = (uniform.double()[:, None] >= ladder).sum(1)
-        last = (sorted_shares > 0).long().cumsum(1).argmax(1)  # of those that have a probability
-        place = torch.where(uniform <= 0, torch.zeros_like(place), torch.minimum(place, last))
-        return order.gather(1, place[:, None])[:, 0]
+        return order, sorted_shares, ladder / ladder[:, -1:]
 
 
 @dataclass(frozen=True)
@@ -696,6 +735,38 @@ class _Work:
         high = torch.where(stepped, (high / step + _SLACK).floor() * step, high)
         empty = self.empty[:, self.columns]
         return low.masked_fill(empty, 0.0), high.masked_fill(empty, 0.0)
+
+    def list_steps(self) -> Choices:
+        """The steps of numbers; a number without steps has candidates only where it cannot change, namely itself."""
+        low, high = self.find_ranges()
+        step = torch.where(self.step > 0, self.step, 1.0)
+        counts = torch.where(self.step > 0, ((high - low) / step).round().long() + 1, 0)
+        counts = torch.where(high > low, counts, 1)
+        if self.changes.prior == "copula":
+            counts = torch.zeros_like(counts)
+        clean = torch.where(counts > 0, (-low / step).round().long(), 0)
+        ordered = torch.ones(len(self.columns), dtype=torch.bool, device=low.device)
+        return Choices(counts, clean, ordered, lambda numbers: low[:, None] + step * numbers)
+
+    def list_categories(self) -> list[Choices]:
+        """The categories that each row may have, for each parameter of a category."""
+        return [
+            self._list_category(category, own) for category, own in zip(self.plan.categories, self.owns, strict=True)
+        ]
+
+    def _list_category(self, category: _Category, own: Tensor) -> Choices:
+        """The categories that rows may have whose `own` `(M,)` is given; -1, a missing cell, stays as it is."""
+        counts, points = category.list_points(own.clamp(min=0))
+        counts = torch.where(own < 0, 1, counts)[:, None]
+        ordered = torch.zeros(1, dtype=torch.bool, device=own.device)
+        return Choices(counts, torch.zeros_like(counts), ordered, lambda n: points.gather(1, n[..., 0])[..., None])
+
+    def list_losses(self) -> Choices:
+        """Whether each cell that may become missing is lost, if it is there."""
+        counts = torch.where(self.empty[:, list(self.plan.losing)], 1, 2)
+        ordered = torch.zeros(len(self.plan.losing), dtype=torch.bool, device=counts.device)
+        lost = 1 - self.changes.may_become_missing / 2
+        return Choices(counts, torch.zeros_like(counts), ordered, lambda numbers: lost * numbers.double())
 
     def limit_numbers(self) -> tuple[Tensor, Tensor]:
         """The limits of the parameters of numbers, `(M, m)`."""
