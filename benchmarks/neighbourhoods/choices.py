@@ -176,7 +176,9 @@ Wanted = Callable[[int], bool]
 def make_text(seed: int, wanted: Wanted) -> Row:
     generator, chance = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
     vocabulary = [f"w{number}" for number in range(40)]
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate([*_SPECIALS, *vocabulary])}, "[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate([*_SPECIALS, *vocabulary])}, "[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens(list(_SPECIALS))
     tokenizer.enable_padding(pad_id=0, pad_token=_SPECIALS[0])

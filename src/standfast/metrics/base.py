@@ -362,6 +362,11 @@ class Metric(metaclass=_PresetsApplied):
         """What the metric is called where the user gives it no label: its name."""
         return self.name
 
+    @property
+    def revision(self) -> int:
+        """What counts in a job's identity: `version`, or more where only some configurations gave other values before."""
+        return self.version
+
     def cost(self, classes: int | None = None) -> Cost:
         """About what a sample costs, for progress bars and estimates of the time; by default one explanation.
 

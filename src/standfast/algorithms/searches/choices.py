@@ -25,6 +25,7 @@ Cost: `budget` evaluations for each problem, or as many as it has combinations.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,6 +42,7 @@ _ROUNDS = 64  # of small budgets, about
 _FEWEST = 16  # proposals of a round: batches have at least that many rows anyway
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
 _BRED = 8  # children for each that is evaluated, since some were evaluated before
+_ELEMENTS = 1 << 21  # settings of the children of a group of problems
 _ANEW = 0.05  # of the children are drawn from all combinations
 _DRAWN = 0.1  # of the budget goes to combinations that are drawn, after the stacks
 _MIXED = 0.25  # of the children have two parents
@@ -80,9 +82,12 @@ class ChoiceSearch(Search):
         proposers: list[_Enumeration | _Evolution] = []
         if len(few):
             proposers.append(_Enumeration(run, few))
-        if len(many):
-            proposers.append(_Evolution(self, run, many, streams.select(many.tolist())))
         count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
+        # few problems at once, for memory
+        at_once = max(1, _ELEMENTS // (_BRED * count * choices.counts.shape[1]))
+        for group in many.split(at_once):
+            if len(group):
+                proposers.append(_Evolution(self, run, group, streams.select(group.tolist())))
         while run.left:
             wanted = min(count, run.left)
             rows, points = zip(*(proposer.propose(wanted) for proposer in proposers), strict=True)
@@ -94,6 +99,9 @@ class ChoiceSearch(Search):
             values, violations = seen.value.split(sizes), seen.violation.split(sizes)
             for proposer, value, violation in zip(proposers, values, violations, strict=True):
                 proposer.learn(Outcome(value, violation))
+        is_met = run.kept.seen.violation <= 0
+        gap = torch.full_like(run.kept.seen.value, torch.nan, dtype=torch.float64)
+        run.gap = torch.where(is_enumerable, torch.where(is_met, 0.0, torch.inf), gap)
 
 
 class _Enumeration:
@@ -190,6 +198,10 @@ class _Evolution:
         self.streams, self.most = streams, search.elite
         clean = self.space.clean[:, None]
         self.singles = _Singles(self.space, max(1, int(search.singles * run.left)), streams)
+        # by a table, since the last bits of torch's own logarithm depend on the batch
+        logarithms = torch.tensor([math.log(max(4.0, free / 2)) for free in range(self.space.size + 1)])
+        #: the logarithm of the largest number of parameters that a child changes, `(P, 1)`
+        self.log_most = logarithms.double().to(clean.device)[self.space.is_free.sum(1, keepdim=True)]
         #: how many combinations of each problem are still to be drawn, `(P, 1)`
         self.draws_left = torch.full_like(rows, int(_DRAWN * run.left))[:, None]
         self.best, self.best_key = clean, run.kept.key[rows][:, None]
@@ -227,8 +239,12 @@ class _Evolution:
         tried = self.tried.sort(dim=1).values
         place = torch.searchsorted(tried, hashes).clamp(max=tried.shape[1] - 1)
         was_tried = tried.gather(1, place) == hashes
-        same = (hashes[:, :, None] == hashes[:, None, :]) & possible[:, None, :]
-        stands_earlier = same.tril(diagonal=-1).any(2)
+        # among equal hashes, which keep their order, all but the first; those that are not possible equal nothing
+        number = torch.arange(hashes.shape[1], device=hashes.device).expand_as(hashes)
+        ordered, order = torch.where(possible, hashes, number).sort(dim=1, stable=True)
+        repeats = torch.zeros_like(possible)
+        repeats[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+        stands_earlier = torch.zeros_like(possible).scatter(1, order, repeats)
         return ~was_tried & ~stands_earlier
 
     def _breed(self, count: int, draws: Tensor) -> Tensor:
@@ -245,8 +261,7 @@ class _Evolution:
         mixed = (kind >= _ANEW) & (kind < _ANEW + _MIXED)
         from_father = mixed[..., None] & (mixture < 0.5)
         children = torch.where(from_father, take_points(self.best, second), children)
-        free = space.is_free.sum(1, keepdim=True)
-        changes = raise_power((free / 2).clamp(min=4.0), number).floor() - mixed.double()
+        changes = torch.exp(self.log_most * number).floor() - mixed.double()
         # a third of the children changes more of what is clean, and a third only what is not
         is_clean = children == space.clean[:, None]
         is_passed = torch.where(side[..., None] < 1 / 3, is_clean, (side[..., None] < 2 / 3) & ~is_clean)
@@ -347,4 +362,3 @@ def _hash_settings(settings: Tensor) -> Tensor:
     bits = (settings + 0.0).contiguous().view(torch.int64)
     odd = mix64(torch.arange(settings.shape[2], device=settings.device)) | 1
     return mix64((mix64(bits) * odd).sum(2))
-

@@ -333,6 +333,12 @@ class MisinterpretationProbability(Metric):
             self.from_event,
         )
 
+    @property
+    def revision(self) -> int:
+        """One more where the search for a witness meets candidates, which it used not to know."""
+        has_witness = self.from_event and self.method == "subset"
+        return self.version + 1 if has_witness and self.neighbourhood.chooses else self.version
+
     def _plan_search(self) -> int:
         """How many evaluations the search for a witness has, one of which checks what was found; 0: no search."""
         most = sys.maxsize if self.budget is None else self.budget
