@@ -1,6 +1,6 @@
 """Searches among words, categories and steps, against the enumeration of all that can come of them.
 
-    python benchmarks/neighbourhoods/choices.py [--part kept_aside] [--search auto --search random ...] [--budget 500 ...]
+    python benchmarks/neighbourhoods/choices.py [--part kept_aside] [--search auto ...] [--budget 500 ...]
 
 A problem is a row, a network and an event. All its combinations, 10 to 10,000, are evaluated first, so the optimum is
 known. Then each search gets what `WorstCase` would give it of a budget. There are three families of 40 rows: texts with

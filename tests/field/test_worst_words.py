@@ -15,9 +15,32 @@ import standfast
 from standfast.neighbourhoods import TokenSwaps
 from standfast.tensors import Array
 
-VOCABULARY = (
-    "[PAD] [UNK] [MASK] a the dull boring flat film movie but great good fine music plot is not very slow bad happy sad end"
-).split()
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[MASK]",
+    "a",
+    "the",
+    "dull",
+    "boring",
+    "flat",
+    "film",
+    "movie",
+    "but",
+    "great",
+    "good",
+    "fine",
+    "music",
+    "plot",
+    "is",
+    "not",
+    "very",
+    "slow",
+    "bad",
+    "happy",
+    "sad",
+    "end",
+]
 IDS = {word: number for number, word in enumerate(VOCABULARY)}
 MASK = IDS["[MASK]"]
 TABLE = {

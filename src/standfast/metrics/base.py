@@ -364,7 +364,7 @@ class Metric(metaclass=_PresetsApplied):
 
     @property
     def revision(self) -> int:
-        """What counts in a job's identity: `version`, or more where only some configurations gave other values before."""
+        """What counts in a job's identity: `version`, or more where only some configurations gave other values."""
         return self.version
 
     def cost(self, classes: int | None = None) -> Cost:

@@ -30,7 +30,8 @@ class Choices:
             parameter has none.
         complete: whether nothing but the candidates can come of parameters that have some.
 
-    >>> choices = Choices(torch.tensor([[3, 2]]), torch.tensor([[0, 0]]), torch.tensor([True, False]), lambda n: n / 2.0)
+    >>> counts, clean = torch.tensor([[3, 2]]), torch.tensor([[0, 0]])
+    >>> choices = Choices(counts, clean, ordered=torch.tensor([True, False]), place=lambda numbers: numbers / 2)
     >>> choices.place(choices.list_combinations(0, 4))
     tensor([[[0.0000, 0.0000],
              [0.5000, 0.0000],

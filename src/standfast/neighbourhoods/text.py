@@ -162,7 +162,8 @@ class TextChange(Transformation):
             torch.where(counts[place] > number, options[place, number].to(variants), variants)
             for number in range(int(counts.max()))
         ]
-        return torch.unique(torch.cat([variants, *changed]), dim=0)
+        different: Tensor = torch.unique(torch.cat([variants, *changed]), dim=0)
+        return different
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The texts with some words changed."""

@@ -1,4 +1,4 @@
-"""The search among candidates: enumeration where all combinations fit the budget, and what it finds where they do not."""
+"""The search among candidates: enumeration where all combinations fit the budget, and what it finds elsewhere."""
 
 from __future__ import annotations
 

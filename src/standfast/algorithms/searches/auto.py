@@ -32,7 +32,9 @@ from standfast.tensors import Streams
 @searches.register("auto")
 @dataclass(frozen=True)
 class AutoSearch(Search):
-    """Choice search among candidates; grid search for few parameters; else gradient and then block search, or block search alone without gradients.
+    """Choice search among candidates; grid search for few parameters; else gradient and then block search.
+
+    Without gradients it is block search alone.
 
     Args:
         white: share of the budget that the gradient search gets where there are gradients.

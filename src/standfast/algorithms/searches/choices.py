@@ -1,7 +1,7 @@
 """Search among candidates: all combinations where they fit the budget, else single changes and what they have taught.
 
-Problem: `max value(x) subject to violation(x) <= 0` over a region some of whose parameters choose among candidates, such
-as other words, other categories, or the steps of a number (`Region.choices`). Other parameters may move within ranges.
+Problem: `max value(x) subject to violation(x) <= 0` over a region some of whose parameters choose among candidates,
+such as other words, other categories, or the steps of a number (`Region.choices`). Others may move within ranges.
 
 - **All.** Where the combinations of all candidates fit the budget of a problem, each is evaluated, and the result is
   exact.
@@ -85,7 +85,7 @@ class ChoiceSearch(Search):
         count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
         # few problems at once, for memory
         at_once = max(1, _ELEMENTS // (_BRED * count * choices.counts.shape[1]))
-        for group in many.split(at_once):
+        for group in torch.split(many, at_once):
             if len(group):
                 proposers.append(_Evolution(self, run, group, streams.select(group.tolist())))
         while run.left:
@@ -96,7 +96,7 @@ class ChoiceSearch(Search):
                 run.skip(wanted)
                 continue
             seen = run.query(torch.cat(points), torch.cat(rows))
-            values, violations = seen.value.split(sizes), seen.violation.split(sizes)
+            values, violations = torch.split(seen.value, sizes), torch.split(seen.violation, sizes)
             for proposer, value, violation in zip(proposers, values, violations, strict=True):
                 proposer.learn(Outcome(value, violation))
         is_met = run.kept.seen.violation <= 0
@@ -248,12 +248,12 @@ class _Evolution:
         return ~was_tried & ~stands_earlier
 
     def _breed(self, count: int, draws: Tensor) -> Tensor:
-        """Children `(P, count, D)` of the best settings, better ones have more; the first `draws` `(P, 1)` are drawn."""
+        """Children `(P, count, D)` of the best settings; the first `draws` `(P, 1)` are drawn from all combinations."""
         space, parents = self.space, self.best.shape[1]
         size = space.size
         u = self.streams.uniform((count, 5 + 4 * size), torch.float32).double()
         kind, mother, father, number, side = u[..., :5].unbind(2)
-        mixture, position, setting, manner = u[..., 5:].split(size, dim=2)
+        mixture, position, setting, manner = torch.split(u[..., 5:], size, dim=2)
         # the chance of a parent falls linearly from the best to the worst: the square root of a uniform number
         first = ((1 - (1 - mother).sqrt()) * parents).long().clamp(max=parents - 1)
         second = (father * parents).long().clamp(max=parents - 1)
