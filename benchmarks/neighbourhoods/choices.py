@@ -88,12 +88,16 @@ class Problem:
 
     def miss(self, search: str, budget: int, seed: int) -> float:
         """How far below the optimum a search ends; infinite where it finds no input that meets the constraint."""
-        evaluations = WorstCase(standfast.LinfBall(0.1), budget=budget).plan_search()
-        result = build(searches, search).run(self, self.row.region, evaluations, seed)
+        result = build(searches, search).run(self, self.row.region, count_evaluations(budget), seed)
         strict = self.event == "changed_explanation"
         violation = float(result.violation[0])
         met = violation < 0 if strict else violation <= 0
         return self.optimum - float(result.value[0]) if met else math.inf
+
+
+def count_evaluations(budget: int) -> int:
+    """What the search has of a budget of `WorstCase`."""
+    return WorstCase(standfast.LinfBall(0.1), budget=budget).plan_search()
 
 
 # Networks and rows
@@ -265,6 +269,9 @@ def main() -> None:
     problems = [problem for problem in problems if problem.optimum > -torch.inf]
     print(f"{len(problems)} problems, {options.part}", flush=True)
     for budget in options.budget or BUDGETS:
+        evaluations = count_evaluations(budget)
+        few = np.array([len(problem.row.rows) <= evaluations for problem in problems])
+        print(f"budget {budget:5}: {few.mean():.1%} of the problems have at most {evaluations} combinations")
         for search in options.search or ["auto", "random", "genetic"]:
             misses = np.array([problem.miss(search, budget, options.seed) for problem in problems])
             for family in ("all", *FAMILIES):
