@@ -212,7 +212,7 @@ def are_close(values: Array, others: Array, tolerance: Array) -> Array:
     """Where encoded values `(N, E)` or `(N,)` are the same but for rounding; NaN is the same as NaN."""
     close = np.asarray(values == others)
     unequal = np.nonzero(~close)  # of one-hot columns, these are few
-    left, right = values[unequal], others[unequal]
+    left, right = values[unequal], np.broadcast_to(others, values.shape)[unequal]
     with np.errstate(invalid="ignore"):
         rounded = np.abs(left - right) <= np.broadcast_to(tolerance, values.shape)[unequal]
     close[unequal] = rounded | (np.isnan(left) & np.isnan(right))
