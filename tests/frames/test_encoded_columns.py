@@ -398,7 +398,7 @@ def test_rounding_is_no_change() -> None:
     values = np.array([[1e6, 0.1, 3.0], [-1e6, 0.5, np.nan]])
     tolerance = measure_rounding(values)
     assert are_close(values, values * (1 + 1e-15), tolerance).all()
-    assert are_close(values, values + [[1e-9, 1e-9, 0], [0, 0, 0]], tolerance).tolist() == [
+    assert are_close(values, values + np.array([[1e-9, 1e-9, 0], [0, 0, 0]]), tolerance).tolist() == [
         [True, False, True],
         [True, True, True],
     ]

@@ -25,7 +25,7 @@ _THRESHOLDS = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 #: those that choose columns, and then ask the fitted estimator in `estimator_`
 _SELECT = ("RFE", "RFECV")
 #: what several kinds of estimators do with the answers of those that they hold
-_COMBINE = {
+_ACTIONS = {
     "TransformedTargetRegressor": "transforms what they predict",
     "CalibratedClassifierCV": "averages and calibrates what they predict",
     "VotingClassifier": "averages what they predict",
@@ -34,6 +34,15 @@ _COMBINE = {
     "BaggingRegressor": "averages what they predict",
     "StackingClassifier": "predicts from what they predict",
     "StackingRegressor": "predicts from what they predict",
+    "AdaBoostClassifier": "adds up what they predict",
+    "AdaBoostRegressor": "takes the median of what they predict",
+    "OneVsRestClassifier": "compares what they predict",
+    "OneVsOneClassifier": "compares what they predict",
+    "OutputCodeClassifier": "compares what they predict",
+    "MultiOutputClassifier": "puts what they predict side by side",
+    "MultiOutputRegressor": "puts what they predict side by side",
+    "ClassifierChain": "puts what they predict side by side",
+    "RegressorChain": "puts what they predict side by side",
 }
 
 
@@ -85,7 +94,13 @@ def unwrap(estimator: Any) -> Unwrapped:
 
 
 def describe_wrapping(estimator: Any) -> str:
-    """An estimator that changes or averages what others predict, in words; empty for another kind.
+    """An estimator that changes or joins what others predict, so that it has no trees of its own, in words.
+
+    Args:
+        estimator: fitted.
+
+    Returns:
+        Empty for another kind.
 
     >>> class Half:
     ...     def predict(self, rows):
@@ -96,12 +111,12 @@ def describe_wrapping(estimator: Any) -> str:
     >>> describe_wrapping(VotingRegressor())
     'VotingRegressor around Half, which averages what they predict'
     """
-    held = list(dict.fromkeys(type(unwrap(inner).final).__name__ for inner in _list_held(estimator)))
-    if not held:
+    actions = [_ACTIONS[base.__name__] for base in type(estimator).__mro__ if base.__name__ in _ACTIONS]
+    if not actions:
         return ""
-    kind = type(estimator).__name__
-    action = _COMBINE.get(kind, "answers by itself from what they predict")
-    return f"{kind} around {', '.join(held[:3])}, which {action}"
+    held = dict.fromkeys(type(unwrap(inner).final).__name__ for inner in _list_held(estimator))
+    names = ", ".join(list(held)[:3]) or "others"
+    return f"{type(estimator).__name__} around {names}, which {actions[0]}"
 
 
 def _list_active_steps(pipeline: Any) -> Iterator[Any]:

@@ -149,14 +149,16 @@ class TreeSHAPExplainer(Explainer):
         """The estimator, and how rows reach it: for a model of data frames, through the steps before it."""
         function = find_frame_function(model)
         if function is not None:
-            encoding = find_encoding(model, function, self.label)
             unwrapped = unwrap(function.estimator)
+            self._check_decides(unwrapped.final)
+            encoding = find_encoding(model, function, self.label)
             return _Given(unwrapped.final, encoding.make_model(model), encoding, unwrapped.has_threshold)
         estimator = None if model.black_box is None else model.black_box.estimator
         expected = "a Model of an estimator's own method, as Model.from_callable(fitted.predict_proba, ...)"
         name = module_name(model.module)
         check(estimator is not None, "model", f"{expected}, since {self.label} reads its trees", name)
         unwrapped = unwrap(estimator)
+        self._check_decides(unwrapped.final)
         if not unwrapped.transformers:
             estimator = unwrapped.final
         return _Given(estimator, model, None, has_threshold=False)
@@ -191,9 +193,17 @@ class TreeSHAPExplainer(Explainer):
         except ArgumentError:
             raise
         except Exception as error:  # shap has several kinds, among them a bare Exception
-            expected = f"a model of trees that {self.label} can read (kernel_shap needs predictions alone)"
-            problem = describe_wrapping(estimator) or f"{name}: {type(error).__name__}: {error}"
-            raise ArgumentError("model", expected, problem) from error
+            problem = f"{name}: {type(error).__name__}: {error}"
+            raise ArgumentError("model", self._expected_trees, problem) from error
+
+    @property
+    def _expected_trees(self) -> str:
+        return f"a model of trees that {self.label} can read (kernel_shap needs predictions alone)"
+
+    def _check_decides(self, estimator: object) -> None:
+        """Raise `ArgumentError` for an estimator that changes or joins the answers of others."""
+        wrapping = describe_wrapping(estimator)
+        check(not wrapping, "model", self._expected_trees, wrapping)
 
 
 @dataclass(frozen=True)
