@@ -304,6 +304,15 @@ def test_columns_that_a_function_names_may_have_any_order() -> None:
         assert maps.tolist() == [[7.0, 8.0]] * 3
 
 
+def test_attributions_of_the_users_columns_need_no_encoding() -> None:
+    """Behind products and texts too, where encoded columns could not be summed back."""
+    frame = FRAME[["debt", "size"]]
+    for step in (PolynomialFeatures(2), FunctionTransformer(lambda f: f.assign(kind="text"))):
+        model = make_model(make_pipeline(step, DummyRegressor()).fit(frame, FRAME["debt"]), Table.read(frame))
+        maps = FrameExplainer(lambda e, f, c: f.to_numpy())(model, Table.read(frame).rows[:3])
+        np.testing.assert_allclose(maps, frame[:3])
+
+
 RARE = 0.123456
 
 

@@ -20,8 +20,6 @@ _PASS_ON = {
     "TunedThresholdClassifierCV": "estimator_",
     "SelfTrainingClassifier": "estimator_",
 }
-#: those that decide at another probability than one half
-_THRESHOLDS = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 #: those that choose columns, and then ask the fitted estimator in `estimator_`
 _SELECT = ("RFE", "RFECV")
 #: what several kinds of estimators do with the answers of those that they hold
@@ -53,12 +51,10 @@ class Unwrapped:
     Attributes:
         transformers: what changes rows before they reach `final`, in their order.
         final: the estimator that answers.
-        has_threshold: whether classes are chosen at another probability than that of `final`.
     """
 
     transformers: tuple[Any, ...]
     final: Any
-    has_threshold: bool
 
 
 def unwrap(estimator: Any) -> Unwrapped:
@@ -78,7 +74,6 @@ def unwrap(estimator: Any) -> Unwrapped:
     'forest'
     """
     transformers: list[Any] = []
-    has_threshold = False
     while True:
         if getattr(estimator, "steps", None):
             transformers.extend(_list_active_steps(estimator))
@@ -86,10 +81,9 @@ def unwrap(estimator: Any) -> Unwrapped:
             continue
         if _is_kind(estimator, _SELECT):
             transformers.append(estimator)
-        has_threshold = has_threshold or _is_kind(estimator, _THRESHOLDS)
         held = _find_held(estimator)
         if held is None:
-            return Unwrapped(tuple(transformers), estimator, has_threshold)
+            return Unwrapped(tuple(transformers), estimator)
         estimator = held
 
 

@@ -180,7 +180,7 @@ def test_thresholds_change_classes_and_no_values() -> None:
         inner = fitted.estimator_
         values = shap.TreeExplainer(inner[-1]).shap_values(inner[0].transform(FRAME[:6]))[..., 1]
         np.testing.assert_allclose(maps, values[:, [1, 2, 0]], atol=1e-6)
-        assert unwrap(fitted).has_threshold
+        assert unwrap(fitted).final is inner[-1]
 
 
 # What is refused

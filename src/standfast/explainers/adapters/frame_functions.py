@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.explainers.base import Explainer, Explanation
 from standfast.frames import FrameFunction, find_frame_function
-from standfast.frames.encoded import Encoding, read_encoding
+from standfast.frames.encoded import Encoding, read_encoding, transform
 from standfast.frames.model import is_booster
 from standfast.frames.wrappers import unwrap
 from standfast.model import Model
@@ -93,24 +92,37 @@ class FrameExplainer(Explainer):
     ) -> Array:
         """Attributions `(N, F)` of the user's columns, from those of columns with these names, or in their order."""
         table = function.table
-        own_width = len(table.columns)
+        own_width, width = len(table.columns), values.shape[1]
         if names is not None and set(names) == set(table.names):
             return np.ascontiguousarray(values[:, [names.index(name) for name in table.names]])
-        if unwrap(function.estimator).transformers:
-            encoding = find_encoding(model, function, self.label)
-            owner = encoding.owner
-            if len(owner) == values.shape[1]:
-                keeps_order = len(owner) != own_width or owner.tolist() == list(range(own_width))
-                expected = "a frame with the names of columns, as the pipeline changes their order"
-                check(keeps_order or names is not None, self.label, expected, "an array")
-                if names is not None and set(names) == set(encoding.names):
-                    values = values[:, [names.index(name) for name in encoding.names]]
-                encoding.check_rows(x)
-                return encoding.sum_back(values)
-        if values.shape[1] != own_width:
+        encoded_width = _count_encoded(function, x)
+        if width == encoded_width:
+            return self._sum_back(names, values, find_encoding(model, function, self.label), x)
+        if width != own_width:
             more = f"{own_width} columns, or as many as the pipeline makes of them"
-            raise ModelError(f"{self.label}: expected attributions of {more}, got {values.shape[1]}")
+            raise ModelError(f"{self.label}: expected attributions of {more}, got {width}")
         return values
+
+    def _sum_back(self, names: list[str] | None, values: Array, encoding: Encoding, x: Tensor) -> Array:
+        """Attributions `(N, F)` of the user's columns, from those of encoded columns `(N, E)`."""
+        columns = list(range(x.shape[1]))
+        keeps_order = len(encoding.owner) != len(columns) or encoding.owner.tolist() == columns
+        expected = "a frame with the names of columns, as the pipeline changes their order"
+        check(keeps_order or names is not None, self.label, expected, "an array")
+        if names is not None and set(names) == set(encoding.names):
+            values = values[:, [names.index(name) for name in encoding.names]]
+        encoding.check_rows(x)
+        return encoding.sum_back(values)
+
+
+def _count_encoded(function: FrameFunction, x: Tensor) -> int | None:
+    """How many columns a pipeline makes of the user's; None where it makes none, or no numbers."""
+    if not unwrap(function.estimator).transformers:
+        return None
+    try:
+        return int(transform(function, x[:1]).shape[1])
+    except ArgumentError:
+        return None
 
 
 def compute_contributions(function: FrameFunction, frame: Any) -> Array | None:
@@ -140,17 +152,26 @@ def _compute_lightgbm(estimator: Any, frame: Any, columns: int) -> Array:
 
 
 def _compute_xgboost(estimator: Any, frame: Any) -> Array:
-    """Of the rounds with which the estimator predicts: those up to the best one, where early stopping chose it."""
+    """Of the rounds with which the estimator predicts; XGBoost's own booster predicts with all of them."""
     import xgboost
 
-    rounds = (0, 0)  # all
-    if getattr(estimator, "booster", None) != "gblinear":
-        with contextlib.suppress(AttributeError):  # without early stopping there is no best round
-            rounds = (0, int(estimator.best_iteration) + 1)
-    rows = xgboost.DMatrix(frame, missing=estimator.missing, enable_categorical=True)
-    booster = estimator.get_booster()
+    is_booster_alone = not hasattr(estimator, "get_booster")
+    booster = estimator if is_booster_alone else estimator.get_booster()
+    missing = np.nan if is_booster_alone else estimator.missing
+    rows = xgboost.DMatrix(frame, missing=missing, enable_categorical=True)
+    rounds = (0, 0) if is_booster_alone else _find_rounds(estimator)
     contributions = np.asarray(booster.predict(rows, pred_contribs=True, iteration_range=rounds), dtype=np.float64)
     return contributions[..., None] if contributions.ndim == 2 else contributions.transpose(0, 2, 1)
+
+
+def _find_rounds(estimator: Any) -> tuple[int, int]:
+    """The rounds up to the best one, where early stopping chose it; (0, 0) stands for all."""
+    if estimator.booster == "gblinear":
+        return 0, 0
+    try:
+        return 0, int(estimator.best_iteration) + 1
+    except AttributeError:  # it was not stopped early
+        return 0, 0
 
 
 def _compute_catboost(estimator: Any, frame: Any) -> Array:

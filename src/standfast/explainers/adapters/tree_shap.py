@@ -98,9 +98,6 @@ class TreeSHAPExplainer(Explainer):
         given = trees.given
         encoded = given.encode(x.detach())
         values = trees.compute(encoded)
-        if given.has_threshold:  # it moves the logits of the whole, and not those of the trees
-            with torch.no_grad():
-                logits = given.model.forward(torch.as_tensor(encoded, dtype=given.model.dtype))
         if given.encoding is not None:
             given.encoding.check_rows(x, encoded)
             values = given.encoding.sum_back(values)
@@ -152,7 +149,7 @@ class TreeSHAPExplainer(Explainer):
             unwrapped = unwrap(function.estimator)
             self._check_decides(unwrapped.final)
             encoding = find_encoding(model, function, self.label)
-            return _Given(unwrapped.final, encoding.make_model(model), encoding, unwrapped.has_threshold)
+            return _Given(unwrapped.final, encoding.make_model(model), encoding)
         estimator = None if model.black_box is None else model.black_box.estimator
         expected = "a Model of an estimator's own method, as Model.from_callable(fitted.predict_proba, ...)"
         name = module_name(model.module)
@@ -161,7 +158,7 @@ class TreeSHAPExplainer(Explainer):
         self._check_decides(unwrapped.final)
         if not unwrapped.transformers:
             estimator = unwrapped.final
-        return _Given(estimator, model, None, has_threshold=False)
+        return _Given(estimator, model, None)
 
     def _check_splits(self, trees: _Trees, model: Model, x: Tensor, references: Array | None) -> None:
         """Raise `ModelError` unless the trees give the model's answers on both sides of all kinds of splits.
@@ -214,13 +211,11 @@ class _Given:
         estimator: that has them.
         model: of it alone.
         encoding: how rows of a data frame reach it; None where they do as they are.
-        has_threshold: whether something around it chooses classes at another probability than its own.
     """
 
     estimator: object
     model: Model
     encoding: Encoding | None
-    has_threshold: bool
 
     def encode(self, rows: Tensor) -> Array:
         """Rows as the trees get them, `(N, E)`."""
