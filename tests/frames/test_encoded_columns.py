@@ -317,23 +317,29 @@ RARE = 0.123456
 
 
 def test_values_that_only_explained_rows_have_are_tried() -> None:
-    """A mark of one value, which is no row of the reference; alone, and times another column."""
-    frame, rows = FRAME[["debt", "size"]], FRAME[["debt", "size"]][:40].copy()
+    """A mark of one value, which no row of the reference has; alone, and times another column."""
+    frame, rows = FRAME.drop(columns=["town", "since"]), FRAME.drop(columns=["town", "since"])[:40].copy()
     rows.loc[rows.index[17], "debt"] = RARE
-    mark = FunctionTransformer(lambda f: f.assign(mark=1.0 * (f["debt"] == RARE)))
-    encoding = read([mark], frame, rows)
-    assert encoding.owner.tolist() == [0, 1, -1]
-    encoding.check_rows(Table.read(frame, rows).encode(rows))
-    assert encoding.owner.tolist() == [0, 1, 0]
-    many = Table.read(frame, rows).encode(pd.concat([rows] * 100))
-    product = FunctionTransformer(lambda f: f.assign(mark=f["size"] * (f["debt"] == RARE)))
-    for given in (many, many[:40]):
-        encoding = read([product], frame, rows)
-        with pytest.raises(ArgumentError, match="encoded column 2, which depends on 'debt' and 'size'"):
-            encoding.check_rows(given)
-    marked = read([mark], frame, rows)
-    marked.check_rows(many)
-    assert marked.owner.tolist() == [0, 1, 0]
+    table = Table.read(frame, rows)
+    few = table.encode(rows)
+    many = table.encode(pd.concat([frame] * 10 + [rows]))
+    for explained in (few, many):
+        encoding = read([FunctionTransformer(lambda f: f.assign(mark=1.0 * (f["debt"] == RARE)))], frame, rows)
+        assert encoding.owner.tolist() == [0, 1, 2, 3, -1]
+        encoding.check_rows(explained)
+        assert encoding.owner.tolist() == [0, 1, 2, 3, 0]
+        encoding = read([FunctionTransformer(lambda f: f.assign(mark=f["size"] * (f["debt"] == RARE)))], frame, rows)
+        with pytest.raises(ArgumentError, match="encoded column 4, which depends on 'debt' and 'size'"):
+            encoding.check_rows(explained)
+
+
+def test_two_values_that_only_one_explained_row_has_together_are_tried() -> None:
+    """A mark of both is like that of neither in each mixed row, so that its digits alone tell."""
+    frame, row = FRAME[["debt", "size"]], pd.DataFrame({"debt": [RARE], "size": [RARE]})
+    both = FunctionTransformer(lambda f: f.assign(mark=1.0 * ((f["debt"] == RARE) & (f["size"] == RARE))))
+    encoding = read([both], frame, row)
+    with pytest.raises(ArgumentError, match="encoded column 2, which depends on 'debt' and 'size'"):
+        encoding.check_rows(Table.read(frame, row).encode(row))
 
 
 def test_a_transformer_that_says_something_else_is_refused() -> None:

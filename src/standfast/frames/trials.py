@@ -188,24 +188,31 @@ class Trials:
         """The columns on which an encoded column depends, found by changing a pair's cells one after another.
 
         The cells that the mixed row has from the second row come first. So the walk passes the mixed row, and meets a
-        change on each side of it where the mixed row is like neither.
+        change on each side of it where the mixed row is like neither. The way back meets what hid behind a change.
         """
         tolerance = self.tolerance[number]
-        values = [rows.encoded[:, number] for rows in (first, second, mixed)]
-        as_first, as_second = (are_close(values[2], ends, tolerance) for ends in values[:2])
+        start, end, middle = (rows.encoded[:, number] for rows in (first, second, mixed))
+        as_first, as_second = are_close(middle, start, tolerance), are_close(middle, end, tolerance)
         kinds = (~as_first & ~as_second, as_first & ~as_second, as_second & ~as_first)
         pairs = np.concatenate([np.flatnonzero(kind)[:_WITNESSES] for kind in kinds])
-        found: set[int] = set()
+        columns: set[int] = set()
         for pair in pairs:
             order = np.argsort(masks[pair], kind="stable")
-            walk = np.repeat(first.cells[pair][None], len(order) + 1, axis=0)
-            for step, column in enumerate(order, 1):
-                walk[step:, column] = second.cells[pair, column]
-            passed = self.encode(walk)[:, number]
-            found |= set(order[~are_close(passed[1:], passed[:-1], tolerance)].tolist())
-            if len(found) > 1:
+            for direction in (order, order[::-1]):
+                walk = _walk(first.cells[pair], second.cells[pair], direction)
+                passed = self.encode(walk)[:, number]
+                columns |= set(direction[~are_close(passed[1:], passed[:-1], tolerance)].tolist())
+            if len(columns) > 1:
                 break
-        return tuple(sorted(found))
+        return tuple(sorted(columns))
+
+
+def _walk(start: Array, end: Array, order: Array) -> Array:
+    """Rows `(F + 1, F)` from one to another, with one more cell changed in each, in this order."""
+    walk = np.repeat(start[None], len(order) + 1, axis=0)
+    for step, column in enumerate(order, 1):
+        walk[step:, column] = end[column]
+    return walk
 
 
 def are_close(values: Array, others: Array, tolerance: Array) -> Array:
@@ -256,12 +263,15 @@ def list_values(column: Column, seen: Array) -> Array:
         column: what is known of it.
         seen: its numbers in the reference, `(B,)`.
     """
+    is_gap = seen < column.low
     if column.categories:
         values = np.arange(len(column.categories), dtype=float)
     else:
-        filled = seen if column.missing is None else seen[seen != column.missing]
-        values = _list_numbers(column, filled)
-    return values if column.missing is None else np.append(values, column.missing)
+        values = _list_numbers(column, seen[~is_gap])
+    gaps = np.unique(seen[is_gap])
+    if column.missing is not None:
+        gaps = np.union1d(gaps, [column.missing])
+    return np.concatenate([values, gaps])
 
 
 def _list_numbers(column: Column, seen: Array) -> Array:

@@ -222,7 +222,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "BaggingClassifier around DecisionTreeClassifier, which averages",
     ),
     "one for each class": (
-        lambda: make_pipeline(encode_in_order(), OneVsRestClassifier(RandomForestClassifier(2))).fit(FRAME, THREE),
+        lambda: make_pipeline(encode_in_order(), OneVsRestClassifier(classify()[-1])).fit(FRAME, THREE),
         "OneVsRestClassifier around RandomForestClassifier, which compares",
     ),
     "a booster of stumps": (
