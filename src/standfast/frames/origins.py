@@ -61,11 +61,18 @@ def _trace(transformer: Any, origins: Origins, labels: Sequence[Any] | None, wid
         return _trace_union(transformer, origins, labels)
     if hasattr(transformer, "get_support"):
         return [origins[number] for number in transformer.get_support(indices=True)]
+    return _trace_results(transformer, origins, width)
+
+
+def _trace_results(transformer: Any, origins: Origins, width: int | None) -> Origins | None:
+    """The columns of which a single transformer makes each of its own: all that it gets, unless it says more."""
     width = _count_results(transformer) if width is None else width
-    if len(origins) > 1:
-        by_column = _count_by_column(transformer, kinds, len(origins))
-        if by_column is not None:
-            return [origin for origin, count in zip(origins, by_column, strict=True) for _ in range(count)]
+    counts = _count_by_column(transformer, len(origins)) if len(origins) > 1 else None
+    if counts is not None:
+        repeated: Origins = []
+        for origin, count in zip(origins, counts, strict=True):
+            repeated.extend([origin] * count)
+        return repeated
     return None if width is None else [frozenset().union(*origins)] * width
 
 
@@ -117,8 +124,9 @@ def _trace_union(union: Any, origins: Origins, labels: Sequence[Any] | None) -> 
     return results
 
 
-def _count_by_column(transformer: Any, kinds: set[str], width: int) -> list[int] | None:
+def _count_by_column(transformer: Any, width: int) -> list[int] | None:
     """How many columns a transformer makes of each, if it treats each column alone and says so."""
+    kinds = {base.__name__ for base in type(transformer).__mro__}
     if "OneHotEncoder" in kinds:
         return _count_one_hot(transformer)
     is_identity = "FunctionTransformer" in kinds and transformer.func is None

@@ -143,21 +143,26 @@ class Trials:
         for cells in np.array_split(rows, max(1, len(rows) // size)):
             chunk = Rows(cells, self.encode(cells))
             self.tolerance = np.maximum(self.tolerance, measure_rounding(chunk.encoded))
-            together = max(1, _CELLS // (len(cells) * self.width))
-            for digits in np.array_split(np.arange(self.reader.digits), -(-self.reader.digits // together)):
-                firsts = np.tile(np.arange(len(cells)), len(digits))
-                seconds = np.concatenate([_draw_partners(generator, len(cells)) for _ in digits])
-                self._mix(np.repeat(digits, len(cells)), chunk[firsts], chunk[seconds])
+            count = len(cells)
+            digits_at_a_time = max(1, _CELLS // (count * self.width))
+            for start in range(0, self.reader.digits, digits_at_a_time):
+                digits = np.arange(start, min(start + digits_at_a_time, self.reader.digits))
+                firsts = np.tile(np.arange(count), len(digits))
+                seconds = np.concatenate([_draw_partners(generator, count) for _ in digits])
+                self._mix(np.repeat(digits, count), chunk[firsts], chunk[seconds])
 
     def add(self, rows: Rows) -> None:
         """Mix explained rows with rows of the reference: all digits of few rows, one digit of each of many."""
         digits = self.reader.digits
+        every_row = np.arange(len(rows.cells))
         self.tolerance = np.maximum(self.tolerance, measure_rounding(rows.encoded))
-        if 2 * digits * len(rows.cells) <= _MIXES:
-            self._mix_with_partners(np.arange(len(rows.cells)).repeat(digits), rows)
+        if 2 * digits * len(every_row) <= _MIXES:
+            self._mix_with_partners(every_row.repeat(digits), rows)
             return
-        self._mix_with_partners(np.arange(len(rows.cells)), rows)
-        is_new = (self.reader.owners < 0) & ~are_close(rows.encoded, self.partners.encoded[:1], self.tolerance)
+        self._mix_with_partners(every_row, rows)
+        # encoded columns that move here for the first time need all digits, of one row each
+        differs = ~are_close(rows.encoded, self.partners.encoded[:1], self.tolerance)
+        is_new = differs & (self.reader.owners < 0)
         first_with_each = np.unique(is_new.argmax(0)[is_new.any(0)])
         self._mix_with_partners(first_with_each.repeat(digits), rows)
 
@@ -167,7 +172,9 @@ class Trials:
         for start in range(0, len(numbers), size):
             positions = np.arange(start, min(start + size, len(numbers)))
             explained = rows[numbers[positions]]
-            others = self.partners[(positions * 7 + positions // _PARTNERS) % len(self.partners.cells)]
+            # the partner does not follow from the digit, so that a digit meets all partners
+            partners = (positions * 7 + positions // _PARTNERS) % len(self.partners.cells)
+            others = self.partners[partners]
             digits = positions % self.reader.digits
             self._mix(digits, explained, others)
             self._mix(digits, others, explained)
@@ -177,7 +184,8 @@ class Trials:
         if self.conflict is not None or not len(digits):
             return
         masks = self.reader.masks[digits]
-        mixed = Rows(mixed_cells := np.where(masks, first.cells, second.cells), self.encode(mixed_cells))
+        cells = np.where(masks, first.cells, second.cells)
+        mixed = Rows(cells, self.encode(cells))
         self.reader.add(digits, first.encoded, second.encoded, mixed.encoded, self.tolerance)
         conflicts = self.reader.conflicts
         if len(conflicts):
@@ -249,11 +257,13 @@ def choose_rows(table: Table) -> Array:
     """Rows `(N, F)` in which columns are tried, in a random order that is always the same."""
     generator = np.random.default_rng(0)
     reference = table.rows.numpy()
-    spaced = np.linspace(0, len(reference) - 1, min(_REFERENCE_ROWS, len(reference))).round().astype(int)
-    value_lists = [list_values(column, reference[:, number]) for number, column in enumerate(table.columns)]
+    spaced = np.linspace(0, len(reference) - 1, min(_REFERENCE_ROWS, len(reference)))
+    chosen_rows = reference[spaced.round().astype(int)]
+    value_lists = [list_values(column, cells) for column, cells in zip(table.columns, reference.T, strict=True)]
     count = max(_MADE_ROWS, *map(len, value_lists))
     made_columns = [generator.permutation(np.resize(values, count)) for values in value_lists]
-    return generator.permutation(np.concatenate([reference[spaced], np.stack(made_columns, axis=1)]))
+    made_rows = np.stack(made_columns, axis=1)
+    return generator.permutation(np.concatenate([chosen_rows, made_rows]))
 
 
 def list_values(column: Column, seen: Array) -> Array:
@@ -283,5 +293,9 @@ def _list_numbers(column: Column, seen: Array) -> Array:
     distinct = np.unique(seen)
     if len(distinct) > _ALL_VALUES:
         shares = np.linspace(0, 1, _QUANTILES)
-        distinct = np.concatenate([np.quantile(numbers, shares, method="nearest") for numbers in (distinct, seen)])
-    return np.unique(np.concatenate([distinct, places.round() if has_steps else places]))
+        of_distinct = np.quantile(distinct, shares, method="nearest")
+        of_all = np.quantile(seen, shares, method="nearest")
+        distinct = np.concatenate([of_distinct, of_all])
+    if has_steps:
+        places = places.round()
+    return np.unique(np.concatenate([distinct, places]))
