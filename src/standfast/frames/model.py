@@ -11,6 +11,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.frames.table import Table
+from standfast.frames.wrappers import unwrap
 from standfast.model import Model
 from standfast.neighbourhoods.tables import TableChanges
 from standfast.tasks import Regression, Task
@@ -33,7 +34,7 @@ class FrameFunction:
 
     def __init__(self, estimator: Any, table: Table, classes: bool) -> None:
         self.estimator, self.table, self.classes = estimator, table, classes
-        self.__name__ = type(find_final(estimator)).__name__
+        self.__name__ = type(unwrap(estimator).final).__name__
 
     def __call__(self, rows: Array) -> Any:
         return self.ask(self.table.decode(rows))
@@ -41,12 +42,6 @@ class FrameFunction:
     def ask(self, frame: Any) -> Any:
         """The scores for a frame: probabilities `(N, K)`, or numbers `(N,)`."""
         return choose_method(self.estimator, self.classes)(frame)
-
-
-def find_final(estimator: Any) -> Any:
-    """The last step of a pipeline; another estimator itself."""
-    steps = getattr(estimator, "steps", None)
-    return find_final(steps[-1][1]) if steps else estimator
 
 
 def is_booster(estimator: Any) -> bool:
