@@ -334,6 +334,11 @@ class Metric(metaclass=_PresetsApplied):
         """
         return None
 
+    @property
+    def compares_in_order(self) -> bool:
+        """Whether `compare_unrelated` gives another value where the two maps are exchanged."""
+        return False
+
     def describe_misuse(self, unrelated: float) -> str:
         """Why the metric says little with these options, given the mean of `compare_unrelated`; else empty."""
         return ""

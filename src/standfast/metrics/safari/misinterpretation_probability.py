@@ -261,6 +261,10 @@ class MisinterpretationProbability(Metric):
         alike = event.compare_maps(maps, others, self.absolute)
         return None if alike is None else event.has_happened(alike, torch.full_like(alike, -1.0)).double()
 
+    @property
+    def compares_in_order(self) -> bool:
+        return not get_similarity(self.similarity).symmetric
+
     def takes_control(self, control: Explainer) -> bool:
         """None: a copy of the input changes so rarely that its probability would cost more than all explainers."""
         return False

@@ -192,6 +192,10 @@ class WorstCase(Metric):
         return self._event().compare_maps(maps, others, self.absolute)
 
     @property
+    def compares_in_order(self) -> bool:
+        return not get_similarity(self.similarity).symmetric
+
+    @property
     def own_label(self) -> str:
         """The metric's name and the event's."""
         return f"{self.name}: {self.event}"
