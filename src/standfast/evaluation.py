@@ -33,7 +33,7 @@ from standfast.frame_inputs import (
     refuse_missing_reference,
 )
 from standfast.frames import Table, find_frame_function, is_frame
-from standfast.frames.model import check_losses, find_classes
+from standfast.frames.model import check_losses
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset, check_preset, has_neighbourhood, warn_of_radius
 from standfast.metrics.base import metrics as registry
@@ -53,6 +53,7 @@ from standfast.study.progress import watch
 from standfast.study.run import Origin, RunSummary, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tasks.base import expand_targets
+from standfast.tasks.estimators import name_classes
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 from standfast.text_inputs import ReadTexts, check_change, check_removal, default_change, find_text_model
 from standfast.text_inputs import fit_explainers as fit_explainers_of_texts
@@ -346,7 +347,7 @@ class _Question:
         configured = named_metrics(metrics, neighbourhood, self.preset)
         if table is not None:
             function = find_frame_function(model)
-            classes = [] if function is None else list(find_classes(function.estimator))
+            classes = [] if function is None else list(name_classes(function.estimator))
             about = {"columns": table.plain(), **({"classes": classes} if classes else {})}
             samples = replace(samples, features=table.names, about=about)
         if texts is not None:

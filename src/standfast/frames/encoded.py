@@ -18,8 +18,9 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, check
 from standfast.frames.columns import Column
-from standfast.frames.model import FrameFunction, choose_method, find_final
+from standfast.frames.model import FrameFunction
 from standfast.model import Model
+from standfast.tasks.estimators import find_final
 from standfast.tensors import Array
 
 #: rows in which each column is tried, and numbers that it takes
@@ -54,10 +55,10 @@ class Encoding:
 
     def make_model(self, model: Model) -> Model:
         """The model of the last step alone, on encoded columns."""
-        final = find_final(self.function.estimator)
+        reading = self.function.reading.of(find_final(self.function.estimator))
         infinite = (-np.inf, np.inf)
-        method = choose_method(final, self.function.classes)
-        return Model.from_callable(method, infinite, dtype=torch.float64, task=model.task)
+        options: dict[str, Any] = {"output": reading.output, "dtype": torch.float64, "task": model.task}
+        return Model.from_callable(reading.function, infinite, **options)
 
 
 def read_encoding(function: FrameFunction, label: str) -> Encoding:
