@@ -53,7 +53,6 @@ from standfast.study.progress import watch
 from standfast.study.run import Origin, RunSummary, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tasks.base import expand_targets
-from standfast.tasks.estimators import name_classes
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 from standfast.text_inputs import ReadTexts, check_change, check_removal, default_change, find_text_model
 from standfast.text_inputs import fit_explainers as fit_explainers_of_texts
@@ -347,7 +346,7 @@ class _Question:
         configured = named_metrics(metrics, neighbourhood, self.preset)
         if table is not None:
             function = find_frame_function(model)
-            classes = [] if function is None else list(name_classes(function.estimator))
+            classes = [] if function is None else list(function.reading.class_names)
             about = {"columns": table.plain(), **({"classes": classes} if classes else {})}
             samples = replace(samples, features=table.names, about=about)
         if texts is not None:

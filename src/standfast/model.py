@@ -424,7 +424,7 @@ class Model:
         """
         task = get_task(task)
         reads_scores = task.classes and not isinstance(task, ZeroShot)  # which reads vectors as they are
-        module = BlackBox(fit_method(function, task), output if reads_scores else "value", dtype)
+        module = BlackBox(fit_method(function, task, output), output if reads_scores else "value", dtype)
         return cls(module, bounds, batch_size=batch_size, reference=reference, task=task)
 
     def with_reference(self, inputs: Tensor) -> Model:

@@ -20,7 +20,7 @@ from standfast.errors import ArgumentError, check
 from standfast.frames.columns import Column
 from standfast.frames.model import FrameFunction
 from standfast.model import Model
-from standfast.tasks.estimators import find_final
+from standfast.tasks.sources import find_final
 from standfast.tensors import Array
 
 #: rows in which each column is tried, and numbers that it takes

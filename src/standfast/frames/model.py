@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,10 @@ from standfast.errors import ArgumentError, ModelError, warn_user
 from standfast.frames.table import Table
 from standfast.model import Model
 from standfast.neighbourhoods.tables import TableChanges
-from standfast.tasks import Regression, Task
+from standfast.tasks import MultiLabel, Regression, Task
 from standfast.tasks import get as get_task
-from standfast.tasks.estimators import Reading, choose_reading, find_final, has_method, number_predictions
+from standfast.tasks.estimators import Reading, choose_reading, number_predictions
+from standfast.tasks.sources import find_final, has_method
 from standfast.tensors import Array
 
 #: rows with which a model is tried
@@ -106,7 +108,9 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
 def _choose_tolerance(numbers: Any) -> float:
     """How far the number that is explained, the first one, may move: a tenth of its standard deviation."""
     first = np.asarray(numbers, dtype=float).reshape(len(numbers), -1)[:, 0]
-    return float(f"{_SHARE * float(np.std(first)):.2g}") or 1.0
+    if np.ptp(first) <= _ROUNDING * np.abs(first).max():  # the same number for all rows
+        return 1.0
+    return float(f"{_SHARE * float(np.std(first)):.2g}")
 
 
 def _predict(estimator: Any, table: Table, rows: Tensor) -> Any:
@@ -114,7 +118,9 @@ def _predict(estimator: Any, table: Table, rows: Tensor) -> Any:
     if isinstance(estimator, type) or not has_method(estimator, "predict"):
         return None
     try:
-        return np.asarray(estimator.predict(table.decode(rows)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the answers themselves are asked with warnings
+            return np.asarray(estimator.predict(table.decode(rows)))
     except Exception:  # whatever the estimator raises; if it matters, the method that is asked raises it again
         return None
 
@@ -124,13 +130,10 @@ def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, predic
     own_answers = None if predicted is None else number_predictions(function.estimator, predicted)
     if own_answers is None or function.reading.source.kind == "numbers":
         return
-    outputs = model.logits(rows).double()
-    answers = model.task.answer(outputs)
-    sure = model.task.margin(outputs, answers).numpy() < -_ROUNDING
-    numbers = answers.numpy() if answers.ndim == 1 else answers[:, 1:].numpy()
-    if numbers.shape != own_answers.shape:
+    answers = _answer_surely(model, rows)
+    if answers.shape != own_answers.shape:
         return
-    differs = (numbers != own_answers).reshape(len(numbers), -1).any(1) & sure
+    differs = ((answers != own_answers) & (answers >= 0)).reshape(len(answers), -1).any(1)
     if differs.any():
         hint = "; SVC(break_ties=True) predicts by its scores" if function.__name__ in ("SVC", "NuSVC") else ""
         warn_user(
@@ -138,6 +141,17 @@ def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, predic
             f" by predict of {function.__name__}{hint}. Does it have a threshold of its own? What is explained is"
             f" {function.reading.__name__}"
         )
+
+
+def _answer_surely(model: Model, rows: Tensor) -> Array:
+    """The numbers of classes `(N,)` or the labels that are on `(N, L)`; -1 where rounding decides."""
+    outputs = model.logits(rows).double()
+    answers = model.task.answer(outputs)
+    if isinstance(model.task, MultiLabel):
+        numbers, is_sure = answers[:, 1:], (outputs - model.task.limit).abs() > _ROUNDING
+    else:
+        numbers, is_sure = answers, model.task.margin(outputs, answers) < -_ROUNDING
+    return np.asarray(numbers.where(is_sure, -torch.ones_like(numbers)).numpy())
 
 
 def check_losses(model: Model, changes: object) -> None:
@@ -157,6 +171,8 @@ def check_losses(model: Model, changes: object) -> None:
 def _try(function: FrameFunction, table: Table, rows: Tensor, what: str = "") -> Any:
     try:
         return function.ask(table.decode(rows))
+    except ModelError:  # what it answers has no meaning for the task
+        raise
     except Exception as error:  # whatever the estimator raises
         lost = [each.name for each, code in zip(table.columns, table.missing, strict=True) if code is not None]
         if not what and lost:

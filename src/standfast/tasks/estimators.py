@@ -10,24 +10,30 @@ tuned threshold keeps that threshold; and a booster is read as its loss says.
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeGuard
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.tasks.base import Task
+from standfast.tasks.boosters import CATBOOST_LABELS, is_of, list_of_booster, of_labels, read_catboost_loss
 from standfast.tasks.classification import Classification, ZeroShot
 from standfast.tasks.labels import LEAST_PROBABILITY, Binary, MultiLabel
+from standfast.tasks.sources import (
+    Kind,
+    Source,
+    are_of_labels,
+    find_final,
+    find_type,
+    has_method,
+    name_estimator,
+    read_classes,
+)
+from standfast.tasks.thresholds import check_threshold, find_shift, find_threshold
 from standfast.tensors import Array
 
-#: what a method of an estimator tells of a row
-Kind = Literal[
-    "probabilities of classes", "scores of classes", "probabilities of labels", "scores of labels", "numbers"
-]
 #: what a task gets
 Meaning = Literal[
     "probabilities of classes",
@@ -66,43 +72,12 @@ _USUAL_TASKS: Mapping[Kind, Task | None] = {
     "numbers": None,
 }
 
-#: LightGBM's losses whose `predict` gives probabilities of classes; of all other losses it gives numbers
-_LIGHTGBM_PROBABILITIES = ("binary", "multiclass", "cross_entropy")
-#: one sigmoid for each class, which do not add up to 1
-_LIGHTGBM_ONE_VERSUS_ALL = ("multiclassova",)
-_XGBOOST_PROBABILITIES = ("binary:logistic", "multi:softprob")
-#: `predict` gives class numbers or log-odds; the margin is the score
-_XGBOOST_SCORES = ("binary:logitraw", "binary:hinge", "multi:softmax")
-#: with which `XGBClassifier.predict_proba` gives probabilities
-_XGBOOST_CLASSIFIERS = ("binary:logistic", "reg:logistic", "multi:softprob", "multi:softmax")
-_CATBOOST_CLASSES = ("Logloss", "CrossEntropy", "Focal", "MultiClass", "MultiClassOneVsAll")
-_CATBOOST_LABELS = ("MultiLogloss", "MultiCrossEntropy")
 #: clusterers that predict the nearest centre, whose distances `transform` gives
 _NEAREST_CENTRE = ("KMeans", "MiniBatchKMeans")
 #: their `predict` follows the decision function, and not the probabilities that were fitted beside it
 _BY_DECISION = ("SVC", "NuSVC")
-_AT_A_THRESHOLD = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 _METHODS = ("predict_proba", "decision_function", "predict")
 _ESTIMATOR = "a fitted estimator or pipeline with predict_proba, decision_function or predict, such as scikit-learn's"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A method of an estimator, and what it tells.
-
-    Attributes:
-        kind: what it tells.
-        method: its name.
-        options: further arguments of it.
-        sign: -1 for distances, of which the smallest is the best.
-        shift: is added to scores, so that the estimator decides at 0.
-    """
-
-    kind: Kind
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    sign: float = 1.0
-    shift: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +100,11 @@ class Reading:
     def output(self) -> Literal["probability", "logit"]:
         """What the result is for a classification, as `Model.from_callable` has to know; no other task asks."""
         return "logit" if self.meaning == "scores of classes" else "probability"
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, by their numbers; empty where there are none, as of labels."""
+        return () if self.source.kind.endswith("labels") else name_classes(self.estimator)
 
     @property
     def __self__(self) -> Any:
@@ -155,6 +135,8 @@ class Reading:
             ModelError: the answer has another shape than its meaning.
         """
         answer = getattr(self.estimator, self.source.method)(rows, **self.source.options)
+        if self.source.kind in ("probabilities of classes", "scores of classes"):
+            _check_columns(answer, self.source.method)
         if self.meaning in ("probabilities of classes", "numbers"):
             return answer
         if self.meaning == "scores of classes":
@@ -201,7 +183,7 @@ def choose_reading(estimator: Any, task: Task | None = None, predicted: Any = No
         threshold = find_threshold(estimator)
         task = _USUAL_TASKS[sources[0].kind]
         if threshold is not None:
-            _check_threshold(threshold)
+            check_threshold(threshold)
             task = Binary(threshold=threshold, output="probability")
         elif task is None:
             return Reading(estimator, sources[0], "numbers", None)
@@ -214,25 +196,32 @@ def choose_reading(estimator: Any, task: Task | None = None, predicted: Any = No
     raise ArgumentError("model", *_describe_mismatch(estimator, sources[0], task))
 
 
-def fit_method(function: Callable[[Any], Any], task: Task) -> Callable[[Any], Any]:
+def fit_method(
+    function: Callable[[Any], Any], task: Task, output: Literal["probability", "logit"] = "probability"
+) -> Callable[[Any], Any]:
     """A method of an estimator as a task reads it; another function, or another method, as it is.
 
     `predict_proba` becomes the probability of class 1 for a binary task, or one for each label.
+
+    Args:
+        function: of rows.
+        task: which one reads it.
+        output: what the user says that it returns; scores of classes from `predict_proba` are as the user says.
 
     Raises:
         ArgumentError: the method does not say what the task reads, such as `predict` of a classifier.
     """
     estimator, method = getattr(function, "__self__", None), getattr(function, "__name__", "")
-    if isinstance(function, Reading):
-        return function
-    if not has_method(estimator, "predict") or method not in _METHODS:
+    if not has_method(estimator, "predict") or method not in _METHODS or isinstance(function, Reading):
         return function
     if not isinstance(task, Classification | Binary | MultiLabel) or isinstance(task, ZeroShot):
+        return function
+    if method == "predict_proba" and output == "logit" and task.classes:
         return function
     if method == "predict":
         predicts_kinds = find_type(estimator) in ("classifier", "outlier_detector", "clusterer")
         expected = "predict_proba, or decision_function with output='logit'"
-        check(not predicts_kinds, "function", expected, f"predict of {_name(estimator)}, which gives classes")
+        check(not predicts_kinds, "function", expected, f"predict of {name_estimator(estimator)}, which gives classes")
         return function
     _refuse_classes(estimator)
     for source in list_sources(estimator):
@@ -254,9 +243,9 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
     """
     final = find_final(estimator)
     several = has_labels(estimator, predicted)
-    boosted = _list_of_booster(final)
+    boosted = list_of_booster(final)
     if boosted is not None:
-        return [_of_labels(source) for source in boosted] if several else boosted
+        return [of_labels(source) for source in boosted] if several else boosted
     kind = find_type(estimator)
     if type(final).__name__ in _NEAREST_CENTRE:
         return [Source("scores of classes", "transform", sign=-1.0)]
@@ -267,7 +256,7 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
         sources.append(Source("probabilities of labels" if several else "probabilities of classes", "predict_proba"))
     has_scores = kind in ("classifier", "outlier_detector") and has_method(estimator, "decision_function")
     if has_scores:
-        shift = _find_shift(estimator)
+        shift = find_shift(estimator)
         scores = Source("scores of labels" if several else "scores of classes", "decision_function", shift=shift)
         first = shift != 0.0 or type(final).__name__ in _BY_DECISION
         sources.insert(0 if first else len(sources), scores)
@@ -275,50 +264,6 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
     if not declared and has_method(estimator, "predict") and (predicted is None or are_numbers(predicted)):
         sources.append(Source("numbers", "predict"))
     return sources
-
-
-def find_final(estimator: Any) -> Any:
-    """The estimator that decides: the last step of a pipeline, the best one of a search; another one itself."""
-    steps = getattr(estimator, "steps", None)
-    if steps:
-        return find_final(steps[-1][1])
-    best = getattr(estimator, "best_estimator_", None)
-    if best is not None:
-        return find_final(best)
-    if type(estimator).__name__ == "FrozenEstimator":
-        return find_final(estimator.estimator)
-    return estimator
-
-
-def find_type(estimator: Any) -> str:
-    """What an estimator says that it is: "classifier", "regressor", "outlier_detector", "clusterer"; empty if nothing.
-
-    >>> from sklearn.cluster import KMeans
-    >>> find_type(KMeans()), find_type(object())
-    ('clusterer', '')
-    """
-    kind = None
-    with contextlib.suppress(Exception):  # before scikit-learn 1.6, and of own classes, there are no tags
-        kind = estimator.__sklearn_tags__().estimator_type
-    if kind is None:
-        with contextlib.suppress(Exception):
-            kind = getattr(estimator, "_estimator_type", None)
-    if kind is None and len(read_classes(estimator)) > 0:
-        return "classifier"
-    return str(kind or "").replace("DensityEstimator", "density_estimator")
-
-
-def has_method(estimator: Any, name: str) -> bool:
-    """Whether it can be asked in this way, which may depend on its options."""
-    return callable(getattr(estimator, name, None))
-
-
-def read_classes(estimator: Any) -> Sequence[Any]:
-    """The classes of a classifier, in the order of its probabilities; of several labels, a list of these; or nothing."""
-    classes = getattr(estimator, "classes_", None)
-    if classes is None:
-        return ()
-    return classes if isinstance(classes, list) else list(np.asarray(classes).tolist())
 
 
 def name_classes(estimator: Any) -> tuple[str, ...]:
@@ -331,7 +276,7 @@ def name_classes(estimator: Any) -> tuple[str, ...]:
     if find_type(estimator) == "outlier_detector":
         return ("outlier", "inlier")
     classes = read_classes(estimator)
-    if _are_of_labels(classes) or has_labels(estimator, None):
+    if are_of_labels(classes) or has_labels(estimator, None):
         return ()
     return tuple(map(str, classes))
 
@@ -339,25 +284,12 @@ def name_classes(estimator: Any) -> tuple[str, ...]:
 def has_labels(estimator: Any, predicted: Any) -> bool:
     """Whether a classifier says yes or no to each of several labels."""
     final = find_final(estimator)
-    if _is_of(final, "catboost"):
-        return _read_catboost_loss(final) in _CATBOOST_LABELS
-    if _are_of_labels(read_classes(estimator)) or getattr(final, "multilabel_", False) is True:
+    if is_of(final, "catboost"):
+        return read_catboost_loss(final) in CATBOOST_LABELS
+    if are_of_labels(read_classes(estimator)) or getattr(final, "multilabel_", False) is True:
         return True
-    shape = np.shape(predicted) if predicted is not None else ()
+    shape: tuple[int, ...] = () if predicted is None else np.shape(predicted)
     return find_type(estimator) == "classifier" and len(shape) == 2 and shape[1] > 1
-
-
-def find_threshold(estimator: Any) -> float | None:
-    """The probability of class 1 from which on a classifier predicts it, where that is not 0.5; else None."""
-    final = find_final(estimator)
-    if type(final).__name__ in _AT_A_THRESHOLD and _decides_by(final) == "predict_proba":
-        threshold, of_class_1 = _read_threshold(final, 0.5)
-        threshold = threshold if of_class_1 else 1.0 - threshold
-    elif _is_of(final, "catboost") and has_method(final, "get_probability_threshold"):
-        threshold = float(final.get_probability_threshold() or 0.5)
-    else:
-        return None
-    return None if threshold == 0.5 else threshold
 
 
 def number_predictions(estimator: Any, predicted: Any) -> Array | None:
@@ -368,9 +300,9 @@ def number_predictions(estimator: Any, predicted: Any) -> Array | None:
     if answers.ndim == 2 and answers.shape[1] == 1:
         answers = answers[:, 0]
     classes = read_classes(estimator)
-    if _are_of_labels(classes):
+    if are_of_labels(classes):
         answers = answers.reshape(len(answers), -1)
-        columns = [_number(answers[:, label], list(own)) for label, own in enumerate(classes)]
+        columns = [_number_label(answers[:, label], list(own)) for label, own in enumerate(classes)]
         return None if any(column is None for column in columns) else np.stack(columns, axis=1)  # type: ignore[arg-type]
     if answers.ndim == 1 and len(classes):
         return _number(answers, classes)
@@ -382,159 +314,18 @@ def are_numbers(predicted: Any) -> bool:
     return bool(np.asarray(predicted).dtype.kind == "f")
 
 
-# Boosters
-
-
-def _list_of_booster(final: Any) -> list[Source] | None:
-    """What a booster tells, by its package and its loss; None for another estimator."""
-    name = f"{type(final).__module__.partition('.')[0]}.{type(final).__name__}"
-    reader = _BOOSTERS.get(name)
-    return None if reader is None else reader(final)
-
-
-def _list_of_lightgbm(booster: Any) -> list[Source]:
-    lines = booster.model_to_string(num_iteration=1).splitlines()
-    losses = [line.removeprefix("objective=").split()[0] for line in lines if line.startswith("objective=")]
-    loss = losses[0] if losses else "custom"
-    if loss in _LIGHTGBM_ONE_VERSUS_ALL:
-        return [Source("scores of classes", "predict", {"raw_score": True})]
-    if loss in _LIGHTGBM_PROBABILITIES:
-        return [Source("probabilities of classes", "predict")]
-    return [Source("numbers", "predict")]
-
-
-def _list_of_lightgbm_classifier(classifier: Any) -> list[Source]:
-    loss = getattr(classifier, "objective_", "binary")
-    if loss in _LIGHTGBM_ONE_VERSUS_ALL:
-        return [Source("scores of classes", "predict_proba", {"raw_score": True})]
-    _check_loss(classifier, loss, _LIGHTGBM_PROBABILITIES)
-    return [Source("probabilities of classes", "predict_proba")]
-
-
-def _list_of_xgboost(booster: Any) -> list[Source]:
-    loss = json.loads(booster.save_config())["learner"]["objective"]["name"]
-    if loss in _XGBOOST_SCORES:
-        return [Source("scores of classes", "inplace_predict", {"predict_type": "margin"})]
-    kind: Kind = "probabilities of classes" if loss in _XGBOOST_PROBABILITIES else "numbers"
-    return [Source(kind, "inplace_predict")]  # `predict` takes no rows, but XGBoost's own matrices
-
-
-def _list_of_xgboost_classifier(classifier: Any) -> list[Source]:
-    loss = classifier.objective or "binary:logistic"
-    if loss == "binary:hinge":
-        return [Source("scores of classes", "predict", {"output_margin": True})]
-    _check_loss(classifier, loss, _XGBOOST_CLASSIFIERS)
-    return [Source("probabilities of classes", "predict_proba")]
-
-
-def _list_of_catboost(booster: Any) -> list[Source]:
-    """Of `CatBoost` itself, whose `predict` gives the sums of its trees."""
-    loss = _read_catboost_loss(booster)
-    raw = {"prediction_type": "RawFormulaVal"}
-    if loss in _CATBOOST_CLASSES:
-        return [Source("scores of classes", "predict", raw)]
-    if loss in _CATBOOST_LABELS:
-        return [Source("scores of labels", "predict", raw)]
-    return [Source("numbers", "predict")]
-
-
-def _list_of_catboost_classifier(classifier: Any) -> list[Source]:
-    loss = _read_catboost_loss(classifier)
-    if loss == "MultiClassOneVsAll":  # one sigmoid for each class, which do not add up to 1
-        return [Source("scores of classes", "predict", {"prediction_type": "RawFormulaVal"})]
-    if loss in _CATBOOST_LABELS:
-        return [Source("probabilities of labels", "predict_proba")]
-    _check_loss(classifier, loss, _CATBOOST_CLASSES)
-    return [Source("probabilities of classes", "predict_proba")]
-
-
-def _list_numbers(_: Any) -> list[Source]:
-    return [Source("numbers", "predict")]
-
-
-_BOOSTERS: Mapping[str, Callable[[Any], list[Source]]] = {
-    "lightgbm.Booster": _list_of_lightgbm,
-    "lightgbm.LGBMClassifier": _list_of_lightgbm_classifier,
-    "xgboost.Booster": _list_of_xgboost,
-    "xgboost.XGBClassifier": _list_of_xgboost_classifier,
-    "xgboost.XGBRFClassifier": _list_of_xgboost_classifier,
-    "catboost.CatBoost": _list_of_catboost,
-    "catboost.CatBoostClassifier": _list_of_catboost_classifier,
-    "catboost.CatBoostRegressor": _list_numbers,
-    "catboost.CatBoostRanker": _list_numbers,
-}
-
-
-def _of_labels(source: Source) -> Source:
-    """What tells of classes, of a booster of several labels."""
-    kinds: dict[Kind, Kind] = {
-        "probabilities of classes": "probabilities of labels",
-        "scores of classes": "scores of labels",
-    }
-    return replace(source, kind=kinds.get(source.kind, source.kind))
-
-
-def _read_catboost_loss(booster: Any) -> str:
-    return str(booster.get_all_params().get("loss_function", "")).partition(":")[0]
-
-
-def _check_loss(classifier: Any, loss: Any, probable: Sequence[str]) -> None:
-    """Raise `ArgumentError` for a classifier whose loss makes no probabilities."""
-    title = "a loss of yours" if callable(loss) else f"the loss {loss}"
-    expected = f"a {_name(classifier)} with a loss of probabilities ({', '.join(probable)})"
-    got = f"{title}, with which predict_proba gives none; Model.from_callable takes a function of yours"
-    check(isinstance(loss, str) and loss in probable, "model", expected, got)
-
-
-# Thresholds
-
-
-def _decides_by(final: Any) -> str:
-    """The method whose answer a classifier at a threshold compares."""
-    inner = getattr(final, "estimator_", final.estimator)
-    if final.response_method != "auto":
-        return str(final.response_method)
-    return "predict_proba" if has_method(inner, "predict_proba") else "decision_function"
-
-
-def _read_threshold(final: Any, usual: float) -> tuple[float, bool]:
-    """The threshold, and whether it is one of class 1 and not of class 0."""
-    threshold = getattr(final, "best_threshold_", None)
-    positive = getattr(final, "pos_label", None)
-    if threshold is None:
-        threshold = usual if final.threshold == "auto" else final.threshold
-    else:
-        with contextlib.suppress(Exception):  # what it optimises knows the class; this is no public attribute
-            positive = final._curve_scorer._get_pos_label()
-    return float(threshold), positive is None or bool(positive == final.classes_[1])
-
-
-def _find_shift(estimator: Any) -> float:
-    """What to add to decision functions, so that a classifier decides at 0."""
-    final = find_final(estimator)
-    if type(final).__name__ not in _AT_A_THRESHOLD or _decides_by(final) != "decision_function":
-        return 0.0
-    threshold, of_class_1 = _read_threshold(final, 0.0)
-    return -threshold if of_class_1 else threshold
-
-
-def _check_threshold(threshold: float) -> None:
-    fits = 0.0 < threshold < 1.0
-    check(fits, "model", "a classifier whose threshold is above 0 and below 1", f"the threshold {threshold:g}")
-
-
 # What is refused
 
 
 def _refuse_classes(estimator: Any) -> None:
     """Raise `ArgumentError` for a classifier of one class, and for labels that are more than a yes and a no."""
     classes = read_classes(estimator)
-    if _are_of_labels(classes):
+    if are_of_labels(classes):
         most = max(len(own) for own in classes)
         expected = "labels of two classes each (a model for each output, of several with more classes)"
-        check(most <= 2, "model", expected, f"{_name(estimator)} with an output of {most} classes")
+        check(most <= 2, "model", expected, f"{name_estimator(estimator)} with an output of {most} classes")
         return
-    got = f"{_name(estimator)} that was fitted with one"
+    got = f"{name_estimator(estimator)} that was fitted with one"
     check(len(classes) != 1, "model", "a classifier of two classes or more", got)
 
 
@@ -544,7 +335,7 @@ def _refuse_threshold(estimator: Any, task: Task) -> None:
     if threshold is None or not task.classes:
         return
     named = f"task='binary:output=probability,threshold={threshold!r}'"
-    raise ArgumentError("model", f"{named} for a classifier with a threshold of its own", _name(estimator))
+    raise ArgumentError("model", f"{named} for a classifier with a threshold of its own", name_estimator(estimator))
 
 
 def _refuse_pairs(estimator: Any, source: Source) -> None:
@@ -552,12 +343,12 @@ def _refuse_pairs(estimator: Any, source: Source) -> None:
     final = find_final(estimator)
     of_pairs = source.method == "decision_function" and getattr(final, "decision_function_shape", "") == "ovo"
     expected = "decision_function_shape='ovr' (set_params needs no new fit), a score for each class"
-    check(not of_pairs or len(read_classes(final)) <= 2, "model", expected, f"'ovo' of {_name(final)}")
+    check(not of_pairs or len(read_classes(final)) <= 2, "model", expected, f"'ovo' of {name_estimator(final)}")
 
 
 def _describe_silence(estimator: Any) -> tuple[str, str]:
     """What is expected, and what came, of an estimator that tells nothing."""
-    name, kind = _name(estimator), find_type(estimator)
+    name, kind = name_estimator(estimator), find_type(estimator)
     if not has_method(estimator, "predict"):
         return _ESTIMATOR, f"{name}, which predicts nothing for new rows"
     if kind == "clusterer":
@@ -570,7 +361,7 @@ def _describe_silence(estimator: Any) -> tuple[str, str]:
 
 def _describe_mismatch(estimator: Any, source: Source, task: Task) -> tuple[str, str]:
     """What is expected, and what came, of an estimator that tells something else than the task reads."""
-    got = f"{_name(estimator)}, whose {source.method} gives {source.kind}"
+    got = f"{name_estimator(estimator)}, whose {source.method} gives {source.kind}"
     form = _name_form(task)
     if source.kind == "numbers":
         return "predict_proba or decision_function", f"{got}; of a regressor, say task='regression:tolerance=2.5'"
@@ -586,7 +377,7 @@ def _describe_mismatch(estimator: Any, source: Source, task: Task) -> tuple[str,
 
 
 def _find_meaning(kind: Kind, task: Task) -> Meaning | None:
-    """What a task gets; tasks that are not in the table, such as your own, get what `predict_proba` or `predict` says."""
+    """What a task gets; one that is not in the table, such as your own, gets what `predict_proba` or `predict` says."""
     form = _name_form(task)
     if form in {name for _, name in READINGS}:
         return READINGS.get((kind, form))
@@ -602,10 +393,16 @@ def _name_form(task: Task | None) -> str:
     return task.name
 
 
+def _check_columns(answer: Any, method: str) -> None:
+    """Raise `ModelError` for a single column, which is of one class; a score of two classes is `(N,)`."""
+    if len(np.shape(answer)) == 2 and np.shape(answer)[1] == 1:
+        raise ModelError(f"model: expected two classes or more from {method}, got one")
+
+
 def _take_class_1(values: Array, method: str, scores: bool = False) -> Array:
     """The column of class 1, `(N,)`; of scores `(N, 2)` the difference."""
-    if values.ndim == 1 or values.shape[1:] == (1,):
-        return values.reshape(len(values))
+    if values.ndim == 1:
+        return values
     if values.shape[1:] != (2,):
         raise ModelError(f"model: expected two classes from {method} for a binary task, got {values.shape[1]}")
     return values[:, 1] - values[:, 0] if scores else values[:, 1]
@@ -632,11 +429,6 @@ def _stack_labels(answer: Any, classes: Sequence[Any]) -> Array:
     return np.stack(columns, axis=1)
 
 
-def _are_of_labels(classes: Sequence[Any]) -> TypeGuard[list[Any]]:
-    """Whether these are the classes of each of several labels."""
-    return len(classes) > 0 and all(isinstance(own, list | np.ndarray) for own in classes)
-
-
 def _number(answers: Array, classes: Sequence[Any]) -> Array | None:
     """The numbers of classes; None if one is not among them. CatBoost writes flags as texts."""
     by_value: dict[Any, int] = {value: number for number, value in enumerate(classes)}
@@ -645,9 +437,8 @@ def _number(answers: Array, classes: Sequence[Any]) -> Array | None:
     return None if None in numbers else np.array(numbers)
 
 
-def _is_of(final: Any, package: str) -> bool:
-    return type(final).__module__.partition(".")[0] == package
-
-
-def _name(estimator: Any) -> str:
-    return type(find_final(estimator)).__name__
+def _number_label(answers: Array, classes: list[Any]) -> Array | None:
+    """Whether a label is on; one that was always on, or always off, has a single class."""
+    if len(classes) == 1:
+        return np.full(len(answers), int(bool(classes[0])))
+    return _number(answers, classes)

@@ -107,9 +107,7 @@ def comes_from_probabilities(node: Any) -> bool:
         node = waiting.pop()
         name = type(node).__name__.partition("Backward")[0]
         if _KEEP_VALUES.fullmatch(name):
-            waiting += [
-                source for source, _ in node.next_functions if source is not None and source not in visited
-            ]
+            waiting += [source for source, _ in node.next_functions if source is not None and source not in visited]
             visited.update(waiting)
         elif not _MAKE_PROBABILITIES.fullmatch(name):
             return False
@@ -126,6 +124,6 @@ def _advise(task: Task) -> str:
 
 def _are_many_shares(outputs: Tensor) -> bool:
     """Whether the numbers of a function lie in [0, 1], and are too many for chance; or are 0 and 1 alone."""
-    numbers = outputs.unique()
+    numbers = torch.unique(outputs)
     inside = bool(numbers.min() >= 0) and bool(numbers.max() <= 1)
     return inside and (len(numbers) >= _FEWEST_NUMBERS or numbers.tolist() == [0.0, 1.0])

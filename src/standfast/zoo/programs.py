@@ -26,7 +26,8 @@ from standfast.errors import ArgumentError, check
 from standfast.files import check_archive
 from standfast.model import BlackBox
 from standfast.tasks import Classification, Task, ZeroShot
-from standfast.tasks.estimators import choose_reading, has_method
+from standfast.tasks.estimators import choose_reading
+from standfast.tasks.sources import has_method
 
 #: what the names of files with a pickled estimator end with
 PICKLES = (".joblib", ".pickle", ".pkl")
@@ -68,9 +69,7 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
     raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(PICKLES)})", got)
 
 
-def load_program(
-    content: bytes, name: str, device: str, trust: bool = False, task: Task | None = None
-) -> nn.Module:
+def load_program(content: bytes, name: str, device: str, trust: bool = False, task: Task | None = None) -> nn.Module:
     """The module of a program's file: of TorchScript on the CPU, of torch.export for `device`; or of an estimator.
 
     Raises:

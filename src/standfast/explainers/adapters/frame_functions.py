@@ -16,7 +16,7 @@ from standfast.explainers.base import Explainer, Explanation
 from standfast.frames import FrameFunction, find_frame_function
 from standfast.frames.encoded import Encoding, read_encoding
 from standfast.model import Model
-from standfast.tasks.estimators import find_final
+from standfast.tasks.sources import find_final
 from standfast.tensors import Array
 
 #: what each model's pipeline makes of the columns

@@ -41,7 +41,7 @@ from standfast.frames import find_frame_function
 from standfast.model import Model, Output, module_name
 from standfast.records import Background
 from standfast.tasks import Binary, Regression
-from standfast.tasks.estimators import find_final
+from standfast.tasks.sources import find_final
 from standfast.tensors import Array
 
 #: how far the probabilities that attributions add up to may be from the model's; XGBoost has single precision

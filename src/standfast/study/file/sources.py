@@ -443,7 +443,8 @@ class ModelFunction(ModelEntry):
 
     Args:
         function: module:function that returns a torch.nn.Module, a fitted estimator (of classes, with
-            predict_proba or decision_function; of a regression, with predict), or a standfast.Model; with random numbers from a fixed seed.
+            predict_proba or decision_function; of a regression, with predict), or a standfast.Model; with random
+            numbers from a fixed seed.
         options: arguments of the function.
         weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
         seeds: make this many models, name#0, name#1 and so on, with the further argument seed of the function: 0, 1
