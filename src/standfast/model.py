@@ -408,10 +408,12 @@ class Model:
             batch_size: rows of one call at most; `"auto"` is 8192, and half of that when memory runs out, and so on.
             reference: rows `(B, F)` of a table, as for a module.
             task: as for a module. All but classification take what the function returns as it is: `predict` of a
-                regressor, a probability `(N,)` with `"binary:output=probability"`.
+                regressor, a probability `(N,)` with `"binary:output=probability"`. Of the method `predict_proba` of an
+                estimator, a binary task takes the probability of class 1, and several labels one for each.
 
         Raises:
-            ArgumentError: an argument does not fit.
+            ArgumentError: an argument does not fit, or a method of an estimator does not say what the task reads, such
+                as `predict` of a classifier.
             ModelError: in a call, the function raises an error, or does not return such scores.
 
         >>> import numpy
