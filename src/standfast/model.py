@@ -764,10 +764,12 @@ class Model:
 
     def _look_at_outputs(self, x: Tensor, outputs: Tensor) -> None:
         """Warn of outputs `(N, ...)` that the task reads as logits, and that are none."""
+        said = describe_probabilities(self.task, outputs, self.differentiable)
+        is_doubtful = self.differentiable and may_be_probabilities(self.task, outputs)
         self._seen_outputs = True
-        if said := describe_probabilities(self.task, outputs, self.differentiable):
+        if said:
             self.warn_once(f"module: {said}")
-        elif self.differentiable and may_be_probabilities(self.task, outputs):
+        elif is_doubtful:
             self._doubtful = x[:_REPEATED].detach().clone(), outputs
         else:
             self._warn_of_problem_type(outputs)

@@ -70,6 +70,7 @@ def test_a_tuned_threshold_decides_what_is_another_answer() -> None:
     metric = standfast.metrics.WorstCase(changes, event="misclassification", budget=40)
     found = standfast.evaluate(fitted, ["occlusion"], frame[:6], [metric], **options)
     assert set(found.samples["status"]) <= {"ok", "no_answer"}
+    assert "0.2, at which the classifier itself decides" in str(found.manifest)
 
 
 @pytest.mark.parametrize("loss", ["regression", "quantile", "poisson", "huber", "tweedie"])

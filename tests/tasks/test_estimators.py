@@ -6,6 +6,7 @@ estimator that cannot be taken is refused in one sentence.
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
-from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -28,6 +29,7 @@ from sklearn.utils import all_estimators
 import standfast
 from standfast.errors import ArgumentError, ModelError
 from standfast.frames import Table, find_frame_function, make_model
+from standfast.study.identity import describe_model
 from standfast.tasks import Binary, Classification, MultiLabel, Regression, get
 from standfast.tasks.estimators import READINGS, choose_reading, name_classes
 from standfast.tasks.sources import find_type
@@ -694,3 +696,57 @@ def test_outliers_and_inliers_have_names() -> None:
     scored = forest.decision_function(FRAME) != 0
     assert ((own == "outlier") == (forest.predict(FRAME) == -1))[scored].all()
     assert isinstance(make_model(forest, TABLE, "binary").task, Binary)
+
+
+def test_a_reading_is_copied_and_known_by_its_task() -> None:
+    """Workers get models as bytes; the threshold of a classifier is a part of what a job depends on."""
+    fitted = FixedThresholdClassifier(LogisticRegression(), threshold=0.2).fit(FRAME, TWO)
+    model = make_model(fitted, TABLE)
+    again = pickle.loads(pickle.dumps(model))
+    assert torch.equal(again.logits(TABLE.rows), model.logits(TABLE.rows))
+    assert describe_model(again, {}) == describe_model(model, {})
+    other = make_model(fitted.set_params(threshold=0.3), TABLE)
+    assert describe_model(other, {}) != describe_model(model, {})
+
+
+UNFITTED = (
+    "sklearn.linear_model.LogisticRegression",
+    "sklearn.svm.LinearSVC",
+    "sklearn.cluster.KMeans",
+    "sklearn.ensemble.IsolationForest",
+    "lightgbm.LGBMClassifier",
+    "xgboost.XGBClassifier",
+    "catboost.CatBoostClassifier",
+    "catboost.CatBoostRegressor",
+)
+
+
+@pytest.mark.parametrize("name", UNFITTED)
+def test_what_was_not_fitted_is_refused_in_words(name: str) -> None:
+    package, _, kind = name.rpartition(".")
+    with pytest.raises(ModelError, match=f"one that answers for rows, got {kind}: "):
+        make_model(getattr(pytest.importorskip(package), kind)(), TABLE)
+
+
+def test_a_threshold_that_was_not_tuned_yet_is_refused_in_words() -> None:
+    with pytest.raises(ModelError, match="TunedThresholdClassifierCV: NotFittedError"):
+        make_model(TunedThresholdClassifierCV(LogisticRegression()), TABLE)
+
+
+@pytest.mark.parametrize("other", [None, 3, LogisticRegression, lambda frame: frame["a"]])
+def test_what_is_no_estimator_is_refused_in_words(other: Any) -> None:
+    with pytest.raises(ArgumentError, match="model: expected a fitted estimator or pipeline with predict_proba"):
+        make_model(other, TABLE)
+
+
+@pytest.mark.parametrize("loss", ["binary:logistic", "binary:logitraw", "reg:squarederror"])
+def test_tree_shap_of_a_booster_of_xgboost_adds_up(loss: str) -> None:
+    pytest.importorskip("shap")
+    xgboost = pytest.importorskip("xgboost")
+    rows = xgboost.DMatrix(FRAME, label=choose_label(loss))
+    model = make_model(xgboost.train({"objective": loss, "max_depth": 3, "verbosity": 0}, rows, 8), TABLE)
+    targets = None if loss.startswith("reg") else torch.ones(6).long()
+    maps = standfast.explainers.get("tree_shap")(model, TABLE.rows[:6], targets)
+    outputs = model.logits(TABLE.rows[:6])
+    sums = outputs[:, 0] if targets is None else outputs[:, 1] - outputs[:, 0]
+    assert float((sums - maps.sum(1)).std()) < 1e-4

@@ -17,7 +17,8 @@ from standfast.neighbourhoods.tables import TableChanges
 from standfast.tasks import MultiLabel, Regression, Task
 from standfast.tasks import get as get_task
 from standfast.tasks.estimators import Reading, choose_reading, number_predictions
-from standfast.tasks.sources import find_final, has_method
+from standfast.tasks.sources import find_final as find_final
+from standfast.tasks.sources import has_method
 from standfast.tensors import Array
 
 #: rows with which a model is tried
@@ -47,6 +48,11 @@ class FrameFunction:
     def ask(self, frame: Any) -> Any:
         """The scores for a frame: of classes or labels `(N, K)`, or numbers `(N,)`."""
         return self.reading(frame)
+
+
+def is_booster(estimator: Any) -> bool:
+    """Whether it is LightGBM's own booster, which is no estimator of scikit-learn's kind."""
+    return f"{type(estimator).__module__}.{type(estimator).__name__}" == "lightgbm.basic.Booster"
 
 
 def find_frame_function(model: Model) -> FrameFunction | None:

@@ -76,6 +76,8 @@ _USUAL_TASKS: Mapping[Kind, Task | None] = {
 _NEAREST_CENTRE = ("KMeans", "MiniBatchKMeans")
 #: their `predict` follows the decision function, and not the probabilities that were fitted beside it
 _BY_DECISION = ("SVC", "NuSVC")
+#: what estimators say that they are whose `predict` gives kinds, and no numbers
+_TYPES_OF_KINDS = ("classifier", "outlier_detector", "clusterer", "density_estimator")
 _METHODS = ("predict_proba", "decision_function", "predict")
 _ESTIMATOR = "a fitted estimator or pipeline with predict_proba, decision_function or predict, such as scikit-learn's"
 
@@ -212,25 +214,24 @@ def fit_method(
         ArgumentError: the method does not say what the task reads, such as `predict` of a classifier.
     """
     estimator, method = getattr(function, "__self__", None), getattr(function, "__name__", "")
-    if not has_method(estimator, "predict") or method not in _METHODS or isinstance(function, Reading):
-        return function
-    if not isinstance(task, Classification | Binary | MultiLabel) or isinstance(task, ZeroShot):
-        return function
-    if method == "predict_proba" and output == "logit" and task.classes:
+    is_method = has_method(estimator, "predict") and method in _METHODS and not isinstance(function, Reading)
+    reads_kinds = isinstance(task, Classification | Binary | MultiLabel) and not isinstance(task, ZeroShot)
+    are_scores = method == "predict_proba" and output == "logit" and task.classes
+    if not is_method or not reads_kinds or are_scores:
         return function
     if method == "predict":
-        predicts_kinds = find_type(estimator) in ("classifier", "outlier_detector", "clusterer")
         expected = "predict_proba, or decision_function with output='logit'"
-        check(not predicts_kinds, "function", expected, f"predict of {name_estimator(estimator)}, which gives classes")
+        got = f"predict of {name_estimator(estimator)}, which gives classes"
+        check(find_type(estimator) not in _TYPES_OF_KINDS, "function", expected, got)
         return function
     _refuse_classes(estimator)
+    if method == "predict_proba":
+        _refuse_threshold(estimator, task)
     for source in list_sources(estimator):
-        if source.method == method and not source.options:
+        meaning = _find_meaning(source.kind, task)
+        if source.method == method and not source.options and meaning is not None:
             _refuse_pairs(estimator, source)
-            if method == "predict_proba":
-                _refuse_threshold(estimator, task)
-            meaning = _find_meaning(source.kind, task)
-            return function if meaning is None else Reading(estimator, source, meaning, task).function
+            return Reading(estimator, source, meaning, task).function
     return function
 
 
@@ -251,19 +252,23 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
         return [Source("scores of classes", "transform", sign=-1.0)]
     if kind == "regressor":
         return [Source("numbers", "predict")]
-    sources: list[Source] = []
-    if has_method(estimator, "predict_proba"):
-        sources.append(Source("probabilities of labels" if several else "probabilities of classes", "predict_proba"))
-    has_scores = kind in ("classifier", "outlier_detector") and has_method(estimator, "decision_function")
-    if has_scores:
-        shift = find_shift(estimator)
-        scores = Source("scores of labels" if several else "scores of classes", "decision_function", shift=shift)
-        first = shift != 0.0 or type(final).__name__ in _BY_DECISION
-        sources.insert(0 if first else len(sources), scores)
-    declared = kind in ("classifier", "outlier_detector", "clusterer", "density_estimator")
-    if not declared and has_method(estimator, "predict") and (predicted is None or are_numbers(predicted)):
+    sources = _list_of_kinds(estimator, kind, several)
+    may_be_numbers = kind not in _TYPES_OF_KINDS and (predicted is None or are_numbers(predicted))
+    if may_be_numbers and has_method(estimator, "predict"):
         sources.append(Source("numbers", "predict"))
     return sources
+
+
+def _list_of_kinds(estimator: Any, kind: str, several: bool) -> list[Source]:
+    """The probabilities and scores of classes, or of several labels, that an estimator has."""
+    probabilities = Source("probabilities of labels" if several else "probabilities of classes", "predict_proba")
+    sources = [probabilities] if has_method(estimator, "predict_proba") else []
+    if kind not in ("classifier", "outlier_detector") or not has_method(estimator, "decision_function"):
+        return sources
+    shift = find_shift(estimator)
+    scores = Source("scores of labels" if several else "scores of classes", "decision_function", shift=shift)
+    predicts_by_scores = shift != 0.0 or type(find_final(estimator)).__name__ in _BY_DECISION
+    return [scores, *sources] if predicts_by_scores else [*sources, scores]
 
 
 def name_classes(estimator: Any) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ def find_threshold(estimator: Any) -> float | None:
     if type(final).__name__ in _AT_A_THRESHOLD and _decides_by(final) == "predict_proba":
         threshold, of_class_1 = _read_threshold(final, 0.5)
         threshold = threshold if of_class_1 else 1.0 - threshold
-    elif is_of(final, "catboost") and has_method(final, "get_probability_threshold"):
+    elif is_of(final, "catboost") and has_method(final, "get_probability_threshold") and final.is_fitted():
         threshold = float(final.get_probability_threshold() or 0.5)
     else:
         return None
@@ -38,7 +38,8 @@ def _read_threshold(final: Any, usual: float) -> tuple[float, bool]:
     threshold = getattr(final, "best_threshold_", None)
     positive = getattr(final, "pos_label", None)
     if threshold is None:
-        threshold = usual if final.threshold == "auto" else final.threshold
+        fixed = getattr(final, "threshold", "auto")  # one that is tuned has none before it is fitted
+        threshold = usual if fixed == "auto" else fixed
     else:
         with contextlib.suppress(Exception):  # what it optimises knows the class; this is no public attribute
             positive = final._curve_scorer._get_pos_label()

@@ -15,8 +15,8 @@ from standfast.errors import ArgumentError, ModelError, check
 from standfast.explainers.base import Explainer, Explanation
 from standfast.frames import FrameFunction, find_frame_function
 from standfast.frames.encoded import Encoding, read_encoding
+from standfast.frames.model import find_final, is_booster
 from standfast.model import Model
-from standfast.tasks.sources import find_final
 from standfast.tensors import Array
 
 #: what each model's pipeline makes of the columns
@@ -102,7 +102,7 @@ def compute_contributions(function: FrameFunction, frame: Any) -> Array | None:
     estimator = find_final(function.estimator)
     package = type(estimator).__module__.partition(".")[0]
     if package == "lightgbm":
-        model = getattr(estimator, "booster_", estimator)  # which LightGBM's own booster is itself
+        model = estimator if is_booster(estimator) else estimator.booster_
         found = np.asarray(model.predict(frame, pred_contrib=True), dtype=np.float64)
         width = len(function.table.columns) + 1
         return found.reshape(len(found), -1, width).transpose(0, 2, 1)

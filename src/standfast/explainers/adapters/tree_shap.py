@@ -38,10 +38,10 @@ from standfast.explainers.background import resolve_background
 from standfast.explainers.base import Baseline, Explainer, Explanation
 from standfast.explainers.completeness import record_gap
 from standfast.frames import find_frame_function
+from standfast.frames.model import find_final
 from standfast.model import Model, Output, module_name
 from standfast.records import Background
 from standfast.tasks import Binary, Regression
-from standfast.tasks.sources import find_final
 from standfast.tensors import Array
 
 #: how far the probabilities that attributions add up to may be from the model's; XGBoost has single precision
