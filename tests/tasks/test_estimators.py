@@ -605,6 +605,16 @@ def test_a_probability_at_the_threshold_is_on_its_side() -> None:
     assert (make_model(fitted, TABLE).predict(TABLE.rows).numpy() == fitted.predict(FRAME)).all()
 
 
+@pytest.mark.parametrize("task", ["binary", "multi_label"])
+def test_a_probability_at_any_threshold_is_exactly_at_it(task: str) -> None:
+    """The logit of the threshold is rounded as those of outputs are."""
+    for percent in range(1, 100):
+        threshold = percent / 100
+        told = get(f"{task}:output=probability,threshold={threshold}")
+        outputs = told.read(torch.tensor([[threshold]], dtype=torch.float64), 1)
+        assert float(told.margin(outputs, told.answer(outputs)).abs()) == 0
+
+
 def test_a_tuned_threshold_is_no_question_of_the_largest_probability() -> None:
     fitted = FixedThresholdClassifier(LogisticRegression(), threshold=0.2).fit(FRAME, TWO)
     words = "task='binary:output=probability,threshold=0.2' for a classifier with a threshold of its own"
@@ -750,3 +760,33 @@ def test_tree_shap_of_a_booster_of_xgboost_adds_up(loss: str) -> None:
     outputs = model.logits(TABLE.rows[:6])
     sums = outputs[:, 0] if targets is None else outputs[:, 1] - outputs[:, 0]
     assert float((sums - maps.sum(1)).std()) < 1e-4
+
+
+class Failing:
+    """An estimator of the user's own that has no answer for one of the rows."""
+
+    def predict(self, frame: pd.DataFrame) -> Any:
+        return self.answer(frame)
+
+    def answer(self, frame: pd.DataFrame) -> Any:
+        return np.where(frame["a"] == FRAME["a"][0], np.nan, frame["a"] / 9)
+
+
+class FailingClassifier(Failing):
+    classes_ = np.array([0, 1])
+
+    def predict(self, frame: pd.DataFrame) -> Any:
+        return (self.answer(frame) > 0.5).astype(int)
+
+    def predict_proba(self, frame: pd.DataFrame) -> Any:
+        share = self.answer(frame)
+        return np.stack([1 - share, share], 1)
+
+
+def test_a_row_without_an_answer_does_not_stop_the_others() -> None:
+    task = make_model(Failing(), TABLE).task
+    assert isinstance(task, Regression)
+    assert task.tolerance == pytest.approx(np.nanstd(Failing().answer(FRAME)) / 10, rel=0.05)
+    model = make_model(FailingClassifier(), TABLE)
+    other = TABLE.rows[TABLE.rows[:, 0] != TABLE.rows[0, 0]]
+    assert (model.predict(other).numpy() == FailingClassifier().predict(TABLE.decode(other))).all()

@@ -114,7 +114,9 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
 def _choose_tolerance(numbers: Any) -> float:
     """How far the number that is explained, the first one, may move: a tenth of its standard deviation."""
     first = np.asarray(numbers, dtype=float).reshape(len(numbers), -1)[:, 0]
-    if np.ptp(first) <= _ROUNDING * np.abs(first).max():  # the same number for all rows
+    first = first[np.isfinite(first)]
+    is_constant = len(first) == 0 or np.ptp(first) <= _ROUNDING * np.abs(first).max()
+    if is_constant:
         return 1.0
     return float(f"{_SHARE * float(np.std(first)):.2g}")
 
@@ -150,8 +152,12 @@ def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, predic
 
 
 def _answer_surely(model: Model, rows: Tensor) -> Array:
-    """The numbers of classes `(N,)` or the labels that are on `(N, L)`; -1 where rounding decides."""
-    outputs = model.logits(rows).double()
+    """The numbers of classes `(N,)` or the labels that are on `(N, L)`; -1 where rounding decides, or nothing is known.
+
+    A row without a finite output is left to the metrics, for which it is a status.
+    """
+    with model.session(), torch.no_grad():
+        (outputs,) = model.map_rows(lambda some_rows: (model.forward(some_rows),), rows)
     answers = model.task.answer(outputs)
     if isinstance(model.task, MultiLabel):
         numbers, is_sure = answers[:, 1:], (outputs - model.task.limit).abs() > _ROUNDING
