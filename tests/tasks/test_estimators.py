@@ -790,3 +790,12 @@ def test_a_row_without_an_answer_does_not_stop_the_others() -> None:
     model = make_model(FailingClassifier(), TABLE)
     other = TABLE.rows[TABLE.rows[:, 0] != TABLE.rows[0, 0]]
     assert (model.predict(other).numpy() == FailingClassifier().predict(TABLE.decode(other))).all()
+
+
+@pytest.mark.parametrize("name", ["sklearn.svm.SVC", "sklearn.cluster.KMeans", "xgboost.XGBClassifier"])
+def test_a_class_that_is_derived_is_read_as_its_base(name: str) -> None:
+    package, _, base = name.rpartition(".")
+    options: dict[str, Any] = {"XGBClassifier": {"objective": "binary:hinge", "n_estimators": 5}}.get(base, {})
+    derived = type("Mine", (getattr(pytest.importorskip(package), base),), {})(**options)
+    check_answers(fit(derived, FRAME, TWO))
+    assert choose_reading(derived).source.kind == "scores of classes"

@@ -29,9 +29,11 @@ CATBOOST_LABELS = ("MultiLogloss", "MultiCrossEntropy")
 
 def list_of_booster(final: Any) -> list[Source] | None:
     """What a booster tells, by its package and its loss; None for another estimator."""
-    name = f"{type(final).__module__.partition('.')[0]}.{type(final).__name__}"
-    reader = _BOOSTERS.get(name)
-    return None if reader is None else reader(final)
+    for base in type(final).__mro__:  # also of a class of the user's that is derived from one of these
+        reader = _BOOSTERS.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")
+        if reader is not None:
+            return reader(final)
+    return None
 
 
 def _list_of_lightgbm(booster: Any) -> list[Source]:
@@ -132,4 +134,5 @@ def _check_loss(classifier: Any, loss: Any, probable: Sequence[str]) -> None:
 
 
 def is_of(final: Any, package: str) -> bool:
-    return type(final).__module__.partition(".")[0] == package
+    """Whether an estimator is of a class of this package, or of one that is derived from it."""
+    return any(base.__module__.partition(".")[0] == package for base in type(final).__mro__)

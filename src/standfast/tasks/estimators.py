@@ -28,6 +28,7 @@ from standfast.tasks.sources import (
     find_final,
     find_type,
     has_method,
+    is_kind,
     name_estimator,
     read_classes,
 )
@@ -248,7 +249,7 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
     if boosted is not None:
         return [of_labels(source) for source in boosted] if several else boosted
     kind = find_type(estimator)
-    if type(final).__name__ in _NEAREST_CENTRE:
+    if is_kind(final, _NEAREST_CENTRE):
         return [Source("scores of classes", "transform", sign=-1.0)]
     if kind == "regressor":
         return [Source("numbers", "predict")]
@@ -267,7 +268,7 @@ def _list_of_kinds(estimator: Any, kind: str, several: bool) -> list[Source]:
         return sources
     shift = find_shift(estimator)
     scores = Source("scores of labels" if several else "scores of classes", "decision_function", shift=shift)
-    predicts_by_scores = shift != 0.0 or type(find_final(estimator)).__name__ in _BY_DECISION
+    predicts_by_scores = shift != 0.0 or is_kind(find_final(estimator), _BY_DECISION)
     return [scores, *sources] if predicts_by_scores else [*sources, scores]
 
 

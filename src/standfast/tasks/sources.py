@@ -73,9 +73,10 @@ def has_method(estimator: Any, name: str) -> bool:
 def read_classes(estimator: Any) -> Sequence[Any]:
     """The classes of a classifier, in the order of its probabilities; a list of these of several labels; or nothing."""
     classes = getattr(estimator, "classes_", None)
-    if classes is None:
-        return ()
-    return classes if isinstance(classes, list) else list(np.asarray(classes).tolist())
+    if isinstance(classes, list):
+        return classes
+    is_row = isinstance(classes, np.ndarray | tuple) or hasattr(classes, "__array__")
+    return list(np.ravel(np.asarray(classes)).tolist()) if is_row else ()
 
 
 def are_of_labels(classes: Sequence[Any]) -> TypeGuard[list[Any]]:
@@ -83,5 +84,11 @@ def are_of_labels(classes: Sequence[Any]) -> TypeGuard[list[Any]]:
     return len(classes) > 0 and all(isinstance(own, list | np.ndarray) for own in classes)
 
 
+def is_kind(estimator: Any, names: Sequence[str]) -> bool:
+    """Whether an estimator is of one of these classes, by name, or of a class that is derived from one."""
+    return any(base.__name__ in names for base in type(estimator).__mro__)
+
+
 def name_estimator(estimator: Any) -> str:
+    """The name of the class that decides, for messages."""
     return type(find_final(estimator)).__name__

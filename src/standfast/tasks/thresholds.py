@@ -7,7 +7,7 @@ from typing import Any
 
 from standfast.errors import check
 from standfast.tasks.boosters import is_of
-from standfast.tasks.sources import find_final, has_method
+from standfast.tasks.sources import find_final, has_method, is_kind
 
 _AT_A_THRESHOLD = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 
@@ -15,7 +15,7 @@ _AT_A_THRESHOLD = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 def find_threshold(estimator: Any) -> float | None:
     """The probability of class 1 from which on a classifier predicts it, where that is not 0.5; else None."""
     final = find_final(estimator)
-    if type(final).__name__ in _AT_A_THRESHOLD and _decides_by(final) == "predict_proba":
+    if is_kind(final, _AT_A_THRESHOLD) and _decides_by(final) == "predict_proba":
         threshold, of_class_1 = _read_threshold(final, 0.5)
         threshold = threshold if of_class_1 else 1.0 - threshold
     elif is_of(final, "catboost") and has_method(final, "get_probability_threshold") and final.is_fitted():
@@ -49,7 +49,7 @@ def _read_threshold(final: Any, usual: float) -> tuple[float, bool]:
 def find_shift(estimator: Any) -> float:
     """What to add to decision functions, so that a classifier decides at 0."""
     final = find_final(estimator)
-    if type(final).__name__ not in _AT_A_THRESHOLD or _decides_by(final) != "decision_function":
+    if not is_kind(final, _AT_A_THRESHOLD) or _decides_by(final) != "decision_function":
         return 0.0
     threshold, of_class_1 = _read_threshold(final, 0.0)
     return -threshold if of_class_1 else threshold
