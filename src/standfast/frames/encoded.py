@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, ModelError, StandfastError, check
-from standfast.frames.model import FrameFunction, choose_method
+from standfast.frames.model import FrameFunction
 from standfast.frames.origins import Origins, trace_origins
 from standfast.frames.trials import Rows, Trials, are_close, choose_rows, measure_rounding
 from standfast.frames.wrappers import unwrap
@@ -154,10 +154,10 @@ class Encoding:
 
     def make_model(self, model: Model) -> Model:
         """The model of the last step alone, on encoded columns."""
-        final = unwrap(self.function.estimator).final
+        reading = self.function.reading.of(unwrap(self.function.estimator).final)
         infinite = (-np.inf, np.inf)
-        method = choose_method(final, self.function.classes)
-        return Model.from_callable(method, infinite, dtype=torch.float64, task=model.task)
+        options: dict[str, Any] = {"output": reading.output, "dtype": torch.float64, "task": model.task}
+        return Model.from_callable(reading.function, infinite, **options)
 
 
 def read_encoding(function: FrameFunction, label: str) -> Encoding:
