@@ -435,7 +435,7 @@ class Model:
             inputs: checked, `(N, ...)`, on its device.
 
         >>> model = Model(nn.Linear(1, 2), bounds=(0.0, 9.0), device="cpu")
-        >>> model.with_reference(torch.arange(9.0)[:, None]).reference.median
+        >>> model.with_reference(torch.arange(9.0)[:, None]).reference.baseline
         tensor([4.])
         """
         if self.reference is not None or inputs.ndim != 2 or len(inputs) < FEWEST_ROWS:
@@ -477,7 +477,7 @@ class Model:
         """
         if self.reference is None or x.ndim != 2:
             return None
-        columns = self.reference.median.shape[0]
+        columns = self.reference.baseline.shape[0]
         check(columns == x.shape[1], "reference", f"rows with {x.shape[1]} columns, as the inputs have", columns)
         return self.reference
 

@@ -11,17 +11,11 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, suggest_name
-from standfast.frames.columns import (
-    Cells,
-    Column,
-    describe_cell,
-    join_cells,
-    read_pandas,
-    read_polars,
-    write_pandas,
-    write_polars,
-)
+from standfast.frames.columns import Cells, Column, describe_cell, join_cells
+from standfast.frames.pandas_cells import read_pandas, write_pandas
+from standfast.frames.polars_cells import read_polars, write_polars
 from standfast.neighbourhoods.tables import Feature, TableChanges
+from standfast.reference import CellCodes
 from standfast.tensors import Array
 
 _FRAME = "a pandas or polars data frame with at least one row and one column"
@@ -52,20 +46,21 @@ class Table:
     """The columns of a data frame: types, categories, ranges, and which of them have missing cells.
 
     A row is one number for each column, in the order of the frame. `encode` makes these numbers, float64 `(N, F)`, and
-    `decode` makes a frame of the same library with the same types. Made by `read`.
+    `decode` makes a frame of the same library with the same types: what was encoded comes back as it was. Made by
+    `read`.
 
     Attributes:
         columns: what is known of each.
-        rows: the rows of the reference, encoded, and those of other frames that have categories of their own, `(B, F)`.
+        rows: the rows of the reference, encoded, `(B, F)`.
         of_pandas: whether `decode` makes frames of pandas, and not of polars.
 
     >>> import polars as pl
     >>> frame = pl.DataFrame({"age": [30, 41, None], "town": ["Ulm", "Bonn", "Ulm"]})
     >>> table = Table.read(frame)
     >>> table.encode(frame)
-    tensor([[30.,  1.],
-            [41.,  0.],
-            [19.,  1.]], dtype=torch.float64)
+    tensor([[30.,  0.],
+            [41.,  1.],
+            [19.,  0.]], dtype=torch.float64)
     >>> table.decode(table.encode(frame)).equals(frame)
     True
     """
@@ -94,33 +89,27 @@ class Table:
             ArgumentError: something is no such frame; two columns of one name; a type of cells that is not known;
                 infinite numbers; a frame without a column, or with another type of it.
         """
-        frames, orders = [frame, *others], dict(ordered or {})
-        for each in frames:
-            check(is_frame(each) and each.shape[0] > 0 and each.shape[1] > 0, "frame", _FRAME, _describe(each))
-        labels = list(frame.columns)
-        names = [str(label) for label in labels]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
-        unknown = [label for label in orders if label not in labels]
-        check(not unknown, "ordered", "columns of the frame", ", ".join(map(repr, unknown)))
-        for each in others:
-            _check_columns(each, labels, _is_pandas(frame))
-        columns = [
-            join_cells(
-                label,
-                [_read_cells(each, label, orders.get(label)) for each in frames],
-                missing if isinstance(missing, bool) else str(label) in missing,
-            )
-            for label in labels
-        ]
-        table = cls(tuple(columns), _is_pandas(frame))
-        rows = table.encode(frame)
-        named = [place for place, column in enumerate(columns) if column.kind == "category"]
-        for each in others:  # a row with a category that the reference does not have is a row of the data, too
-            other = table.encode(each)
-            new = [~torch.isin(other[:, place], rows[:, place]) for place in named]
-            rows = torch.cat([rows, other[torch.stack(new).any(0)]]) if new else rows
-        return replace(table, rows=rows)
+        return cls.join([frame], others, ordered, missing)
+
+    @classmethod
+    def join(
+        cls,
+        references: Sequence[Any],
+        others: Sequence[Any] = (),
+        ordered: Mapping[Any, Sequence[Any]] | None = None,
+        missing: bool | Sequence[str] = False,
+    ) -> Table:
+        """As `read`, for a reference that is in several frames, at least one."""
+        frames, orders = [*references, *others], dict(ordered or {})
+        labels = _read_labels(frames, orders)
+        columns = []
+        for label in labels:
+            parts = [_read_cells(frame, label, orders.get(label)) for frame in frames]
+            may_be_missing = missing if isinstance(missing, bool) else str(label) in missing
+            first, last = parts[: len(references)], parts[len(references) :]
+            columns.append(join_cells(label, first, last, may_be_missing))
+        table = cls(tuple(columns), _is_pandas(frames[0]))
+        return replace(table, rows=torch.cat([table.encode(frame) for frame in references]))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,6 +127,16 @@ class Table:
         """The number of a missing cell of each column; None where it can have none."""
         return tuple(column.missing for column in self.columns)
 
+    @property
+    def codes(self) -> CellCodes:
+        """What the numbers of each column stand for, where they are no quantities."""
+        return CellCodes(
+            names=self.names,
+            categories=tuple(column.kind in ("category", "flag") for column in self.columns),
+            edges=tuple(column.edge for column in self.columns),
+            lowest=tuple(column.low for column in self.columns),
+        )
+
     def plain(self) -> list[dict[str, Any]]:
         """What a report needs to write cells, as JSON can hold it."""
         return [column.plain() for column in self.columns]
@@ -154,28 +153,26 @@ class Table:
         return torch.from_numpy(np.stack(numbers, axis=1).astype(np.float64))
 
     def _encode_column(self, frame: Any, column: Column) -> Array:
-        cells = _read_cells(frame, column.label, column.categories if column.kind == "ordered" else None)
-        if column.kind == "date" and cells.unit != column.unit:
-            factor = 86400.0 if cells.unit == "D" else 1 / 86400.0
-            cells = replace(cells, numbers=cells.numbers * factor, unit=column.unit)
-        one = {column.kind, cells.kind}
-        same = len(one) == 1 or one == {"number", "whole"} or bool(np.isnan(cells.numbers).all())
-        check(same, "frame", f"a {column.kind} ({column.dtype}) in {column.name!r}", f"{cells.dtype}")
-        return column.encode(cells)
+        order = column.categories if column.kind == "ordered" else None
+        return column.encode(_read_cells(frame, column.label, order))
 
     def decode(self, rows: Tensor | Array) -> Any:
         """Rows of numbers `(N, F)` as a frame; each number becomes the nearest possible cell."""
         numbers = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
-        pairs = [(column, column.decode(numbers[:, place])) for place, column in enumerate(self.columns)]
+        write: Any = write_pandas if self.of_pandas else write_polars
+        series = [
+            write(column, column.decode(codes), column.find_nan(codes))
+            for column, codes in zip(self.columns, numbers.T, strict=True)
+        ]
         if not self.of_pandas:
             import polars as pl
 
-            return pl.DataFrame([write_polars(column, cells) for column, cells in pairs])
+            return pl.DataFrame(series)
         import pandas as pd
 
-        found = pd.concat([write_pandas(column, cells) for column, cells in pairs], axis=1)
-        found.columns = pd.Index([column.label for column in self.columns])
-        return found
+        frame = pd.concat(series, axis=1)
+        frame.columns = pd.Index([column.label for column in self.columns])
+        return frame
 
     def describe_row(self, row: Tensor) -> dict[str, str]:
         """One row of numbers `(F,)` in the user's units and names."""
@@ -201,10 +198,8 @@ class Table:
                 changes[column.name] = Feature(by=1, step=1)
             elif column.kind in ("category", "flag"):
                 changes[column.name] = Feature(categories="data", rate=SHARE)
-            else:
-                by = float(f"{SHARE * column.spread:.3g}")
-                steps = column.kind in ("whole", "date")
-                changes[column.name] = Feature(by=max(1, round(by)), step=1) if steps else Feature(by=by)
+            elif column.spread > 0:  # else the reference says nothing of how the column varies
+                changes[column.name] = _choose_range(column)
         varied = "a reference in which at least one column has different cells, or a neighbourhood"
         check(len(changes) > 0, "reference", varied, "one with equal rows")
         return self.bind(TableChanges(changes))
@@ -230,7 +225,16 @@ class Table:
                 if column.name not in {*changes.fixed, *own} and column.high > column.low
             }
         data = self.rows if changes.data is None else changes.data
-        return replace(changes, changes=named, fixed=(), columns=self.names, data=data, missing=self.missing)
+        return replace(
+            changes,
+            changes=named,
+            fixed=(),
+            columns=self.names,
+            data=data,
+            missing=self.missing,
+            lowest=tuple(column.low for column in self.columns),
+            codes=tuple(len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns),
+        )
 
     def _find(self, name: str) -> Column:
         for column in self.columns:
@@ -262,6 +266,34 @@ class Table:
         check(fits, "changes", f"'category' for {name!r}, which has no order", repr(feature.by))
         stepped = column.kind in ("whole", "ordered") or (column.kind == "date" and column.unit == "D")
         return replace(feature, step=1) if by_number and stepped and feature.step is None else feature
+
+
+def _choose_range(column: Column) -> Feature:
+    """A tenth of the standard deviation; of whole numbers and dates in whole steps."""
+    by = float(f"{SHARE * column.spread:.3g}")
+    if column.kind in ("whole", "date"):
+        return Feature(by=max(1, round(by)), step=1)
+    return Feature(by=by)
+
+
+def _read_labels(frames: Sequence[Any], ordered: Mapping[Any, Sequence[Any]]) -> list[Any]:
+    """The labels of the columns of the first frame, which all frames have.
+
+    Raises:
+        ArgumentError: something is no such frame; other columns; two columns of one name; an order for no column.
+    """
+    for frame in frames:
+        fits = is_frame(frame) and frame.shape[0] > 0 and frame.shape[1] > 0
+        check(fits, "frame", _FRAME, _describe(frame))
+    labels = list(frames[0].columns)
+    names = [str(label) for label in labels]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
+    unknown = [label for label in ordered if label not in labels]
+    check(not unknown, "ordered", "columns of the frame", ", ".join(map(repr, unknown)))
+    for frame in frames[1:]:
+        _check_columns(frame, labels, _is_pandas(frames[0]))
+    return labels
 
 
 def _read_cells(frame: Any, label: Any, order: Sequence[Any] | None) -> Cells:

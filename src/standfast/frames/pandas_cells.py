@@ -1,0 +1,236 @@
+"""Cells of columns of pandas: NumPy's types, pandas' own, and objects of Python. Arrow's are in `arrow_cells.py`."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from standfast.errors import check
+from standfast.frames.arrow_cells import read_arrow, write_arrow
+from standfast.frames.columns import Cells, CellType, Column, check_finite, check_whole, read_categories
+from standfast.frames.decimals import read_decimals, write_decimals
+from standfast.frames.moments import FIRST_DAY, LAST_DAY, count_in_unit, find_limits, name_zone, read_times
+from standfast.tensors import Array
+
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+#: objects that have a type of columns of their own, with an order that texts do not have
+_TIMES = (datetime.datetime, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+
+
+# Reading
+
+
+def read_pandas(series: Any, label: Any, order: Sequence[Any] | None = None) -> Cells:
+    """The cells of a pandas series.
+
+    Args:
+        series: N cells.
+        label: of its column.
+        order: for a column of texts, its categories in their order.
+
+    Raises:
+        ArgumentError: a type of cells that is not known, or cells that numbers in double precision cannot tell apart.
+    """
+    import pandas as pd
+
+    dtype, kinds = series.dtype, pd.api.types
+    if isinstance(dtype, pd.SparseDtype):
+        return _rename_type(read_pandas(series.sparse.to_dense(), label, order), dtype)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _read_categorical(series, label, order)
+    if isinstance(dtype, pd.ArrowDtype):
+        return read_arrow(series, label, order)
+    if kinds.is_numeric_dtype(dtype):
+        return _read_numbers(series, label)
+    if kinds.is_datetime64_any_dtype(dtype) or kinds.is_timedelta64_dtype(dtype):
+        return _read_times(series, label)
+    plain = kinds.is_object_dtype(dtype) or kinds.is_string_dtype(dtype)
+    check(plain, "frame", f"numbers, texts, categories or dates in {str(label)!r}", str(dtype))
+    return _read_objects(series, label, order)
+
+
+def _rename_type(cells: Cells, dtype: Any) -> Cells:
+    """The same cells in a column of another type."""
+    return Cells(CellType(**{**vars(cells.type), "dtype": dtype}), cells.numbers, cells.categories, cells.nan)
+
+
+def _read_categorical(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
+    dtype = series.dtype
+    codes = series.cat.codes.to_numpy(dtype=float)
+    codes = np.where(codes < 0, np.nan, codes)
+    own = tuple(dtype.categories)
+    if order is None:
+        return Cells(CellType("ordered" if dtype.ordered else "category", dtype), codes, own)
+    more = [repr(category) for category in order if category not in set(own)]
+    check(not more, "ordered", f"categories that {str(label)!r} can have", ", ".join(more[:3]))
+    values = [None if np.isnan(code) else own[int(code)] for code in codes]
+    numbers, categories = read_categories(label, values, order)
+    return Cells(CellType("ordered", dtype), numbers, categories)
+
+
+def _read_numbers(series: Any, label: Any) -> Cells:
+    import pandas as pd
+
+    dtype, gone = series.dtype, series.isna().to_numpy()
+    own = dtype if isinstance(dtype, np.dtype) else dtype.numpy_dtype  # of pandas' own: Int64, Float32, boolean
+    check(own.kind in "biuf", "frame", f"real numbers in {str(label)!r}", str(dtype))
+    known = series[~gone].to_numpy(dtype=own)
+    numbers = np.full(len(series), np.nan)
+    numbers[~gone] = known.astype(float)
+    if own.kind == "b":
+        return Cells(CellType("flag", dtype), numbers, (False, True))
+    if own.kind in "iu":
+        limits = float(np.iinfo(own).min), float(np.iinfo(own).max)
+        return Cells(CellType("whole", dtype, limits=limits), check_whole(label, numbers))
+    nan = np.isnan(numbers) & ~gone
+    same = np.array_equal(known.astype(float).astype(own), known, equal_nan=True)
+    check(same, "frame", f"numbers in double precision in {str(label)!r}", str(dtype))
+    largest = float(min(np.finfo(own).max, np.finfo(np.float64).max))
+    two_gaps = not isinstance(dtype, np.dtype)
+    cell_type = CellType("number", dtype, two_gaps=two_gaps, limits=(-largest, largest))
+    return Cells(cell_type, check_finite(label, numbers), nan=nan)
+
+
+def _read_times(series: Any, label: Any) -> Cells:
+    import pandas as pd
+
+    dtype, known = series.dtype, ~series.isna().to_numpy()
+    zone = name_zone(getattr(dtype, "tz", None), label)
+    unit = _find_unit(dtype)
+    numbers = np.full(len(series), np.nan)
+    numbers[known], own = read_times(label, series.astype("int64").to_numpy()[known], unit, zone)
+    duration = bool(pd.api.types.is_timedelta64_dtype(dtype))
+    limits = find_limits(own, unit, zone)
+    return Cells(CellType("date", dtype, unit=own, zone=zone, duration=duration, limits=limits), numbers)
+
+
+def _find_unit(dtype: Any) -> str:
+    """The unit of a column of times, with or without a zone."""
+    own = dtype if isinstance(dtype, np.dtype) else dtype.base
+    return np.datetime_data(own)[0]
+
+
+def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
+    """Texts, decimal numbers, days, and values of several types."""
+    dtype, gone = series.dtype, series.isna().to_numpy()
+    cells = series.tolist()
+    gap = next((cell for cell, empty in zip(cells, gone, strict=True) if empty), None)
+    values = [None if empty else cell for cell, empty in zip(cells, gone, strict=True)]
+    known = [value for value in values if value is not None]
+    if order is None and known:
+        if all(isinstance(value, decimal.Decimal) for value in known):
+            return _read_decimals(values, label, dtype, gap)
+        if all(type(value) is datetime.date for value in known):
+            return _read_days(values, dtype, gap)
+        _check_objects(known, label, dtype)
+    if not known:  # nothing tells whether it would hold texts
+        return Cells(CellType("category", dtype, gap=gap), np.full(len(values), np.nan))
+    numbers, categories = read_categories(label, values, order)
+    return Cells(CellType("category" if order is None else "ordered", dtype, gap=gap), numbers, categories)
+
+
+def _check_objects(known: Sequence[Any], label: Any, dtype: Any) -> None:
+    """Raise `ArgumentError` for numbers and times, which have an order and a distance, in a column of objects."""
+    numeric = all(isinstance(value, int | float | complex) and not isinstance(value, bool) for value in known)
+    expected = f"numbers in {str(label)!r} stored as numbers (pandas.to_numeric), or as texts"
+    check(not numeric, "frame", expected, f"dtype {dtype}")
+    mixed = [value for value in known if isinstance(value, decimal.Decimal)]
+    check(not mixed, "frame", f"decimal numbers alone in {str(label)!r}, or none", "others beside them")
+    times = [value for value in known if isinstance(value, (*_TIMES, datetime.date))]
+    expected = f"times in {str(label)!r} stored as times (pandas.to_datetime, pandas.to_timedelta), or days alone"
+    check(not times, "frame", expected, type(times[0]).__name__ if times else "")
+
+
+def _read_decimals(values: Sequence[decimal.Decimal | None], label: Any, dtype: Any, gap: Any) -> Cells:
+    exponents = [value.as_tuple().exponent for value in values if value is not None]
+    decimals = max(0, *(-exponent for exponent in exponents if isinstance(exponent, int)))
+    numbers = read_decimals(label, values, decimals)
+    return Cells(CellType("number", dtype, holds="decimals", gap=gap, decimals=decimals), numbers)
+
+
+def _read_days(values: Sequence[datetime.date | None], dtype: Any, gap: Any) -> Cells:
+    days = [np.nan if value is None else float(value.toordinal() - _EPOCH_DAY) for value in values]
+    limits = float(FIRST_DAY), float(LAST_DAY)
+    return Cells(CellType("date", dtype, holds="days", gap=gap, unit="D", limits=limits), np.array(days))
+
+
+# Writing
+
+
+def write_pandas(column: Column, numbers: Array, nan: Array) -> Any:
+    """A pandas series of numbers `(N,)` that `Column.decode` has made, and of the cells that are NaN, bool `(N,)`."""
+    import pandas as pd
+
+    dtype = column.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        return _write_numbers(column, numbers, nan, dtype.subtype).astype(dtype)
+    if isinstance(dtype, pd.CategoricalDtype):
+        places = {category: place for place, category in enumerate(dtype.categories)}
+        order = np.array([places[category] for category in column.categories] or [-1])
+        codes = np.where(np.isnan(numbers), -1, order[np.nan_to_num(numbers).astype(int)])
+        return pd.Series(pd.Categorical.from_codes(codes, dtype=dtype))
+    if isinstance(dtype, pd.ArrowDtype):
+        return write_arrow(column, numbers, nan)
+    if column.type.holds or column.kind in ("category", "ordered"):
+        return _write_objects(column, numbers)
+    if column.kind == "date":
+        return _write_times(column, numbers)
+    return _write_numbers(column, numbers, nan, dtype)
+
+
+def _write_objects(column: Column, numbers: Array) -> Any:
+    import pandas as pd
+
+    empty = np.isnan(numbers)
+    cells = np.full(len(numbers), column.type.gap, dtype=object)
+    cells[~empty] = _list_objects(column, numbers[~empty])
+    return pd.Series(cells, dtype=object).astype(column.dtype)
+
+
+def _list_objects(column: Column, known: Array) -> Array:
+    """The objects that known numbers `(n,)` stand for."""
+    cells: list[Any]
+    if column.type.holds == "decimals":
+        cells = list(write_decimals(known, column.type.decimals or 0))
+    elif column.type.holds == "days":
+        cells = [datetime.date.fromordinal(int(number) + _EPOCH_DAY) for number in known]
+    else:
+        cells = [column.categories[int(number)] for number in known]
+    found = np.empty(len(cells), dtype=object)
+    found[:] = cells
+    return found
+
+
+def _write_times(column: Column, numbers: Array) -> Any:
+    import pandas as pd
+
+    own, unit = column.type, _find_unit(column.dtype)
+    counts = count_in_unit(np.nan_to_num(numbers), own.unit, unit, own.zone)
+    times = pd.Series(counts.view(f"{'timedelta64' if own.duration else 'datetime64'}[{unit}]"))
+    if own.zone:
+        times = times.dt.tz_localize("UTC").dt.tz_convert(column.dtype.tz)
+    return times.mask(np.isnan(numbers))
+
+
+def _write_numbers(column: Column, numbers: Array, nan: Array, dtype: Any) -> Any:
+    """Numbers and flags of NumPy's types and of pandas' own."""
+    import pandas as pd
+
+    gone = np.isnan(numbers) & ~nan
+    if isinstance(dtype, np.dtype):
+        if column.kind == "number":
+            return pd.Series(numbers.astype(dtype))
+        if not gone.any():
+            return pd.Series(numbers.astype(dtype))
+        # a plain integer, or flag, has no missing cells: pandas itself reads such columns as these types
+        if column.kind == "whole":
+            return pd.Series(numbers)
+        cells = np.where(gone, None, np.nan_to_num(numbers).astype(bool).astype(object))
+        return pd.Series(cells, dtype=object)
+    values = numbers if column.kind == "number" else np.nan_to_num(numbers)
+    masked = {"number": pd.arrays.FloatingArray, "whole": pd.arrays.IntegerArray, "flag": pd.arrays.BooleanArray}
+    return pd.Series(masked[column.kind](values.astype(dtype.numpy_dtype), gone.copy()))
