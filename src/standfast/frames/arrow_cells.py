@@ -34,7 +34,6 @@ def read_arrow(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
         return _read_times(array, label, dtype)
     values = own.value_type if types.is_dictionary(own) else own
     texts = types.is_string(values) or types.is_large_string(values) or types.is_null(values)
-    texts = texts or getattr(types, "is_string_view", types.is_string)(values)
     check(texts, "frame", f"numbers, texts, categories or dates in {str(label)!r}", str(dtype))
     numbers, categories = read_categories(label, array.to_pylist(), order)
     return Cells(CellType("category" if order is None else "ordered", dtype), numbers, categories)

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 from standfast.errors import ArgumentError, check
-from standfast.frames.moments import convert_to_seconds, describe_time
+from standfast.frames.moments import DAY, convert_to_seconds, describe_time
 from standfast.tensors import Array
 
 Kind = Literal["number", "whole", "flag", "category", "ordered", "date"]
@@ -106,11 +106,9 @@ class Cells:
         """Dates that are whole days, in seconds."""
         if self.type.unit != "D":
             return self
-        return replace(
-            self,
-            type=replace(self.type, unit="s"),
-            numbers=convert_to_seconds(self.numbers, self.type.zone),
-        )
+        first, last = self.type.limits
+        in_seconds = replace(self.type, unit="s", limits=(first * DAY, last * DAY))
+        return replace(self, type=in_seconds, numbers=convert_to_seconds(self.numbers, self.type.zone))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +179,7 @@ class Column:
         assert nan is not None
         gone = cells.empty & ~nan
         self._check_gaps(gone, nan)
+        self._check_gap_kind(cells, gone)
         numbers = self._number_categories(cells)
         self.check_fits(numbers[~cells.empty])
         numbers = np.where(gone, np.nan if self.missing is None else self.missing, numbers)
@@ -205,6 +204,13 @@ class Column:
         expected = f"no NaN in {self.name!r}, as the reference has none there (or Table.read(reference, frame))"
         check(self.nan is not None or not nan.any(), "frame", expected, f"{int(nan.sum())}")
 
+    def _check_gap_kind(self, cells: Cells, gone: Array) -> None:
+        """An encoder may tell None from NaN in a column of objects, although pandas does not."""
+        own, other = self.type, cells.type
+        same = str(own.dtype) != "object" or str(other.dtype) != "object" or type(own.gap) is type(other.gap)
+        expected = f"missing cells as {own.gap!r} in {self.name!r}, as the reference has (.where, .fillna)"
+        check(same or not gone.any(), "frame", expected, repr(other.gap))
+
     def _number_categories(self, cells: Cells) -> Array:
         """The numbers of cells, NaN for empty ones; of categories by this column's own order."""
         if not cells.categories:
@@ -224,7 +230,9 @@ class Column:
         smallest, largest = float(numbers.min()), float(numbers.max())
         low, high = self.type.limits
         got = f"{smallest:g} to {largest:g}"
-        check(low <= smallest and largest <= high, "frame", f"numbers that fit {self.dtype} in {self.name!r}", got)
+        what = "times" if self.kind == "date" else "numbers"
+        fits = low <= smallest and largest <= high
+        check(fits, "frame", f"{what} that fit {self.dtype} in {self.name!r}", got if what == "numbers" else "others")
         if self.kind == "whole":
             fits = bool((numbers == np.round(numbers)).all())
             check(fits, "frame", f"whole numbers in {self.name!r}, as the reference has", "others")
@@ -293,31 +301,44 @@ def join_cells(label: Any, references: Sequence[Cells], others: Sequence[Cells],
     _check_types(label, [*references, *others])
     parts = _share_unit([*references, *others])
     known = np.concatenate([part.known for part in parts])
-    cell_type = _widen_type([part.type for part in parts])
-    categories = _order_categories(parts[: len(references)], parts[len(references) :])
+    cell_type = _widen_type([part.type for part in _list_telling(parts)])
+    categories = _order_categories(cell_type.kind, parts[: len(references)], parts[len(references) :])
     low, high = 0.0, float(max(len(categories) - 1, 0))
     if not categories and len(known):
         low, high = float(known.min()), float(known.max())
     has_nan = any(bool(part.nan.any()) for part in parts if part.nan is not None)
     has_gone = any(bool(part.gone.any()) for part in parts)
     missing_code, nan_code = _choose_codes(low, high, cell_type.kind, has_gone, has_nan, missing)
-    expected = f"numbers in {str(label)!r} whose range is a finite number"
-    check(math.isfinite(nan_code or missing_code or 0.0), "frame", expected, f"{low:g} to {high:g}")
+    finite = math.isfinite(high - low) and math.isfinite(nan_code or missing_code or 0.0)
+    check(finite, "frame", f"numbers in {str(label)!r} whose range is a finite number", f"{low:g} to {high:g}")
     of_reference = np.concatenate([part.known for part in parts[: len(references)]])
-    spread = float(of_reference.std()) if len(of_reference) else 0.0
+    spread = _measure_spread(of_reference)
     column = Column(str(label), label, cell_type, categories, low, high, spread, missing_code, nan_code)
     column.check_fits(known)
     return column
 
 
+def _measure_spread(numbers: Array) -> float:
+    """The standard deviation of numbers `(n,)`, 0 without any; squares of the largest ones would overflow."""
+    if len(numbers) == 0:
+        return 0.0
+    scale = float(np.abs(numbers).max()) if np.abs(numbers).max() > 1e100 else 1.0
+    return float((numbers / scale).std()) * scale
+
+
 def _check_types(label: Any, parts: Sequence[Cells]) -> None:
-    first = parts[0].type
-    for part in parts[1:]:
+    first = _list_telling(parts)[0].type
+    for part in parts:
         other = part.type
-        same = other.kind == first.kind and other.holds == first.holds
-        same &= other.dtype == first.dtype or first.kind in ("number", "whole", "flag")
+        same = other.kind == first.kind and other.holds == first.holds or len(part.known) == 0
+        same &= other.dtype == first.dtype or {first.kind, other.kind} in ({"number"}, {"whole"}, {"flag"})
         expected = f"the same type of {str(label)!r} in all frames ({first.dtype})"
-        check(same or not len(part.numbers), "reference", expected, f"{other.dtype}; use .astype or .cast")
+        check(same, "reference", expected, f"{other.dtype}; use .astype or .cast")
+
+
+def _list_telling(parts: Sequence[Cells]) -> list[Cells]:
+    """The parts that have known cells, which tell what a column of objects holds; else all of them."""
+    return [part for part in parts if len(part.known)] or list(parts)
 
 
 def _share_unit(parts: Sequence[Cells]) -> list[Cells]:
@@ -328,13 +349,13 @@ def _share_unit(parts: Sequence[Cells]) -> list[Cells]:
 
 
 def _widen_type(types: Sequence[CellType]) -> CellType:
-    """The first type, with as many decimals as any of them has."""
+    """The first type, with as many decimals as any of them has, and the missing cells of one that has some."""
     decimals = [each.decimals for each in types if each.decimals is not None]
-    first = types[0]
-    return replace(first, decimals=max(decimals)) if first.decimals is not None else first
+    gap = next((each.gap for each in types if each.gap is not None), None)
+    return replace(types[0], decimals=max(decimals, default=None), gap=gap)
 
 
-def _order_categories(references: Sequence[Cells], others: Sequence[Cells]) -> tuple[Any, ...]:
+def _order_categories(kind: Kind, references: Sequence[Cells], others: Sequence[Cells]) -> tuple[Any, ...]:
     """The categories of all frames in the order of their numbers.
 
     Those without an order stand in the order of how often the reference has them, and of which comes first: names
@@ -342,7 +363,7 @@ def _order_categories(references: Sequence[Cells], others: Sequence[Cells]) -> t
     """
     parts = [*references, *others]
     every = tuple(dict.fromkeys(category for part in parts for category in part.categories))
-    if parts[0].type.kind != "category":
+    if kind != "category":
         return every
     counts: Counter[Any] = Counter()
     for part in references:

@@ -50,6 +50,8 @@ def name_zone(zone: datetime.tzinfo | str | None, label: object) -> str:
     offset = zone.utcoffset(None)  # None where it depends on the moment
     check(offset is not None, "frame", f"a time zone with a name in {str(label)!r} (.dt.tz_convert)", repr(zone))
     assert offset is not None
+    if not offset:
+        return "UTC"
     return datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone(offset)).isoformat()[19:]
 
 
@@ -60,6 +62,8 @@ def find_zone(name: str) -> datetime.tzinfo:
     Raises:
         zoneinfo.ZoneInfoNotFoundError: this machine does not know it.
     """
+    if name == "UTC":  # which needs no data of time zones
+        return datetime.UTC
     if name[:1] in ("+", "-"):
         zone = datetime.datetime.fromisoformat(f"2000-01-01T00:00:00{name}").tzinfo
         assert zone is not None

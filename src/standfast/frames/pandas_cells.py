@@ -118,7 +118,7 @@ def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells
     """Texts, decimal numbers, days, and values of several types."""
     dtype, gone = series.dtype, series.isna().to_numpy()
     cells = series.tolist()
-    gap = next((cell for cell, empty in zip(cells, gone, strict=True) if empty), None)
+    gap = _find_gap(cells, gone, label)
     values = [None if empty else cell for cell, empty in zip(cells, gone, strict=True)]
     known = [value for value in values if value is not None]
     if order is None and known:
@@ -131,6 +131,18 @@ def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells
         return Cells(CellType("category", dtype, gap=gap), np.full(len(values), np.nan))
     numbers, categories = read_categories(label, values, order)
     return Cells(CellType("category" if order is None else "ordered", dtype, gap=gap), numbers, categories)
+
+
+def _find_gap(cells: Sequence[Any], gone: Array, label: Any) -> Any:
+    """What a missing cell is: None, NaN, NaT or NA; None if there is none.
+
+    Raises:
+        ArgumentError: several kinds, which an encoder may tell apart, although pandas does not.
+    """
+    gaps = {type(cell): cell for cell, empty in zip(cells, gone, strict=True) if empty}
+    expected = f"missing cells of one kind in {str(label)!r} (.where, .fillna)"
+    check(len(gaps) <= 1, "frame", expected, " and ".join(map(repr, gaps.values())))
+    return next(iter(gaps.values()), None)
 
 
 def _check_objects(known: Sequence[Any], label: Any, dtype: Any) -> None:

@@ -111,7 +111,7 @@ def write_polars(column: Column, numbers: Array, nan: Array) -> pl.Series:
     elif column.categories:
         places = pl.Series(filled.astype(np.int64))
         found = pl.Series(column.name, list(column.categories)).gather(places).cast(column.dtype)
-    elif column.kind == "category":  # no cell of it is known
+    elif column.kind in ("category", "ordered"):  # no cell of it is known
         return pl.Series(column.name, [None] * len(numbers), dtype=column.dtype)
     elif column.kind == "date":
         counts = count_in_unit(filled, column.unit, _find_unit(column.dtype), column.type.zone)

@@ -80,7 +80,7 @@ def check_table(rows: Tensor, data: Background) -> None:
     )
 
 
-def _measure_distances(rows: Tensor, table: Tensor, categories: Groups, missing: Missing) -> Tensor:
+def _measure_distances(rows: Tensor, table: Tensor, categories: Groups, missing: Missing = None) -> Tensor:
     """`(M, n)`; column by column, so that a row's distances do not depend on the other rows."""
     scale = table.std(dim=0)
     scale = torch.where(scale > 0, scale, 1.0)
