@@ -113,9 +113,9 @@ def _summarise_cells(cells: Tensor, category: bool, edge: float) -> Tensor:
 
 
 def _find_most_frequent(cells: Tensor, edge: float) -> Tensor:
-    """The most frequent of the numbers `(n,)`; of equally frequent ones the lowest that is no missing cell."""
-    values, counts = cells.unique(return_counts=True)
+    """The most frequent of the sorted numbers `(n,)`; of equally frequent ones the lowest that is no missing cell."""
+    values, counts = torch.unique_consecutive(cells, return_counts=True)  # as they are sorted
     # categories are numbered by how often the reference has them, and then by which comes first: so no name decides
-    candidates = values[counts == counts.max()]
+    candidates: Tensor = values[counts == counts.max()]
     known = candidates[candidates >= edge]
     return known[0] if len(known) else candidates[-1]

@@ -29,11 +29,14 @@ def test_times_of_arrow_are_dates(name: str) -> None:
     table = Table.read(frame)
     assert (table.columns[0].kind, table.columns[0].unit) == ("date", unit)
     assert table.decode(table.encode(frame)).equals(frame)
-    assert table.describe_row(table.rows[1])[name] == {
-        "moment": "2024-01-01 05:00:00",
-        "day": "2024-01-02",
-        "wait": "0:01:00",
-    }[name]
+    assert (
+        table.describe_row(table.rows[1])[name]
+        == {
+            "moment": "2024-01-01 05:00:00",
+            "day": "2024-01-02",
+            "wait": "0:01:00",
+        }[name]
+    )
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.time64("us"), pa.list_(pa.int64())])

@@ -1,4 +1,4 @@
-"""A table with an unordered category: its names are changed, the pipeline is fitted again, and nothing else may change."""
+"""A table with an unordered category: its names change, the pipeline is fitted again, and nothing else may change."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ def test_rows_of_numbers_are_the_same_whatever_categories_are_called(dtype: Any)
     first, second = read(FIRST, dtype), read(SECOND, dtype)
     assert torch.equal(first[0].rows, second[0].rows)
     assert torch.equal(first[2], second[2])
-    assert dict(zip(FIRST, SECOND, strict=True))[first[0].columns[0].categories[0]] == second[0].columns[0].categories[0]
+    assert (
+        dict(zip(FIRST, SECOND, strict=True))[first[0].columns[0].categories[0]] == second[0].columns[0].categories[0]
+    )
 
 
 def test_of_equally_frequent_categories_the_first_of_the_reference_stands_for_removed_ones() -> None:

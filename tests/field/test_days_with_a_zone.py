@@ -66,7 +66,8 @@ def test_a_day_more_is_the_next_local_midnight(zone: str, day: str, start: str, 
     moment = datetime.datetime.fromisoformat(start).astimezone(ZoneInfo(zone))
     date = datetime.date.fromisoformat(day)
     around = [
-        datetime.datetime.combine(date + datetime.timedelta(shift), datetime.time(), ZoneInfo(zone)) for shift in (-1, 1)
+        datetime.datetime.combine(date + datetime.timedelta(shift), datetime.time(), ZoneInfo(zone))
+        for shift in (-1, 1)
     ]
     column = pl.Series("when", [around[0], moment, around[1]], dtype=pl.Datetime("us", zone))
     frame: Any = pl.DataFrame([column])
@@ -105,7 +106,7 @@ def test_moments_in_a_zone_are_written_with_their_local_time() -> None:
 
 
 def test_whole_days_and_hours_of_two_frames_are_read_together() -> None:
-    """Days are counted in seconds then, in each zone as its clock goes; other hours are refused where days are expected."""
+    """Days are counted in seconds then, as the clock of their zone goes; hours are refused where days are expected."""
     days = pd.DataFrame({"when": pd.to_datetime(["2024-03-30", "2024-04-01"]).tz_localize("Europe/Berlin")})
     hours = pd.DataFrame({"when": pd.to_datetime(["2024-03-31 12:00"]).tz_localize("Europe/Berlin")})
     table = Table.read(days, hours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +15,14 @@ from standfast.frames.moments import count_in_unit, find_limits, read_times
 from standfast.tensors import Array
 
 
+def _import_arrow() -> Any:
+    """Arrow, which is there where pandas has columns of its types."""
+    return importlib.import_module("pyarrow")
+
+
 def read_arrow(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
     """The cells of a pandas series of one of Arrow's types; the arguments are those of `read_pandas`."""
-    import pyarrow as pa
+    pa = _import_arrow()
 
     array = _join(pa.array(series.array))
     own, dtype, types = array.type, series.dtype, pa.types
@@ -41,7 +47,7 @@ def read_arrow(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
 
 def _join(array: Any) -> Any:
     """One array of the chunks that a column may have."""
-    import pyarrow as pa
+    pa = _import_arrow()
 
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
@@ -76,7 +82,7 @@ def _read_decimals(array: Any, label: Any, dtype: Any) -> Cells:
 
 def _find_unit(own: Any) -> str:
     """The unit that a type of times counts in."""
-    import pyarrow as pa
+    pa = _import_arrow()
 
     if pa.types.is_date32(own):
         return "D"
@@ -84,7 +90,7 @@ def _find_unit(own: Any) -> str:
 
 
 def _read_times(array: Any, label: Any, dtype: Any) -> Cells:
-    import pyarrow as pa
+    pa = _import_arrow()
 
     own, known = array.type, ~_find_gone(array)
     unit, zone = _find_unit(own), getattr(own, "tz", None) or ""
@@ -102,7 +108,8 @@ def _read_times(array: Any, label: Any, dtype: Any) -> Cells:
 def write_arrow(column: Column, numbers: Array, nan: Array) -> Any:
     """A pandas series of numbers `(N,)` that `Column.decode` has made, and of the cells that are NaN, bool `(N,)`."""
     import pandas as pd
-    import pyarrow as pa
+
+    pa = _import_arrow()
 
     own, gone = column.dtype.pyarrow_dtype, np.isnan(numbers) & ~nan
     filled = np.where(gone, 0.0, numbers)
@@ -124,7 +131,7 @@ def write_arrow(column: Column, numbers: Array, nan: Array) -> Any:
 
 def _write_categories(column: Column, filled: Array, gone: Array, own: Any) -> Any:
     """An array of texts or flags."""
-    import pyarrow as pa
+    pa = _import_arrow()
 
     pairs = zip(filled.astype(int).tolist(), gone.tolist(), strict=True)
     values = [None if empty else column.categories[code] for code, empty in pairs]

@@ -330,7 +330,7 @@ def _check_types(label: Any, parts: Sequence[Cells]) -> None:
     first = _list_telling(parts)[0].type
     for part in parts:
         other = part.type
-        same = other.kind == first.kind and other.holds == first.holds or len(part.known) == 0
+        same = (other.kind, other.holds) == (first.kind, first.holds) or len(part.known) == 0
         same &= other.dtype == first.dtype or {first.kind, other.kind} in ({"number"}, {"whole"}, {"flag"})
         expected = f"the same type of {str(label)!r} in all frames ({first.dtype})"
         check(same, "reference", expected, f"{other.dtype}; use .astype or .cast")

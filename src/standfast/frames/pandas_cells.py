@@ -73,8 +73,6 @@ def _read_categorical(series: Any, label: Any, order: Sequence[Any] | None) -> C
 
 
 def _read_numbers(series: Any, label: Any) -> Cells:
-    import pandas as pd
-
     dtype, gone = series.dtype, series.isna().to_numpy()
     own = dtype if isinstance(dtype, np.dtype) else dtype.numpy_dtype  # of pandas' own: Int64, Float32, boolean
     check(own.kind in "biuf", "frame", f"real numbers in {str(label)!r}", str(dtype))
@@ -241,8 +239,9 @@ def _write_numbers(column: Column, numbers: Array, nan: Array, dtype: Any) -> An
         # a plain integer, or flag, has no missing cells: pandas itself reads such columns as these types
         if column.kind == "whole":
             return pd.Series(numbers)
-        cells = np.where(gone, None, np.nan_to_num(numbers).astype(bool).astype(object))
-        return pd.Series(cells, dtype=object)
+        flags = np.nan_to_num(numbers).astype(bool).astype(object)
+        flags[gone] = None
+        return pd.Series(flags, dtype=object)
     values = numbers if column.kind == "number" else np.nan_to_num(numbers)
     masked = {"number": pd.arrays.FloatingArray, "whole": pd.arrays.IntegerArray, "flag": pd.arrays.BooleanArray}
     return pd.Series(masked[column.kind](values.astype(dtype.numpy_dtype), gone.copy()))

@@ -233,7 +233,9 @@ class Table:
             data=data,
             missing=self.missing,
             lowest=tuple(column.low for column in self.columns),
-            codes=tuple(len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns),
+            codes=tuple(
+                len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns
+            ),
         )
 
     def _find(self, name: str) -> Column:
