@@ -226,17 +226,18 @@ class Table:
             }
         data = self.rows if changes.data is None else changes.data
         return replace(
-            changes,
-            changes=named,
-            fixed=(),
-            columns=self.names,
-            data=data,
-            missing=self.missing,
-            lowest=tuple(column.low for column in self.columns),
-            codes=tuple(
-                len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns
-            ),
+            changes, changes=named, fixed=(), columns=self.names, data=data, missing=self.missing, **self._find_codes()
         )
+
+    def _find_codes(self) -> dict[str, tuple[Any, ...]]:
+        """What changes have to know of numbers that are no quantities; nothing of a table of quantities."""
+        options: dict[str, tuple[Any, ...]] = {}
+        if any(code is not None for code in self.missing):
+            options["lowest"] = tuple(column.low for column in self.columns)
+        counts = [len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns]
+        if any(counts):
+            options["codes"] = tuple(counts)
+        return options
 
     def _find(self, name: str) -> Column:
         for column in self.columns:
