@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from standfast.errors import check
-from standfast.frames.columns import Cells, CellType, Column, check_finite, check_whole, read_categories
+from standfast.frames.columns import (
+    Cells,
+    CellType,
+    Column,
+    Kind,
+    check_finite,
+    check_whole,
+    read_categories,
+)
 from standfast.frames.decimals import find_decimal_limits, read_decimals, write_decimals
 from standfast.frames.moments import count_in_unit, find_limits, read_times
 from standfast.tensors import Array
@@ -25,24 +33,25 @@ def read_arrow(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
     pa = _import_arrow()
 
     array = _join(pa.array(series.array))
-    own, dtype, types = array.type, series.dtype, pa.types
-    if types.is_boolean(own):
+    stored, dtype, types = array.type, series.dtype, pa.types
+    if types.is_boolean(stored):
         return Cells(CellType("flag", dtype), _as_floats(array), (False, True))
-    if types.is_integer(own):
-        info = np.iinfo(own.to_pandas_dtype())
-        limits = float(info.min), float(info.max)
-        return Cells(CellType("whole", dtype, limits=limits), check_whole(label, _as_floats(array)))
-    if types.is_floating(own):
+    if types.is_integer(stored):
+        limits = np.iinfo(stored.to_pandas_dtype())
+        whole = CellType("whole", dtype, limits=(float(limits.min), float(limits.max)))
+        return Cells(whole, check_whole(label, _as_floats(array)))
+    if types.is_floating(stored):
         return _read_floats(array, label, dtype)
-    if types.is_decimal(own):
+    if types.is_decimal(stored):
         return _read_decimals(array, label, dtype)
-    if types.is_timestamp(own) or types.is_date(own) or types.is_duration(own):
+    if types.is_timestamp(stored) or types.is_date(stored) or types.is_duration(stored):
         return _read_times(array, label, dtype)
-    values = own.value_type if types.is_dictionary(own) else own
+    values = stored.value_type if types.is_dictionary(stored) else stored
     texts = types.is_string(values) or types.is_large_string(values) or types.is_null(values)
     check(texts, "frame", f"numbers, texts, categories or dates in {str(label)!r}", str(dtype))
     numbers, categories = read_categories(label, array.to_pylist(), order)
-    return Cells(CellType("category" if order is None else "ordered", dtype), numbers, categories)
+    kind: Kind = "category" if order is None else "ordered"
+    return Cells(CellType(kind, dtype), numbers, categories)
 
 
 def _join(array: Any) -> Any:
@@ -80,29 +89,33 @@ def _read_decimals(array: Any, label: Any, dtype: Any) -> Cells:
     return Cells(CellType("number", dtype, holds="decimals", decimals=decimals, limits=limits), numbers)
 
 
-def _find_unit(own: Any) -> str:
+def _find_unit(stored: Any) -> str:
     """The unit that a type of times counts in."""
-    pa = _import_arrow()
-
-    if pa.types.is_date32(own):
+    types = _import_arrow().types
+    if types.is_date32(stored):
         return "D"
-    return "ms" if pa.types.is_date64(own) else str(own.unit)
+    return "ms" if types.is_date64(stored) else str(stored.unit)
 
 
 def _read_times(array: Any, label: Any, dtype: Any) -> Cells:
     pa = _import_arrow()
-
-    own, known = array.type, ~_find_gone(array)
-    unit, zone = _find_unit(own), getattr(own, "tz", None) or ""
-    whole = pa.int32() if unit == "D" else pa.int64()
-    counts = array.drop_null().view(whole).to_numpy(zero_copy_only=False).astype(np.int64)
+    stored_unit = _find_unit(array.type)
+    zone = getattr(array.type, "tz", None) or ""
+    integers = pa.int32() if stored_unit == "D" else pa.int64()
+    counts = array.drop_null().view(integers).to_numpy(zero_copy_only=False).astype(np.int64)
     numbers = np.full(len(array), np.nan)
-    numbers[known], number_unit = read_times(label, counts, unit, zone)
-    if pa.types.is_date64(own):
-        check(number_unit == "D", "frame", f"whole days in {str(label)!r}", str(dtype))
-    duration = bool(pa.types.is_duration(own))
-    limits = find_limits(number_unit, unit, zone)
-    return Cells(CellType("date", dtype, unit=number_unit, zone=zone, duration=duration, limits=limits), numbers)
+    numbers[~_find_gone(array)], unit = read_times(label, counts, stored_unit, zone)
+    if pa.types.is_date64(array.type):
+        check(unit == "D", "frame", f"whole days in {str(label)!r}", str(dtype))
+    cell_type = CellType(
+        "date",
+        dtype,
+        unit=unit,
+        zone=zone,
+        duration=bool(pa.types.is_duration(array.type)),
+        limits=find_limits(unit, stored_unit, zone),
+    )
+    return Cells(cell_type, numbers)
 
 
 def write_arrow(column: Column, numbers: Array, nan: Array) -> Any:
@@ -111,31 +124,36 @@ def write_arrow(column: Column, numbers: Array, nan: Array) -> Any:
 
     pa = _import_arrow()
 
-    own, gone = column.dtype.pyarrow_dtype, np.isnan(numbers) & ~nan
+    stored = column.dtype.pyarrow_dtype
+    gone = np.isnan(numbers) & ~nan
     filled = np.where(gone, 0.0, numbers)
     if column.type.holds == "decimals":
-        array = pa.array(write_decimals(numbers, column.type.decimals or 0), type=own)
+        array = pa.array(write_decimals(numbers, column.type.decimals or 0), type=stored)
     elif column.kind == "date":
-        unit = _find_unit(own)
-        counts = count_in_unit(filled, column.unit, unit, column.type.zone)
-        whole = counts.astype(np.int32) if unit == "D" else counts
-        array = pa.array(whole, mask=gone).view(own)
+        array = _write_times(column, filled, gone)
     elif column.kind == "number":
-        array = pa.array(filled.astype(own.to_pandas_dtype()), type=own, mask=gone)
+        array = pa.array(filled.astype(stored.to_pandas_dtype()), type=stored, mask=gone)
     elif column.kind == "whole":
-        array = pa.array(filled.astype(np.int64), mask=gone).cast(own)
+        array = pa.array(filled.astype(np.int64), mask=gone).cast(stored)
     else:
-        array = _write_categories(column, filled, gone, own)
+        array = _write_categories(column, filled, gone)
     return pd.Series(pd.arrays.ArrowExtensionArray(array))
 
 
-def _write_categories(column: Column, filled: Array, gone: Array, own: Any) -> Any:
+def _write_times(column: Column, filled: Array, gone: Array) -> Any:
+    stored = column.dtype.pyarrow_dtype
+    unit = _find_unit(stored)
+    counts = count_in_unit(filled, column.unit, unit, column.type.zone)
+    integers = counts.astype(np.int32) if unit == "D" else counts
+    return _import_arrow().array(integers, mask=gone).view(stored)
+
+
+def _write_categories(column: Column, filled: Array, gone: Array) -> Any:
     """An array of texts or flags."""
     pa = _import_arrow()
-
-    pairs = zip(filled.astype(int).tolist(), gone.tolist(), strict=True)
-    values = [None if empty else column.categories[code] for code, empty in pairs]
-    if not pa.types.is_dictionary(own):
-        return pa.array(values, type=own)
-    array = pa.array(values, type=own.value_type)
-    return array.dictionary_encode().cast(own)
+    stored = column.dtype.pyarrow_dtype
+    codes = zip(filled.astype(int).tolist(), gone.tolist(), strict=True)
+    values = [None if empty else column.categories[code] for code, empty in codes]
+    if not pa.types.is_dictionary(stored):
+        return pa.array(values, type=stored)
+    return pa.array(values, type=stored.value_type).dictionary_encode().cast(stored)

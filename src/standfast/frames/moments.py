@@ -92,9 +92,9 @@ def _find_day(zone: str, second: int) -> int:
 
 def _map_unique(function: Callable[[str, int], int], zone: str, numbers: Array) -> Array:
     """A function of a zone and a whole number, for each of `numbers` `(N,)`; called once for equal ones."""
-    values, places = np.unique(numbers, return_inverse=True)
-    found = np.array([function(zone, int(value)) for value in values], dtype=np.int64)
-    return found[places]
+    values, inverse = np.unique(numbers, return_inverse=True)
+    results = np.array([function(zone, int(value)) for value in values], dtype=np.int64)
+    return results[inverse]
 
 
 # Reading
@@ -152,29 +152,31 @@ def convert_to_seconds(days: Array, zone: str = "") -> Array:
 # Writing
 
 
-def count_in_unit(numbers: Array, own: str, unit: str, zone: str = "") -> Array:
-    """Numbers `(N,)` in days or seconds, as `own` says, as counts of a unit since 1970 in UTC, int64 `(N,)`."""
-    if own == "D":
+def count_in_unit(numbers: Array, unit: str, stored_unit: str, zone: str = "") -> Array:
+    """Numbers `(N,)` in days or seconds, as `unit` says, as counts of another unit since 1970 in UTC, int64 `(N,)`."""
+    if unit == "D":
         days = np.round(numbers).astype(np.int64)
-        if unit == "D":
+        if stored_unit == "D":
             return days
-        starts = days * DAY if not zone else _map_unique(_find_start, zone, days)
-        return starts * _PER_SECOND[unit]
+        starts = _map_unique(_find_start, zone, days) if zone else days * DAY
+        return starts * _PER_SECOND[stored_unit]
     # exact to the microsecond, although nanoseconds since 1970 need more than the 53 bits of a double
-    per_second = _PER_SECOND[unit]
+    per_second = _PER_SECOND[stored_unit]
     whole = np.floor(numbers)
     rest = np.round((numbers - whole) * min(per_second, 10**6)).astype(np.int64)
     return whole.astype(np.int64) * per_second + rest * max(per_second // 10**6, 1)
 
 
-def find_limits(own: str, unit: str, zone: str = "") -> tuple[float, float]:
-    """The smallest and the largest number, in days or seconds as `own` says, that a column of counts can hold."""
-    most = 2.0**63 if unit == "D" else 2.0**63 / _PER_SECOND[unit] * (1 - 1e-9)
-    length = DAY if own == "D" and unit != "D" else 1
+def find_limits(unit: str, stored_unit: str, zone: str = "") -> tuple[float, float]:
+    """The smallest and the largest number, in days or seconds as `unit` says, that a column of counts can hold."""
+    most = 2.0**62
+    if stored_unit != "D":
+        most = (2.0**63) * (1 - 1e-9) / _PER_SECOND[stored_unit]
+        most = most / DAY if unit == "D" else most
     if not zone:
-        return -most / length, most / length
-    scale = 1 if own == "D" else DAY
-    return max(-most / length, FIRST_DAY * scale), min(most / length, LAST_DAY * scale)
+        return -most, most
+    length = 1 if unit == "D" else DAY
+    return max(-most, FIRST_DAY * length), min(most, LAST_DAY * length)
 
 
 def describe_time(number: float, unit: str, zone: str = "", duration: bool = False) -> str:

@@ -11,7 +11,15 @@ import numpy as np
 
 from standfast.errors import check
 from standfast.frames.arrow_cells import read_arrow, write_arrow
-from standfast.frames.columns import Cells, CellType, Column, check_finite, check_whole, read_categories
+from standfast.frames.columns import (
+    Cells,
+    CellType,
+    Column,
+    Kind,
+    check_finite,
+    check_whole,
+    read_categories,
+)
 from standfast.frames.decimals import read_decimals, write_decimals
 from standfast.frames.moments import FIRST_DAY, LAST_DAY, count_in_unit, find_limits, name_zone, read_times
 from standfast.tensors import Array
@@ -60,75 +68,89 @@ def _rename_type(cells: Cells, dtype: Any) -> Cells:
 
 def _read_categorical(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
     dtype = series.dtype
+    categories = tuple(dtype.categories)
     codes = series.cat.codes.to_numpy(dtype=float)
-    codes = np.where(codes < 0, np.nan, codes)
-    own = tuple(dtype.categories)
+    gone = codes < 0
     if order is None:
-        return Cells(CellType("ordered" if dtype.ordered else "category", dtype), codes, own)
-    more = [repr(category) for category in order if category not in set(own)]
+        kind: Kind = "ordered" if dtype.ordered else "category"
+        return Cells(CellType(kind, dtype), np.where(gone, np.nan, codes), categories)
+    more = [repr(category) for category in order if category not in set(categories)]
     check(not more, "ordered", f"categories that {str(label)!r} can have", ", ".join(more[:3]))
-    values = [None if np.isnan(code) else own[int(code)] for code in codes]
-    numbers, categories = read_categories(label, values, order)
-    return Cells(CellType("ordered", dtype), numbers, categories)
+    values = [None if code < 0 else categories[int(code)] for code in codes]
+    numbers, in_order = read_categories(label, values, order)
+    return Cells(CellType("ordered", dtype), numbers, in_order)
 
 
 def _read_numbers(series: Any, label: Any) -> Cells:
-    dtype, gone = series.dtype, series.isna().to_numpy()
-    own = dtype if isinstance(dtype, np.dtype) else dtype.numpy_dtype  # of pandas' own: Int64, Float32, boolean
-    check(own.kind in "biuf", "frame", f"real numbers in {str(label)!r}", str(dtype))
-    known = series[~gone].to_numpy(dtype=own)
+    """Numbers and flags of NumPy's types, and of pandas' own such as Int64, Float32 and boolean."""
+    dtype = series.dtype
+    of_numpy = isinstance(dtype, np.dtype)
+    stored = dtype if of_numpy else dtype.numpy_dtype
+    check(stored.kind in "biuf", "frame", f"real numbers in {str(label)!r}", str(dtype))
+    gone = series.isna().to_numpy()
+    known = series[~gone].to_numpy(dtype=stored)
     numbers = np.full(len(series), np.nan)
     numbers[~gone] = known.astype(float)
-    if own.kind == "b":
+    if stored.kind == "b":
         return Cells(CellType("flag", dtype), numbers, (False, True))
-    if own.kind in "iu":
-        limits = float(np.iinfo(own).min), float(np.iinfo(own).max)
-        return Cells(CellType("whole", dtype, limits=limits), check_whole(label, numbers))
-    nan = np.isnan(numbers) & ~gone
-    same = np.array_equal(known.astype(float).astype(own), known, equal_nan=True)
+    if stored.kind in "iu":
+        limits = np.iinfo(stored)
+        whole = CellType("whole", dtype, limits=(float(limits.min), float(limits.max)))
+        return Cells(whole, check_whole(label, numbers))
+    same = np.array_equal(known.astype(float).astype(stored), known, equal_nan=True)
     check(same, "frame", f"numbers in double precision in {str(label)!r}", str(dtype))
-    largest = float(min(np.finfo(own).max, np.finfo(np.float64).max))
-    two_gaps = not isinstance(dtype, np.dtype)
-    cell_type = CellType("number", dtype, two_gaps=two_gaps, limits=(-largest, largest))
-    return Cells(cell_type, check_finite(label, numbers), nan=nan)
+    largest = float(min(np.finfo(stored).max, np.finfo(np.float64).max))
+    cell_type = CellType("number", dtype, two_gaps=not of_numpy, limits=(-largest, largest))
+    return Cells(cell_type, check_finite(label, numbers), nan=np.isnan(numbers) & ~gone)
 
 
 def _read_times(series: Any, label: Any) -> Cells:
     import pandas as pd
 
-    dtype, known = series.dtype, ~series.isna().to_numpy()
+    dtype = series.dtype
+    stored_unit = _find_unit(dtype)
     zone = name_zone(getattr(dtype, "tz", None), label)
-    unit = _find_unit(dtype)
+    known = ~series.isna().to_numpy()
+    counts = series.astype("int64").to_numpy()[known]
     numbers = np.full(len(series), np.nan)
-    numbers[known], own = read_times(label, series.astype("int64").to_numpy()[known], unit, zone)
-    duration = bool(pd.api.types.is_timedelta64_dtype(dtype))
-    limits = find_limits(own, unit, zone)
-    return Cells(CellType("date", dtype, unit=own, zone=zone, duration=duration, limits=limits), numbers)
+    numbers[known], unit = read_times(label, counts, stored_unit, zone)
+    cell_type = CellType(
+        "date",
+        dtype,
+        unit=unit,
+        zone=zone,
+        duration=bool(pd.api.types.is_timedelta64_dtype(dtype)),
+        limits=find_limits(unit, stored_unit, zone),
+    )
+    return Cells(cell_type, numbers)
 
 
 def _find_unit(dtype: Any) -> str:
-    """The unit of a column of times, with or without a zone."""
-    own = dtype if isinstance(dtype, np.dtype) else dtype.base
-    return np.datetime_data(own)[0]
+    """The unit that a column of times counts in, with or without a zone."""
+    without_zone = dtype if isinstance(dtype, np.dtype) else dtype.base
+    return np.datetime_data(without_zone)[0]
 
 
 def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
     """Texts, decimal numbers, days, and values of several types."""
-    dtype, gone = series.dtype, series.isna().to_numpy()
+    dtype = series.dtype
+    gone = series.isna().to_numpy()
     cells = series.tolist()
     gap = _find_gap(cells, gone, label)
     values = [None if empty else cell for cell, empty in zip(cells, gone, strict=True)]
     known = [value for value in values if value is not None]
-    if order is None and known:
-        if all(isinstance(value, decimal.Decimal) for value in known):
-            return _read_decimals(values, label, dtype, gap)
-        if all(type(value) is datetime.date for value in known):
-            return _read_days(values, dtype, gap)
-        _check_objects(known, label, dtype)
     if not known:  # nothing tells whether it would hold texts
         return Cells(CellType("category", dtype, gap=gap), np.full(len(values), np.nan))
-    numbers, categories = read_categories(label, values, order)
-    return Cells(CellType("category" if order is None else "ordered", dtype, gap=gap), numbers, categories)
+    if order is not None:
+        numbers, categories = read_categories(label, values, order)
+        return Cells(CellType("ordered", dtype, gap=gap), numbers, categories)
+    if all(isinstance(value, decimal.Decimal) for value in known):
+        return _read_decimals(values, label, dtype, gap)
+    if all(type(value) is datetime.date for value in known):
+        return _read_days(values, dtype, gap)
+    _check_objects(known, label, dtype)
+    numbers, categories = read_categories(label, values, None)
+    return Cells(CellType("category", dtype, gap=gap), numbers, categories)
 
 
 def _find_gap(cells: Sequence[Any], gone: Array, label: Any) -> Any:
@@ -163,9 +185,12 @@ def _read_decimals(values: Sequence[decimal.Decimal | None], label: Any, dtype: 
 
 
 def _read_days(values: Sequence[datetime.date | None], dtype: Any, gap: Any) -> Cells:
-    days = [np.nan if value is None else float(value.toordinal() - _EPOCH_DAY) for value in values]
+    days = np.full(len(values), np.nan)
+    for row, value in enumerate(values):
+        if value is not None:
+            days[row] = value.toordinal() - _EPOCH_DAY
     limits = float(FIRST_DAY), float(LAST_DAY)
-    return Cells(CellType("date", dtype, holds="days", gap=gap, unit="D", limits=limits), np.array(days))
+    return Cells(CellType("date", dtype, holds="days", gap=gap, unit="D", limits=limits), days)
 
 
 # Writing
@@ -179,10 +204,7 @@ def write_pandas(column: Column, numbers: Array, nan: Array) -> Any:
     if isinstance(dtype, pd.SparseDtype):
         return _write_numbers(column, numbers, nan, dtype.subtype).astype(dtype)
     if isinstance(dtype, pd.CategoricalDtype):
-        places = {category: place for place, category in enumerate(dtype.categories)}
-        order = np.array([places[category] for category in column.categories] or [-1])
-        codes = np.where(np.isnan(numbers), -1, order[np.nan_to_num(numbers).astype(int)])
-        return pd.Series(pd.Categorical.from_codes(codes, dtype=dtype))
+        return _write_categorical(column, numbers)
     if isinstance(dtype, pd.ArrowDtype):
         return write_arrow(column, numbers, nan)
     if column.type.holds or column.kind in ("category", "ordered"):
@@ -190,6 +212,16 @@ def write_pandas(column: Column, numbers: Array, nan: Array) -> Any:
     if column.kind == "date":
         return _write_times(column, numbers)
     return _write_numbers(column, numbers, nan, dtype)
+
+
+def _write_categorical(column: Column, numbers: Array) -> Any:
+    import pandas as pd
+
+    places = {category: place for place, category in enumerate(column.dtype.categories)}
+    order = np.array([places[category] for category in column.categories] or [-1])
+    codes = order[np.nan_to_num(numbers).astype(int)]
+    codes[np.isnan(numbers)] = -1
+    return pd.Series(pd.Categorical.from_codes(codes, dtype=column.dtype))
 
 
 def _write_objects(column: Column, numbers: Array) -> Any:
@@ -201,27 +233,29 @@ def _write_objects(column: Column, numbers: Array) -> Any:
     return pd.Series(cells, dtype=object).astype(column.dtype)
 
 
-def _list_objects(column: Column, known: Array) -> Array:
-    """The objects that known numbers `(n,)` stand for."""
-    cells: list[Any]
+def _list_objects(column: Column, numbers: Array) -> Array:
+    """The objects that numbers `(n,)` of known cells stand for."""
+    objects: list[Any]
     if column.type.holds == "decimals":
-        cells = list(write_decimals(known, column.type.decimals or 0))
+        objects = list(write_decimals(numbers, column.type.decimals or 0))
     elif column.type.holds == "days":
-        cells = [datetime.date.fromordinal(int(number) + _EPOCH_DAY) for number in known]
+        objects = [datetime.date.fromordinal(int(number) + _EPOCH_DAY) for number in numbers]
     else:
-        cells = [column.categories[int(number)] for number in known]
-    found = np.empty(len(cells), dtype=object)
-    found[:] = cells
-    return found
+        objects = [column.categories[int(number)] for number in numbers]
+    array = np.empty(len(objects), dtype=object)
+    array[:] = objects
+    return array
 
 
 def _write_times(column: Column, numbers: Array) -> Any:
     import pandas as pd
 
-    own, unit = column.type, _find_unit(column.dtype)
-    counts = count_in_unit(np.nan_to_num(numbers), own.unit, unit, own.zone)
-    times = pd.Series(counts.view(f"{'timedelta64' if own.duration else 'datetime64'}[{unit}]"))
-    if own.zone:
+    cell_type = column.type
+    unit = _find_unit(column.dtype)
+    counts = count_in_unit(np.nan_to_num(numbers), cell_type.unit, unit, cell_type.zone)
+    kind = "timedelta64" if cell_type.duration else "datetime64"
+    times = pd.Series(counts.view(f"{kind}[{unit}]"))
+    if cell_type.zone:
         times = times.dt.tz_localize("UTC").dt.tz_convert(column.dtype.tz)
     return times.mask(np.isnan(numbers))
 
@@ -231,17 +265,23 @@ def _write_numbers(column: Column, numbers: Array, nan: Array, dtype: Any) -> An
     import pandas as pd
 
     gone = np.isnan(numbers) & ~nan
+    filled = np.nan_to_num(numbers)
     if isinstance(dtype, np.dtype):
-        if column.kind == "number":
+        if column.kind == "number" or not gone.any():
             return pd.Series(numbers.astype(dtype))
-        if not gone.any():
-            return pd.Series(numbers.astype(dtype))
-        # a plain integer, or flag, has no missing cells: pandas itself reads such columns as these types
-        if column.kind == "whole":
-            return pd.Series(numbers)
-        flags = np.nan_to_num(numbers).astype(bool).astype(object)
-        flags[gone] = None
-        return pd.Series(flags, dtype=object)
-    values = numbers if column.kind == "number" else np.nan_to_num(numbers)
-    masked = {"number": pd.arrays.FloatingArray, "whole": pd.arrays.IntegerArray, "flag": pd.arrays.BooleanArray}
-    return pd.Series(masked[column.kind](values.astype(dtype.numpy_dtype), gone.copy()))
+        return _write_with_gaps(column, numbers, gone)
+    if column.kind == "number":
+        return pd.Series(pd.arrays.FloatingArray(numbers.astype(dtype.numpy_dtype), gone))
+    masked = pd.arrays.BooleanArray if column.kind == "flag" else pd.arrays.IntegerArray
+    return pd.Series(masked(filled.astype(dtype.numpy_dtype), gone))
+
+
+def _write_with_gaps(column: Column, numbers: Array, gone: Array) -> Any:
+    """Plain integers, or flags, have no missing cells: as pandas reads such columns, they are floats, or objects."""
+    import pandas as pd
+
+    if column.kind == "whole":
+        return pd.Series(numbers)
+    flags = np.nan_to_num(numbers).astype(bool).astype(object)
+    flags[gone] = None
+    return pd.Series(flags, dtype=object)

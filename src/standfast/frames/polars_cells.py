@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from standfast.errors import check
-from standfast.frames.columns import Cells, CellType, Column, check_finite, check_whole, read_categories
+from standfast.frames.columns import (
+    Cells,
+    CellType,
+    Column,
+    Kind,
+    check_finite,
+    check_whole,
+    read_categories,
+)
 from standfast.frames.decimals import find_decimal_limits, read_decimals, write_decimals
 from standfast.frames.moments import count_in_unit, find_limits, read_times
 from standfast.tensors import Array
@@ -50,7 +58,8 @@ def read_polars(series: pl.Series, label: Any, order: Sequence[Any] | None = Non
     texts = dtype in (pl.String, pl.Categorical, pl.Null) or isinstance(dtype, pl.Enum)
     check(texts, "frame", f"numbers, texts, categories or dates in {str(label)!r}", str(dtype))
     numbers, categories = read_categories(label, series.to_list(), order)
-    return Cells(CellType("category" if order is None else "ordered", dtype), numbers, categories)
+    kind: Kind = "category" if order is None else "ordered"
+    return Cells(CellType(kind, dtype), numbers, categories)
 
 
 def _as_floats(series: pl.Series) -> Array:
@@ -86,13 +95,21 @@ def _find_unit(dtype: Any) -> str:
 def _read_times(series: pl.Series, label: Any) -> Cells:
     import polars as pl
 
-    dtype, known = series.dtype, series.is_not_null().to_numpy()
-    unit, zone = _find_unit(dtype), getattr(dtype, "time_zone", None) or ""
+    dtype = series.dtype
+    stored_unit = _find_unit(dtype)
+    zone = getattr(dtype, "time_zone", None) or ""
     counts = series.drop_nulls().to_physical().cast(pl.Int64).to_numpy()
     numbers = np.full(len(series), np.nan)
-    numbers[known], own = read_times(label, counts, unit, zone)
-    limits = find_limits(own, unit, zone)
-    return Cells(CellType("date", dtype, unit=own, zone=zone, duration=dtype == pl.Duration, limits=limits), numbers)
+    numbers[series.is_not_null().to_numpy()], unit = read_times(label, counts, stored_unit, zone)
+    cell_type = CellType(
+        "date",
+        dtype,
+        unit=unit,
+        zone=zone,
+        duration=dtype == pl.Duration,
+        limits=find_limits(unit, stored_unit, zone),
+    )
+    return Cells(cell_type, numbers)
 
 
 # Writing
@@ -107,15 +124,15 @@ def write_polars(column: Column, numbers: Array, nan: Array) -> pl.Series:
     if column.type.holds == "decimals":
         return pl.Series(column.name, write_decimals(numbers, column.type.decimals or 0), dtype=column.dtype)
     if column.kind == "number":
-        found = pl.Series(column.name, filled).cast(column.dtype)
+        cells = pl.Series(column.name, filled).cast(column.dtype)
     elif column.categories:
         places = pl.Series(filled.astype(np.int64))
-        found = pl.Series(column.name, list(column.categories)).gather(places).cast(column.dtype)
+        cells = pl.Series(column.name, list(column.categories)).gather(places).cast(column.dtype)
     elif column.kind in ("category", "ordered"):  # no cell of it is known
         return pl.Series(column.name, [None] * len(numbers), dtype=column.dtype)
     elif column.kind == "date":
         counts = count_in_unit(filled, column.unit, _find_unit(column.dtype), column.type.zone)
-        found = pl.Series(column.name, counts).cast(column.dtype)
+        cells = pl.Series(column.name, counts).cast(column.dtype)
     else:
-        found = pl.Series(column.name, filled.astype(np.int64)).cast(column.dtype)
-    return pl.select(pl.when(pl.Series(~gone)).then(found)).to_series().alias(column.name)
+        cells = pl.Series(column.name, filled.astype(np.int64)).cast(column.dtype)
+    return pl.select(pl.when(pl.Series(~gone)).then(cells)).to_series().alias(column.name)

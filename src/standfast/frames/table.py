@@ -217,27 +217,20 @@ class Table:
         if isinstance(named, Mapping):
             named = {name: self._bind_feature(name, feature) for name, feature in named.items()}
         else:
-            own = {rule.partition("==")[0].strip(" `") for rule in changes.rules if "==" in rule}
-            own |= {rule.partition("==")[2].strip(" `") for rule in changes.rules if "==" in rule}
-            named = {
-                column.name: self._fit_feature(column, named)
-                for column in self.columns
-                if column.name not in {*changes.fixed, *own} and column.high > column.low
-            }
-        data = self.rows if changes.data is None else changes.data
-        return replace(
-            changes, changes=named, fixed=(), columns=self.names, data=data, missing=self.missing, **self._find_codes()
-        )
-
-    def _find_codes(self) -> dict[str, tuple[Any, ...]]:
-        """What changes have to know of numbers that are no quantities; nothing of a table of quantities."""
-        options: dict[str, tuple[Any, ...]] = {}
-        if any(code is not None for code in self.missing):
-            options["lowest"] = tuple(column.low for column in self.columns)
+            named = self._spread_feature(changes, named)
+        # what changes have to know of numbers that are no quantities; nothing of a table of quantities
+        lossy = any(code is not None for code in self.missing)
         counts = [len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns]
-        if any(counts):
-            options["codes"] = tuple(counts)
-        return options
+        return replace(
+            changes,
+            changes=named,
+            fixed=(),
+            columns=self.names,
+            data=self.rows if changes.data is None else changes.data,
+            missing=self.missing,
+            lowest=tuple(column.low for column in self.columns) if lossy else None,
+            codes=tuple(counts) if any(counts) else None,
+        )
 
     def _find(self, name: str) -> Column:
         for column in self.columns:
@@ -245,6 +238,16 @@ class Table:
                 return column
         expected = f"names of columns ({', '.join(self.names[:12])})"
         raise ArgumentError("changes", expected, f"{name!r}{suggest_name(name, self.names)}")
+
+    def _spread_feature(self, changes: TableChanges, feature: Feature) -> dict[str, Feature]:
+        """One change for all columns, by name: but for fixed ones, those that a rule computes, and constant ones."""
+        sides = [side for rule in changes.rules if "==" in rule for side in rule.split("==", 1)]
+        left_out = {*changes.fixed, *(side.strip(" `") for side in sides)}
+        return {
+            column.name: self._fit_feature(column, feature)
+            for column in self.columns
+            if column.name not in left_out and column.high > column.low
+        }
 
     def _fit_feature(self, column: Column, feature: Feature) -> Feature:
         """One change for all columns, for this one: categories change as such, whole numbers in steps."""

@@ -366,8 +366,8 @@ class TableChanges(Transformation):
 
     @property
     def _missing(self) -> tuple[float, ...] | None:
-        """At or below which number a cell of each column is missing, minus infinity for none; None without such."""
-        if self.missing is None or all(code is None for code in self.missing):
+        """At or below which number a cell of each column is missing, minus infinity for none; None without a frame."""
+        if self.missing is None or self.lowest is None:
             return None
         return tuple(-math.inf if code is None else code for code in self.missing)
 
