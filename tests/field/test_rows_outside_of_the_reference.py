@@ -39,7 +39,7 @@ def test_values_outside_are_kept_or_refused() -> None:
     table = Table.read(make_train())
     rows = pd.DataFrame({"income": [0.5, 99.0, -3.0], "age": [30, 90, 5]})
     pd.testing.assert_frame_equal(table.decode(table.encode(rows)), rows)
-    with pytest.raises(ArgumentError, match="numbers of at least .* in 'income'.*got -99"):
+    with pytest.raises(ArgumentError, match="cells of at least .* in 'income'.*got -99"):
         table.encode(pd.DataFrame({"income": [0.5, 99.0, -99.0], "age": [30, 90, 5]}))
     wider = Table.read(make_train(), rows.assign(income=-99.0))
     again = wider.decode(wider.encode(rows.assign(income=-99.0)))
@@ -59,11 +59,11 @@ def test_no_number_becomes_a_missing_cell(reference: list[float | None], cells: 
 
 
 TYPES: list[tuple[Any, Any, str]] = [
-    (np.int8, [300], "fit int8"),
-    (np.uint8, [-1], "fit uint8"),
+    (np.int8, [300], "fits int8"),
+    (np.uint8, [-1], "fits uint8"),
     (np.int64, [0.5], "whole numbers"),
-    ("Int16", [1 << 20], "fit Int16"),
-    (np.float32, [1e300], "fit float32"),
+    ("Int16", [1 << 20], "fits Int16"),
+    (np.float32, [1e300], "fits float32"),
 ]
 
 

@@ -66,14 +66,14 @@ def maybe(cells: Any) -> Any:
     return lists(st.one_of(st.none(), cells))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data(), st.sampled_from(NUMPY))
 def test_integers_of_numpy(data: Any, dtype: str) -> None:
     ends = np.iinfo(dtype)
     check_pandas(pd.Series(data.draw(lists(st.integers(int(ends.min), int(ends.max)))), dtype=dtype))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data(), st.sampled_from(NULLABLE))
 def test_integers_of_pandas_arrow_and_polars(data: Any, dtype: str) -> None:
     ends = np.iinfo(dtype.lower())
@@ -85,7 +85,7 @@ def test_integers_of_pandas_arrow_and_polars(data: Any, dtype: str) -> None:
     check_pandas(pd.Series(pd.array(cells, dtype=pd.ArrowDtype(arrow))))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(maybe(st.floats(width=32)), st.sampled_from(["32", "64"]))
 def test_floats(cells: list[float | None], width: str) -> None:
     numbers = np.array([np.nan if cell is None else cell for cell in cells])
@@ -98,7 +98,7 @@ def test_floats(cells: list[float | None], width: str) -> None:
     check_pandas(pd.Series(pd.arrays.ArrowExtensionArray(array)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(maybe(st.booleans()))
 def test_flags(cells: list[bool | None]) -> None:
     check_pandas(pd.Series(pd.array(cells, dtype="boolean")))
@@ -110,7 +110,7 @@ def test_flags(cells: list[bool | None]) -> None:
     check_pandas(pd.Series(pd.array(cells, dtype=pd.ArrowDtype(pa.bool_()))))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(maybe(st.text(max_size=3)), st.sampled_from([object, "string", "category"]))
 def test_texts(cells: list[str | None], dtype: Any) -> None:
     check_pandas(pd.Series(pd.Series(cells, dtype=object), dtype=dtype))
@@ -123,7 +123,7 @@ def test_texts(cells: list[str | None], dtype: Any) -> None:
         check_pandas(pd.Series(pd.array(cells, dtype=pd.ArrowDtype(arrow))))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(maybe(st.integers(-(10**10), 10**10)), st.sampled_from(UNITS), st.sampled_from([1, 900, 86400]))
 def test_moments_and_durations(cells: list[int | None], unit: str, length: int) -> None:
     """Multiples of seconds, of quarters of an hour, and of days; a sub-second part in units that have one."""
@@ -144,7 +144,7 @@ def test_moments_and_durations(cells: list[int | None], unit: str, length: int) 
         check_pandas(pd.Series(pd.arrays.ArrowExtensionArray(pa.array(known, mask=gone).cast(arrow))))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(lists(st.integers(0, 25_000)), st.sampled_from(ZONES), st.sampled_from(UNITS), st.integers(0, 1))
 def test_days_and_moments_in_a_zone(days: list[int], zone: str, unit: str, hours: int) -> None:
     """Local midnights, or the first moment of days without one, and hours after them."""
@@ -162,7 +162,7 @@ def test_days_and_moments_in_a_zone(days: list[int], zone: str, unit: str, hours
         )  # type: ignore[arg-type]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(maybe(st.dates(datetime.date(1, 1, 3), datetime.date(9999, 12, 29))))
 def test_days(cells: list[datetime.date | None]) -> None:
     check_pandas(pd.Series(cells, dtype=object))
@@ -172,7 +172,7 @@ def test_days(cells: list[datetime.date | None]) -> None:
         check_pandas(pd.Series(pd.array(cells, dtype=pd.ArrowDtype(arrow))))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(maybe(st.decimals(-(10**9), 10**9, places=4, allow_nan=False)))
 def test_decimals(cells: list[Decimal | None]) -> None:
     check_pandas(pd.Series(cells, dtype=object))

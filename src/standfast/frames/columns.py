@@ -173,54 +173,61 @@ class Column:
                 that it cannot hold.
         """
         self._check_kind(cells)
+        self._check_dates(cells)
         if cells.type.unit != self.type.unit:
             cells = cells.in_seconds()
-        nan = cells.nan if self.type.two_gaps else np.zeros(len(cells.numbers), dtype=bool)
-        assert nan is not None
+        nan = self._find_nan_cells(cells)
         gone = cells.empty & ~nan
-        self._check_gaps(gone, nan)
-        self._check_gap_kind(cells, gone)
+        self._check_gaps(cells, gone, nan)
         numbers = self._number_categories(cells)
         self.check_fits(numbers[~cells.empty])
         numbers = np.where(gone, np.nan if self.missing is None else self.missing, numbers)
         return np.where(nan, np.nan if self.nan is None else self.nan, numbers)
 
-    def _check_kind(self, cells: Cells) -> None:
-        pair = {self.kind, cells.type.kind}
-        same = len(pair) == 1 or pair == {"number", "whole"} or bool(cells.empty.all())
-        check(same, "frame", f"a {self.kind} ({self.dtype}) in {self.name!r}", f"{cells.type.dtype}")
-        if self.kind == "date" and len(cells.known):
-            own, other = self.type, cells.type
-            same = (own.zone, own.duration, own.holds) == (other.zone, other.duration, other.holds)
-            check(same, "frame", f"dates of the same type in {self.name!r} ({self.dtype})", f"{cells.type.dtype}")
-            days = own.unit == "D"
-            expected = f"whole days in {self.name!r}, as the reference has (or Table.read(reference, frame))"
-            check(not days or other.unit == "D", "frame", expected, "hours or less")
+    def _find_nan_cells(self, cells: Cells) -> Array:
+        """Which cells `(N,)` are NaN and not missing, in a column that tells these apart."""
+        if not self.type.two_gaps or cells.nan is None:
+            return np.zeros(len(cells.numbers), dtype=bool)
+        return cells.nan
 
-    def _check_gaps(self, gone: Array, nan: Array) -> None:
+    def _check_kind(self, cells: Cells) -> None:
+        kinds = {self.kind, cells.type.kind}
+        fits = len(kinds) == 1 or kinds == {"number", "whole"} or bool(cells.empty.all())
+        check(fits, "frame", f"a {self.kind} ({self.dtype}) in {self.name!r}", f"{cells.type.dtype}")
+
+    def _check_dates(self, cells: Cells) -> None:
+        if self.kind != "date" or len(cells.known) == 0:
+            return
+        mine, theirs = self.type, cells.type
+        same = (mine.zone, mine.duration, mine.holds) == (theirs.zone, theirs.duration, theirs.holds)
+        check(same, "frame", f"dates of the same type in {self.name!r} ({self.dtype})", f"{theirs.dtype}")
+        fits = mine.unit != "D" or theirs.unit == "D"
+        expected = f"whole days in {self.name!r}, as the reference has (or Table.read(reference, frame))"
+        check(fits, "frame", expected, "hours or less")
+
+    def _check_gaps(self, cells: Cells, gone: Array, nan: Array) -> None:
+        """Raise `ArgumentError` for cells that are missing, or NaN, in a column that has no such cells."""
         takes_missing = self.missing is not None and self.missing != self.nan
         expected = f"no missing cells in {self.name!r}, as the reference has none there (Table.read(..., missing=True))"
         check(takes_missing or not gone.any(), "frame", expected, f"{int(gone.sum())}")
         expected = f"no NaN in {self.name!r}, as the reference has none there (or Table.read(reference, frame))"
         check(self.nan is not None or not nan.any(), "frame", expected, f"{int(nan.sum())}")
-
-    def _check_gap_kind(self, cells: Cells, gone: Array) -> None:
-        """An encoder may tell None from NaN in a column of objects, although pandas does not."""
-        own, other = self.type, cells.type
-        same = str(own.dtype) != "object" or str(other.dtype) != "object" or type(own.gap) is type(other.gap)
-        expected = f"missing cells as {own.gap!r} in {self.name!r}, as the reference has (.where, .fillna)"
-        check(same or not gone.any(), "frame", expected, repr(other.gap))
+        # an encoder may tell None from NaN in a column of objects, although pandas does not
+        objects = str(self.dtype) == str(cells.type.dtype) == "object"
+        same = type(self.type.gap) is type(cells.type.gap) or not objects
+        expected = f"missing cells as {self.type.gap!r} in {self.name!r}, as the reference has (.where, .fillna)"
+        check(same or not gone.any(), "frame", expected, repr(cells.type.gap))
 
     def _number_categories(self, cells: Cells) -> Array:
         """The numbers of cells, NaN for empty ones; of categories by this column's own order."""
         if not cells.categories:
             return cells.numbers
-        places = {category: float(place) for place, category in enumerate(self.categories)}
+        codes = {category: float(code) for code, category in enumerate(self.categories)}
         used = [cells.categories[int(number)] for number in np.unique(cells.known)]
-        unknown = [repr(category) for category in used if category not in places]
+        unknown = [repr(category) for category in used if category not in codes]
         expected = f"known categories in {self.name!r} ({', '.join(map(str, self.categories[:8]))})"
         check(not unknown, "frame", expected, ", ".join(unknown[:3]))
-        order = np.array([places.get(category, math.nan) for category in cells.categories])
+        order = np.array([codes.get(category, math.nan) for category in cells.categories])
         return np.where(cells.empty, np.nan, order[np.nan_to_num(cells.numbers).astype(int)])
 
     def check_fits(self, numbers: Array) -> None:
@@ -229,23 +236,33 @@ class Column:
             return
         smallest, largest = float(numbers.min()), float(numbers.max())
         low, high = self.type.limits
-        got = f"{smallest:g} to {largest:g}"
-        what = "times" if self.kind == "date" else "numbers"
         fits = low <= smallest and largest <= high
-        check(fits, "frame", f"{what} that fit {self.dtype} in {self.name!r}", got if what == "numbers" else "others")
+        got = f"{self._describe(smallest)} to {self._describe(largest)}"
+        check(fits, "frame", f"a {self.kind} that fits {self.dtype} in {self.name!r}", got)
+        self._check_digits(numbers)
+        # a search, or a draw, may come close to the lowest number: so those of missing cells keep a distance from it
+        expected = (
+            f"cells of at least {self._describe(self.edge)} in {self.name!r}, below which numbers stand for missing"
+            " cells (Table.read(reference, frame) makes room for lower ones)"
+        )
+        check(smallest >= self.edge, "frame", expected, self._describe(smallest))
+
+    def _check_digits(self, numbers: Array) -> None:
+        """Raise `ArgumentError` for numbers with more digits behind the point than the column has."""
         if self.kind == "whole":
             fits = bool((numbers == np.round(numbers)).all())
             check(fits, "frame", f"whole numbers in {self.name!r}, as the reference has", "others")
-        if self.type.decimals is not None:
-            fits = np.allclose(numbers, np.round(numbers, self.type.decimals), rtol=1e-14, atol=0)
-            expected = f"numbers of at most {self.type.decimals} decimals in {self.name!r}, as the reference has"
+        decimals = self.type.decimals
+        if decimals is not None:
+            fits = np.allclose(numbers, np.round(numbers, decimals), rtol=1e-14, atol=0)
+            expected = f"numbers of at most {decimals} decimals in {self.name!r}, as the reference has"
             check(fits, "frame", f"{expected} (or Table.read(reference, frame))", "more")
-        # a search, or a draw, is as low as its lowest number; so the numbers of missing cells leave a margin
-        expected = (
-            f"numbers of at least {self.edge:g} in {self.name!r}, below which missing cells are counted"
-            " (Table.read(reference, frame) makes room for lower ones)"
-        )
-        check(smallest >= self.edge, "frame", expected, f"{smallest:g}")
+
+    def _describe(self, number: float) -> str:
+        """A number for messages: a date as one."""
+        if self.kind != "date" or not math.isfinite(number):
+            return f"{number:g}"
+        return describe_time(number, self.type.unit, self.type.zone, self.type.duration)
 
     # numbers as cells
 
@@ -300,22 +317,32 @@ def join_cells(label: Any, references: Sequence[Cells], others: Sequence[Cells],
     """
     _check_types(label, [*references, *others])
     parts = _share_unit([*references, *others])
-    known = np.concatenate([part.known for part in parts])
+    first, last = parts[: len(references)], parts[len(references) :]
     cell_type = _widen_type([part.type for part in _list_telling(parts)])
-    categories = _order_categories(cell_type.kind, parts[: len(references)], parts[len(references) :])
-    low, high = 0.0, float(max(len(categories) - 1, 0))
-    if not categories and len(known):
-        low, high = float(known.min()), float(known.max())
-    has_nan = any(bool(part.nan.any()) for part in parts if part.nan is not None)
-    has_gone = any(bool(part.gone.any()) for part in parts)
-    missing_code, nan_code = _choose_codes(low, high, cell_type.kind, has_gone, has_nan, missing)
+    categories = _order_categories(cell_type.kind, first, last)
+    known = np.concatenate([part.known for part in parts])
+    low, high = _find_range(known, categories)
+    gaps = _Gaps(
+        missing=any(bool(part.gone.any()) for part in parts),
+        nan=any(bool(part.nan.any()) for part in parts if part.nan is not None),
+        may_come=missing,
+    )
+    missing_code, nan_code = _choose_codes(low, high, cell_type.kind, gaps)
     finite = math.isfinite(high - low) and math.isfinite(nan_code or missing_code or 0.0)
     check(finite, "frame", f"numbers in {str(label)!r} whose range is a finite number", f"{low:g} to {high:g}")
-    of_reference = np.concatenate([part.known for part in parts[: len(references)]])
-    spread = _measure_spread(of_reference)
+    spread = _measure_spread(np.concatenate([part.known for part in first]))
     column = Column(str(label), label, cell_type, categories, low, high, spread, missing_code, nan_code)
     column.check_fits(known)
     return column
+
+
+def _find_range(known: Array, categories: Sequence[Any]) -> tuple[float, float]:
+    """The smallest and the largest number of a column."""
+    if categories:
+        return 0.0, float(len(categories) - 1)
+    if len(known) == 0:
+        return 0.0, 0.0
+    return float(known.min()), float(known.max())
 
 
 def _measure_spread(numbers: Array) -> float:
@@ -379,22 +406,29 @@ def _count_categories(part: Cells) -> dict[Any, int]:
     return {part.categories[codes[place]]: int(times[place]) for place in np.argsort(firsts)}
 
 
-def _choose_codes(
-    low: float, high: float, kind: Kind, has_gone: bool, has_nan: bool, may_be_missing: bool
-) -> tuple[float | None, float | None]:
+@dataclass(frozen=True)
+class _Gaps:
+    """Which cells without a value a column has: missing ones, NaN beside them; and whether missing ones may come."""
+
+    missing: bool
+    nan: bool
+    may_come: bool
+
+
+def _choose_codes(low: float, high: float, kind: Kind, gaps: _Gaps) -> tuple[float | None, float | None]:
     """The numbers of missing cells and of NaN, below all others.
 
     A column that has NaN alone has one number, which is NaN: there a cell that gets lost becomes NaN, too.
     """
-    if not (has_gone or has_nan or may_be_missing):
+    if not (gaps.missing or gaps.nan or gaps.may_come):
         return None, None
     step = max(high - low, 1.0, abs(low) * 2.0**-40)  # the last one: else large numbers would be no different
     first, second = low - step, low - 2 * step
     if kind != "number":
-        first, second = math.floor(first) * 1.0, math.floor(second) * 1.0
-    if not has_nan:
+        first, second = float(np.floor(first)), float(np.floor(second))
+    if not gaps.nan:
         return first, None
-    return (first, second) if has_gone else (first, first)
+    return (first, second) if gaps.missing else (first, first)
 
 
 # Reading cells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -255,23 +256,37 @@ class Table:
             return Feature(categories="data", rate=feature.rate)
         if column.kind == "ordered":
             return Feature(by=1, step=1)
-        if feature.by is None:
-            return feature
-        return replace(feature, step=1) if column.kind in ("whole", "date") and feature.step is None else feature
+        return _add_step(feature) if column.kind in ("whole", "date") else feature
 
     def _bind_feature(self, name: str, feature: Feature) -> Feature:
+        """A change of one column, with codes in the place of categories, and steps where numbers are whole."""
         column = self._find(name)
         if isinstance(feature.categories, tuple):
-            places = {category: float(place) for place, category in enumerate(column.categories)}
-            unknown = [each for each in feature.categories if each not in places and column.categories]
-            expected = f"categories of {name!r} ({', '.join(map(str, column.categories[:8]))})"
-            check(not unknown, "categories", expected, ", ".join(map(repr, unknown)))
-            return replace(feature, categories=tuple(places.get(each, each) for each in feature.categories))
-        by_number = feature.by is not None
-        fits = not by_number or column.kind not in ("category", "flag")
+            return replace(feature, categories=_find_codes(column, feature.categories))
+        fits = feature.by is None or column.kind not in ("category", "flag")
         check(fits, "changes", f"'category' for {name!r}, which has no order", repr(feature.by))
-        stepped = column.kind in ("whole", "ordered") or (column.kind == "date" and column.unit == "D")
-        return replace(feature, step=1) if by_number and stepped and feature.step is None else feature
+        in_days = column.kind == "date" and column.unit == "D"
+        return _add_step(feature) if in_days or column.kind in ("whole", "ordered") else feature
+
+
+def _add_step(feature: Feature) -> Feature:
+    """A change by a number in steps of 1, unless it has steps of its own."""
+    return replace(feature, step=1) if feature.by is not None and feature.step is None else feature
+
+
+def _find_codes(column: Column, categories: Sequence[Any]) -> tuple[Any, ...]:
+    """The numbers of named categories; those of a column without categories stay as they are.
+
+    Raises:
+        ArgumentError: the column does not have one of them.
+    """
+    if not column.categories:
+        return tuple(categories)
+    codes = {category: float(code) for code, category in enumerate(column.categories)}
+    unknown = [category for category in categories if category not in codes]
+    expected = f"categories of {column.name!r} ({', '.join(map(str, column.categories[:8]))})"
+    check(not unknown, "categories", expected, ", ".join(map(repr, unknown)))
+    return tuple(codes[category] for category in categories)
 
 
 def _choose_range(column: Column) -> Feature:
@@ -292,9 +307,7 @@ def _read_labels(frames: Sequence[Any], ordered: Mapping[Any, Sequence[Any]]) ->
         fits = is_frame(frame) and frame.shape[0] > 0 and frame.shape[1] > 0
         check(fits, "frame", _FRAME, _describe(frame))
     labels = list(frames[0].columns)
-    names = [str(label) for label in labels]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
+    _check_names(labels)
     unknown = [label for label in ordered if label not in labels]
     check(not unknown, "ordered", "columns of the frame", ", ".join(map(repr, unknown)))
     for frame in frames[1:]:
@@ -309,14 +322,22 @@ def _read_cells(frame: Any, label: Any, order: Sequence[Any] | None) -> Cells:
 def _check_columns(frame: Any, labels: Sequence[Any], of_pandas: bool) -> None:
     kind = "pandas" if of_pandas else "polars"
     check(_is_pandas(frame) == of_pandas, "frame", f"a frame of {kind}, as the reference is", _describe(frame))
-    own = list(frame.columns)
-    twice = sorted({str(name) for name in own if own.count(name) > 1})
-    check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
-    gone, more = [name for name in labels if name not in own], [name for name in own if name not in labels]
-    words = [
-        f"{', '.join(map(repr, names[:3]))} {what}" for names, what in ((gone, "missing"), (more, "more")) if names
-    ]
+    _check_names(list(frame.columns))
+    gone = [label for label in labels if label not in set(frame.columns)]
+    more = [label for label in frame.columns if label not in set(labels)]
+    words = []
+    if gone:
+        words.append(f"{', '.join(map(repr, gone[:3]))} missing")
+    if more:
+        words.append(f"{', '.join(map(repr, more[:3]))} more")
     check(not words, "frame", f"the {len(labels)} columns of the reference", " and ".join(words))
+
+
+def _check_names(labels: Sequence[Any]) -> None:
+    """Raise `ArgumentError` for two columns of one name, which reports could not tell apart."""
+    counts = Counter(map(str, labels))
+    twice = sorted(name for name, count in counts.items() if count > 1)
+    check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
 
 
 def _describe(value: object) -> str:
