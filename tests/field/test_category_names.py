@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -204,3 +205,17 @@ def test_results_say_what_stands_for_a_removed_category() -> None:
     _, model, rows = read(FIRST)
     result = standfast.metrics.get("log_odds")(model, "occlusion", rows)
     assert result.choices["baseline"].startswith("median of 280 rows, of categories the most frequent cell (job '")
+
+
+@pytest.mark.parametrize("name", ["tree_shap", "tree_shap:background=reference"])
+def test_names_of_categories_do_not_move_values_of_trees(name: str) -> None:
+    pytest.importorskip("shap")
+    maps = []
+    for names in (FIRST, SECOND):
+        frame = make_frame(names)
+        encoder = ColumnTransformer([("job", OneHotEncoder(sparse_output=False), ["job"])], remainder="passthrough")
+        forest = RandomForestRegressor(n_estimators=3, max_depth=3, max_features=None, bootstrap=False, random_state=0)
+        table = Table.read(frame[20:], frame[:20])
+        model = make_model(make_pipeline(encoder, forest).fit(frame, Y + 0.1 * X), table)
+        maps.append(standfast.explainers.get(name)(model, table.encode(frame[:5])))
+    torch.testing.assert_close(maps[0], maps[1], atol=1e-6, rtol=0)
