@@ -127,7 +127,7 @@ def test_of_equally_frequent_categories_the_first_of_the_reference_stands_for_re
         reference = pl.DataFrame({"job": [third, first, second, first, second]})
         table = Table.read(reference, pl.DataFrame({"job": ["new"] * 9}))
         assert table.columns[0].categories == (first, second, third, "new")
-        found = make_reference(table.rows, table.codes)
+        found = table.make_reference()
         assert table.decode(found.baseline[None])["job"].to_list() == [first]
 
 
@@ -144,7 +144,7 @@ def test_missing_cells_count_in_what_stands_for_removed_ones() -> None:
         }
     )
     table = Table.read(frame)
-    reference = make_reference(table.rows, table.codes)
+    reference = table.make_reference()
     assert table.decode(reference.baseline[None]).rows() == [("b", None, 2.0, None, "m", True)]
     assert reference.mean[2:4].tolist() == [2.5, 2.0]
     assert reference.sd[2].item() == pytest.approx(np.std([4.0, 1.0, 3.0, 2.0]))
@@ -153,7 +153,7 @@ def test_missing_cells_count_in_what_stands_for_removed_ones() -> None:
 def test_a_reference_without_one_known_cell() -> None:
     reference = pl.DataFrame({"income": [None, None], "job": [None, None]}, {"income": pl.Float64, "job": pl.String})
     table = Table.read(reference, pl.DataFrame({"income": [3.0], "job": ["a"]}))
-    found = make_reference(table.rows, table.codes)
+    found = table.make_reference()
     assert table.decode(found.baseline[None]).rows() == [(None, None)]
     assert bool(found.mean.isfinite().all())
 

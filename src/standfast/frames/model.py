@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from standfast.errors import ArgumentError, ModelError, check
 from standfast.frames.table import Table
 from standfast.model import Model
 from standfast.neighbourhoods.tables import TableChanges
-from standfast.reference import Reference, make_reference
 from standfast.tasks import Regression, Task
 from standfast.tasks import get as get_task
 from standfast.tensors import Array
@@ -22,8 +20,6 @@ from standfast.tensors import Array
 _ESTIMATOR = "a fitted estimator or pipeline with predict_proba or predict, such as scikit-learn's"
 #: rows with which a model is tried
 _TRIED = 256
-#: categories whose baseline is named in reports
-_SHOWN = 6
 
 
 class FrameFunction:
@@ -124,19 +120,8 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
         dtype=torch.float64,
         task="classification" if task is None else task,
     )
-    model.reference = _make_reference(table)
+    model.reference = table.make_reference()
     return model
-
-
-def _make_reference(table: Table) -> Reference:
-    """The reference of a table's rows, which says what stands for removed categories."""
-    reference = make_reference(table.rows, table.codes)
-    cells = table.describe_row(reference.baseline)
-    names = [column.name for column in table.columns if column.kind in ("category", "flag")]
-    shown = [f"{name} {cells[name]!r}" for name in names[:_SHOWN]]
-    more = ", ..." if len(names) > _SHOWN else ""
-    note = f", of categories the most frequent cell ({', '.join(shown)}{more})" if names else ""
-    return replace(reference, note=note)
 
 
 def check_losses(model: Model, changes: object) -> None:

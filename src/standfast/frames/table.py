@@ -16,12 +16,14 @@ from standfast.frames.columns import Cells, Column, describe_cell, join_cells
 from standfast.frames.pandas_cells import read_pandas, write_pandas
 from standfast.frames.polars_cells import read_polars, write_polars
 from standfast.neighbourhoods.tables import Feature, TableChanges
-from standfast.reference import CellCodes
+from standfast.reference import CellCodes, Reference, make_reference
 from standfast.tensors import Array
 
 _FRAME = "a pandas or polars data frame with at least one row and one column"
 #: of the default changes: numbers by this share of their standard deviation, categories with this probability
 SHARE = 0.1
+#: categories whose baseline is named in reports
+_SHOWN = 6
 
 
 def is_frame(value: object) -> bool:
@@ -179,6 +181,18 @@ class Table:
         """One row of numbers `(F,)` in the user's units and names."""
         cells = zip(self.plain(), row.tolist(), strict=True)
         return {column["name"]: describe_cell(column, number) or f"{number:g}" for column, number in cells}
+
+    def make_reference(self) -> Reference:
+        """What is known of the rows, for explainers and metrics that replace cells; it says which categories do."""
+        reference = make_reference(self.rows, self.codes)
+        names = [column.name for column in self.columns if column.kind in ("category", "flag")]
+        if not names:
+            return reference
+        cells = self.describe_row(reference.baseline)
+        shown = [f"{name} {cells[name]!r}" for name in names[:_SHOWN]]
+        if len(names) > _SHOWN:
+            shown.append("...")
+        return replace(reference, note=f", of categories the most frequent cell ({', '.join(shown)})")
 
     # changes
 
