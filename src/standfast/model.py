@@ -275,8 +275,9 @@ class Model:
         mixed_precision: `"bfloat16"` runs a float32 module under `torch.autocast` in bfloat16, which is faster on
             accelerators. Preprocessing, logits, maps and all that is computed of them stay float32 or float64.
         reference: for a table, rows `(B, F)` of the training data, say. Explainers and metrics take the values from
-            them that replace others, unless their options say otherwise: the median of each column, or 32 of the rows
-            (`kernel_shap`, `shapley_sampling`, `gradient_shap`, `deep_shap`, `aopc`). Without a reference,
+            them that replace others, unless their options say otherwise: the median of each column (of categories of a
+            data frame the most frequent one), or 32 of the rows (`kernel_shap`, `shapley_sampling`, `gradient_shap`,
+            `deep_shap`, `aopc`). Without a reference,
             `standfast.evaluate` and studies take the rows that are explained, if there are at least 8.
         task: what the module answers: a `standfast.tasks.Task`, or its name with options, such as
             `"regression:tolerance=2.5"`.
@@ -436,7 +437,7 @@ class Model:
             inputs: checked, `(N, ...)`, on its device.
 
         >>> model = Model(nn.Linear(1, 2), bounds=(0.0, 9.0), device="cpu")
-        >>> model.with_reference(torch.arange(9.0)[:, None]).reference.median
+        >>> model.with_reference(torch.arange(9.0)[:, None]).reference.baseline
         tensor([4.])
         """
         if self.reference is not None or inputs.ndim != 2 or len(inputs) < FEWEST_ROWS:
@@ -478,7 +479,7 @@ class Model:
         """
         if self.reference is None or x.ndim != 2:
             return None
-        columns = self.reference.median.shape[0]
+        columns = self.reference.baseline.shape[0]
         check(columns == x.shape[1], "reference", f"rows with {x.shape[1]} columns, as the inputs have", columns)
         return self.reference
 

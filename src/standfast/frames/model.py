@@ -17,8 +17,7 @@ from standfast.neighbourhoods.tables import TableChanges
 from standfast.tasks import MultiLabel, Regression, Task
 from standfast.tasks import get as get_task
 from standfast.tasks.estimators import Reading, choose_reading, number_predictions
-from standfast.tasks.sources import find_final
-from standfast.tasks.sources import has_method
+from standfast.tasks.sources import find_final, has_method
 from standfast.tensors import Array
 
 #: rows with which a model is tried
@@ -102,9 +101,9 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
         table.bounds,
         output=reading.output,
         dtype=torch.float64,
-        reference=table.rows,
         task=chosen,
     )
+    model.reference = table.make_reference()
     keeps_rule = task is None or getattr(chosen, "threshold", 0.5) == 0.5  # another threshold is the user's will
     if keeps_rule:
         _compare_answers(model, function, tried, predicted)

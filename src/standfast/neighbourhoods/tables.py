@@ -162,9 +162,13 @@ class TableChanges(Transformation):
             is standardised like the inputs. None: the inputs' own units.
         prior: `"independent"`, or `"copula"`, which needs `data`.
         size: how far rows move with a copula, from near 0 to 1, an independent draw.
-        missing: the number that stands for a missing cell of each column, below all others; None where it has none. A
-            missing cell stays missing, no cell moves towards that number, and a rule with a missing cell does not hold
-            the row back. Data frames bring it along.
+        missing: the number that stands for a missing cell of each column, below all others, as all numbers below it do;
+            None where it has none. A missing cell stays missing, no cell moves towards that number, and a rule with a
+            missing cell does not hold the row back. Data frames bring it along.
+        lowest: the smallest number of each column that is no missing cell. None: that of the data. Data frames bring
+            it along.
+        codes: how many categories without an order the numbers of each column stand for, from 0; 0 for a column of
+            other numbers. Categories have no distance, also where they do not change. Data frames bring it along.
         may_become_missing: the probability with which a cell of each column that changes becomes missing.
 
     Raises:
@@ -193,6 +197,8 @@ class TableChanges(Transformation):
     size: float = 0.25
     missing: tuple[float | None, ...] | None = None
     may_become_missing: float = 0.0
+    lowest: tuple[float, ...] | None = None
+    codes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -226,8 +232,9 @@ class TableChanges(Transformation):
         check(independent or self.data is not None or unbound, "data", "training rows, for prior 'copula'", None)
         rate = self.may_become_missing
         check(_is_number(rate) and 0 <= rate < 1, "may_become_missing", "a number from 0 to below 1", repr(rate))
-        if self.missing is not None:
-            set_fields(self, missing=tuple(self.missing))
+        for option in ("missing", "lowest", "codes"):
+            if getattr(self, option) is not None:
+                set_fields(self, **{option: tuple(getattr(self, option))})
         categories = any(feature.categories for feature in self._features().values()) or len(self.one_hot) > 0
         plain = independent and not categories
         fits = self.distribution == "uniform" or plain
@@ -241,6 +248,8 @@ class TableChanges(Transformation):
         counts = {
             "columns": None if self.columns is None else len(self.columns),
             "missing": None if self.missing is None else len(self.missing),
+            "lowest": None if self.lowest is None else len(self.lowest),
+            "codes": None if self.codes is None else len(self.codes),
             "units": None if self.units is None else len(self.units[0]),
             "data": self.data.shape[1] if self.data is not None and len(self.data.shape) == 2 else None,
         }
@@ -370,7 +379,14 @@ class TableChanges(Transformation):
         """The share of the training rows that are at least as far from their nearest row; None without data."""
         if self.data is None:
             return None
-        return measure_plausibility(perturbed, self._table, self._plan(inputs).groups)
+        return measure_plausibility(perturbed, self._table, self._plan(inputs).groups, self._missing)
+
+    @property
+    def _missing(self) -> tuple[float, ...] | None:
+        """At or below which number a cell of each column is missing, minus infinity for none; None without a frame."""
+        if self.missing is None or self.lowest is None:
+            return None
+        return tuple(-math.inf if code is None else code for code in self.missing)
 
     def _plan(self, inputs: Tensor) -> _Plan:
         return self._plan_for(inputs.shape[1:])
@@ -531,7 +547,8 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
             group = groups.get(name) or (column,)
             categories.append(_make_category(changes, name, group, feature, mean, std))
     own = {category.columns for category in categories}
-    every = tuple(dict.fromkeys([*groups.values(), *own]))
+    coded = [(column,) for column, count in enumerate(changes.codes or ()) if count]
+    every = tuple(dict.fromkeys([*groups.values(), *own, *coded]))
     apart = {column for group in every for column in group} | defined
     continuous = tuple(column for column in range(features) if column not in apart)
     rules = tuple(rule for rule in stated if rule.defines is None)
@@ -574,7 +591,7 @@ def _read_ends(
 
 def _leave_missing(cells: Tensor, code: float | None) -> Tensor:
     """The cells `(n,)` that are not missing; all of them if none is known."""
-    known = cells if code is None else cells[cells != code]
+    known = cells if code is None else cells[cells > code]
     return known if len(known) else cells
 
 
@@ -608,9 +625,14 @@ def _make_category(
                 bool(shares.sum() > 0), "categories", f"codes of {name!r} that the data has", repr(feature.categories)
             )
             if changes.missing is not None:  # of a frame: a row may have another category, to which no row moves
-                others = torch.unique(table, dim=0)
+                count = 0 if changes.codes is None else changes.codes[chosen[0]]
+                others = torch.arange(count).to(table)[:, None] if count else torch.unique(table, dim=0)
                 others = others[~torch.isin(others[:, 0], codes[:, 0])]
                 codes, shares = torch.cat([codes, others]), torch.cat([shares, shares.new_zeros(len(others))])
+    elif table is not None and changes.codes is not None and changes.codes[chosen[0]]:
+        # a row may have a category that the data does not have: it stays, and no other row moves to it
+        codes = torch.arange(changes.codes[chosen[0]], dtype=torch.float64)[:, None]
+        shares = (table == codes.T).double().sum(0)
     elif table is not None:
         codes, counts = torch.unique(table, dim=0, return_counts=True)
         shares = counts.double()
@@ -633,6 +655,8 @@ def _fit_copula(changes: TableChanges, features: int) -> Copula:
 @lru_cache(maxsize=16)
 def _find_least(changes: TableChanges) -> Tensor:
     """The smallest number of each column's cells that are not missing, `(F,)`; of 0 and above without data."""
+    if changes.lowest is not None:
+        return torch.tensor(changes.lowest, dtype=torch.float64)
     assert changes.missing is not None
     rows = changes._table.inputs.double() if changes.data is not None else None
     return torch.stack(
@@ -663,7 +687,7 @@ class _Work:
         if changes.missing is not None:
             codes = torch.tensor([math.nan if code is None else code for code in changes.missing], dtype=torch.float64)
             self.codes = codes.to(inputs.device)
-            self.empty = (inputs.double() - self.codes).abs() <= _SAME * self.codes.abs().clamp(min=1)
+            self.empty = inputs.double() - self.codes <= _SAME * self.codes.abs().clamp(min=1)
             self.lower = torch.where(self.codes.isnan(), self.lower, _find_least(changes).to(self.lower))
 
     @cached_property
