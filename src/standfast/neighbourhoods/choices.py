@@ -29,6 +29,8 @@ class Choices:
         place: of numbers `(P, n, D)` of candidates the points `(P, n, D)` that stand for them; anything where a
             parameter has none.
         complete: whether nothing but the candidates can come of parameters that have some.
+        list_variants: what may come of the inputs, for a change that follows: `(V, P, *input_shape)`, where each value
+            that a place may have stands in one of the V; None for what cannot be listed.
 
     >>> counts, clean = torch.tensor([[3, 2]]), torch.tensor([[0, 0]])
     >>> choices = Choices(counts, clean, ordered=torch.tensor([True, False]), place=lambda numbers: numbers / 2)
@@ -44,6 +46,7 @@ class Choices:
     ordered: Tensor
     place: Callable[[Tensor], Tensor]
     complete: bool = True
+    list_variants: Callable[[], Tensor | None] = lambda: None
 
     @classmethod
     def none(cls, problems: int, parameters: int, device: torch.device) -> Choices:

@@ -18,7 +18,7 @@ import string
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -143,7 +143,8 @@ class TextChange(Transformation):
     def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
         """At each position the word itself, and its candidates."""
         # after another change the word with most candidates counts: points for so many meet each one of fewer, too
-        place, _, counts = _list_options(self, inputs[None] if variants is None else variants)
+        texts = inputs[None] if variants is None else variants
+        place, _, counts = _list_options(self, texts)
         others = counts[place].amax(0)
 
         def find_points(numbers: Tensor) -> Tensor:
@@ -151,19 +152,8 @@ class TextChange(Transformation):
             return torch.where(numbers > 0, (1 - self.rate) + middle * self.rate, 0.0)
 
         ordered = torch.zeros(inputs.shape[1], dtype=torch.bool, device=inputs.device)
-        return Choices(others + 1, torch.zeros_like(others), ordered, find_points)
-
-    def list_variants(self, variants: Tensor) -> Tensor | None:
-        """The texts, and for each candidate those in which all words that have so many are replaced by it."""
-        place, options, counts = _list_options(self, variants)
-        if variants.numel() * int(counts.max()) > _MOST_LISTED:
-            return None
-        changed = [
-            torch.where(counts[place] > number, options[place, number].to(variants), variants)
-            for number in range(int(counts.max()))
-        ]
-        different: Tensor = torch.unique(torch.cat([variants, *changed]), dim=0)
-        return different
+        clean = torch.zeros_like(others)
+        return Choices(others + 1, clean, ordered, find_points, list_variants=partial(_list_variants, self, texts))
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The texts with some words changed."""
@@ -193,6 +183,19 @@ def has_candidates(change: TextChange, codes: Tensor) -> bool:
 def find_present(codes: Tensor) -> Tensor:
     """Where words stand: bool, of the shape of the codes."""
     return codes > GONE_AT_END
+
+
+def _list_variants(change: TextChange, texts: Tensor) -> Tensor | None:
+    """Texts `(V, P, W)`, and for each candidate those in which all words that have so many are replaced by it."""
+    place, options, counts = _list_options(change, texts)
+    if texts.numel() * int(counts.max()) > _MOST_LISTED:
+        return None
+    changed = [
+        torch.where(counts[place] > number, options[place, number].to(texts), texts)
+        for number in range(int(counts.max()))
+    ]
+    different: Tensor = torch.unique(torch.cat([texts, *changed]), dim=0)
+    return different
 
 
 def _list_options(change: TextChange, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:

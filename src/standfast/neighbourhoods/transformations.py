@@ -241,10 +241,6 @@ class Transformation(Neighbourhood):
         """
         return Choices.none(len(inputs), self.count_parameters(inputs.shape[1:]), inputs.device)
 
-    def list_variants(self, variants: Tensor) -> Tensor | None:
-        """What may come of `variants` `(V, P, *input_shape)`, as `find_choices` takes it; None for too much to list."""
-        return None
-
     def acts_on_slices(self, inputs: Tensor) -> bool:
         """Whether it takes images, and inputs are volumes `(P, C, D, H, W)`: then all slices change alike."""
         return self.takes == "images" and inputs.ndim == 5
@@ -500,7 +496,7 @@ class Compose(Transformation):
         for part in self.parts:
             part_choices = part.find_choices(inputs, bounds, variants)
             choices.append(part_choices if listed else replace(part_choices, complete=False))
-            following = part.list_variants(variants)
+            following = part_choices.list_variants()
             listed = listed and following is not None
             variants = variants if following is None else following
         return Choices.join(choices)

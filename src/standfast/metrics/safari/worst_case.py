@@ -203,8 +203,11 @@ class WorstCase(Metric):
     @property
     def revision(self) -> int:
         """One more where `auto` searches among candidates: it used to know only the two ends of each parameter."""
-        searches_candidates = self.neighbourhood.chooses and isinstance(self.make_search(), AutoSearch)
-        return self.version + 1 if searches_candidates else self.version
+        return self.version + 1 if self._searches_candidates else self.version
+
+    @property
+    def _searches_candidates(self) -> bool:
+        return self.neighbourhood.chooses and isinstance(self.make_search(), AutoSearch)
 
     def cost(self, classes: int | None = None) -> Cost:
         """The budget."""
@@ -271,7 +274,8 @@ class WorstCase(Metric):
         )
         objective = EventObjective(event, probe, inputs, self.track_sensitivity)
         usable, points, trace = objective.usable, region.centre.clone(), _empty_trace(inputs)
-        followed, gap, exact = False, None, None
+        followed, gap = False, None
+        exact = torch.zeros_like(usable, dtype=torch.bool) if self._searches_candidates else None
         kept = KeptClass(probe, plan_draws(self.budget, probe))
         if len(usable):
             own, seed = region.select(usable), call.seed
@@ -279,7 +283,8 @@ class WorstCase(Metric):
             kept.draw(~seed)
             points[usable] = own.project(found.inputs[:, None])[:, 0]
             trace = _read_trace(event, found.trace)
-            followed, gap, exact = found.followed_gradients, found.gap, found.exact
+            followed, gap = found.followed_gradients, found.gap
+            exact = exact if found.exact is None else found.exact
         seen, perturbed, _ = reevaluate_found(probe, self.neighbourhood, inputs, points)
         plausibility = self.neighbourhood.measure_plausibility(inputs, perturbed["inputs"])
         similarity, margin = seen.similarity, seen.margin
