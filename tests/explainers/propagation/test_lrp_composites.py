@@ -22,7 +22,7 @@ NAMED = {
     "lrp_epsilon_plus_flat": ("z_plus", "epsilon", "flat"),
     "lrp_epsilon_alpha2_beta1": ("alpha2_beta1", "epsilon", None),
     "lrp_epsilon_alpha2_beta1_flat": ("alpha2_beta1", "epsilon", "flat"),
-    "lrp_epsilon_gamma_box": ("gamma", "epsilon", "box"),
+    "lrp_epsilon_gamma_box": ("gamma", "epsilon", "box of a convolution"),
     "deep_taylor": ("taylor", "taylor", "box"),
 }
 
@@ -131,7 +131,12 @@ def by_hand(
         if weighted and at < len(layers) and isinstance(layers[at], nn.BatchNorm1d | nn.BatchNorm2d):
             function = nn.Sequential(layer, layers[at])
             at += 1
-        kind = first if weighted and reads_input and first else dense if isinstance(layer, nn.Linear) else convolution
+        kind = dense if isinstance(layer, nn.Linear) else convolution
+        is_first = weighted and reads_input
+        if is_first and first == "box of a convolution":
+            kind = kind if isinstance(layer, nn.Linear) else "box"
+        elif is_first and first:
+            kind = first
         steps.append((layer, function, a, kind if weighted else "epsilon", *ends))
         a = function(a).detach()
         if weighted:

@@ -135,13 +135,22 @@ class CompositeRule(EpsilonRule):
         epsilon, gamma: of the rules.
         inputs: of the module.
         box: the smallest and largest possible values of the inputs, of the same shape.
+        first_is_convolution: whether linear layers that read the input have the rule of other linear layers.
     """
 
     def __init__(
-        self, rules: tuple[RuleName, RuleName, RuleName | None], epsilon: float, gamma: float, inputs: Tensor, box: _Box
+        self,
+        rules: tuple[RuleName, RuleName, RuleName | None],
+        epsilon: float,
+        gamma: float,
+        inputs: Tensor,
+        box: _Box,
+        first_is_convolution: bool = False,
     ) -> None:
         super().__init__(epsilon)
-        self.convolution, self.dense, self.first = rules
+        self.convolution, self.dense, first = rules
+        self.first_convolution = first
+        self.first_dense = None if first_is_convolution else first
         self.gamma = gamma
         #: the smallest and largest possible values of what is the module's input, moved or scaled
         self._boxes = Records[_Box]()
@@ -183,8 +192,8 @@ class CompositeRule(EpsilonRule):
                 self._boxes.note(carrying[0], box)
             return carrying[0]
         if carrying and is_decomposed(name, func):
-            box = None if self.first is None else self._boxes.recall(carrying[0])
-            if (self.dense if box is None else self.first) != "epsilon":  # that of other products
+            box = None if self.first_dense is None else self._boxes.recall(carrying[0])
+            if (self.dense if box is None else self.first_dense) != "epsilon":  # that of other products
                 raise make_rule_error(self.who, name, func)
         result = super().run(name, func, args, kwargs)
         return self._follow_box(carrying, func, args, kwargs, result) if carrying and name in MOVES else result
@@ -192,16 +201,27 @@ class CompositeRule(EpsilonRule):
     def _scale(
         self, carrying: list[Tensor], func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> Tensor:
-        """Shift or scale each value alone: it keeps its relevance; the epsilon rule gives a share to constants."""
+        """Shift or scale each value alone: it keeps its relevance; the epsilon rule gives a share to constants.
+
+        A value that is scaled by 0, such as one behind a mask, has no influence, and so no relevance.
+        """
         (a,) = carrying
 
         def function(values: Tensor) -> Tensor:
             return call_with(func, args, kwargs, values)  # type: ignore[no-any-return]
 
+        def keep_relevance(relevance: Tensor, values: Tensor) -> list[Tensor]:
+            with torch.enable_grad():
+                leaf = values.detach().requires_grad_(True)
+                (slope,) = torch.autograd.grad(function(leaf).sum(), leaf)
+            return [torch.where(slope == 0, 0.0, relevance)]
+
         with torch.no_grad():
             result = function(a)
-        same = result.shape == a.shape
-        result = PassThrough.apply(a, function) if same else self._share(func, args, kwargs)  # type: ignore[no-untyped-call]
+        if result.shape == a.shape:
+            result = Share.apply(lambda: function(a), keep_relevance, a)  # type: ignore[no-untyped-call]
+        else:
+            result = self._share(func, args, kwargs)
         return self._follow_box(carrying, func, args, kwargs, result)  # type: ignore[no-any-return]
 
     def _follow_box(
@@ -216,9 +236,11 @@ class CompositeRule(EpsilonRule):
         return result
 
     def _apply(self, layer: WeightedCall, box: _Box | None) -> Tensor:
-        rule = self.dense if layer.name == "linear" else self.convolution
-        if self.first is not None and box is not None:
-            rule = self.first
+        is_linear = layer.name == "linear"
+        rule = self.dense if is_linear else self.convolution
+        first = self.first_dense if is_linear else self.first_convolution
+        if first is not None and box is not None:
+            rule = first
         result: Tensor = Share.apply(  # type: ignore[no-untyped-call]
             lambda: layer.call(layer.source, layer.weight, layer.bias),
             lambda relevance, a: [divide_relevance(rule, layer, box, a, relevance, self.epsilon, self.gamma)],

@@ -26,8 +26,8 @@ class LRPComposite(RelevanceExplainer):
 
     Relevance starts as the target's logit (zennit's examples start with 1). Sums, averages and products with constant
     matrices follow the epsilon rule. Max-pooling passes relevance to the largest value. Activations with `f(0) = 0`,
-    softplus, and shifts and scalings of single values pass it on. A batch normalisation is merged into the layer before
-    it; without such a layer it passes relevance on. The rules are for functions and not for layers, as in `LRP`. So
+    softplus, and shifts and scalings of single values pass it on; a value that is scaled by 0 gets none. A batch
+    normalisation is merged into the layer before it; without such a layer it passes relevance on. The rules are for functions and not for layers, as in `LRP`. So
     functional calls, flattening, series, residual sums and layers that run twice work. Inputs and attributions
     `(N, ...)`; an attribution does not depend on the other inputs of the batch. With a preprocessing, relevance is that
     of the preprocessed input.
@@ -62,6 +62,9 @@ class LRPComposite(RelevanceExplainer):
     epsilon: AtLeastZero = 1e-6
     gamma: AtLeastZero = 0.25
     name: ClassVar[str] = "lrp_composite"
+    version: ClassVar[int] = 2
+    #: whether linear layers that read the input have the rule of other linear layers
+    first_is_convolution: ClassVar[bool] = False
 
     @property
     def needs_bounds(self) -> bool:
@@ -69,7 +72,7 @@ class LRPComposite(RelevanceExplainer):
 
     def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> CompositeRule:
         rules = (self.convolution, self.dense, self.first)
-        return CompositeRule(rules, self.epsilon, self.gamma, inputs, (low, high))
+        return CompositeRule(rules, self.epsilon, self.gamma, inputs, (low, high), self.first_is_convolution)
 
 
 @explainers.register("lrp_epsilon_plus")
@@ -129,14 +132,15 @@ class LRPEpsilonAlpha2Beta1Flat(LRPEpsilonAlpha2Beta1):
 class LRPEpsilonGammaBox(LRPComposite):
     """LRP with the gamma rule in convolutions, the epsilon rule in linear layers and the box rule at the input.
 
-    The gamma rule favours positive contributions. The box rule is for inputs between known bounds: those of the
-    model, which must be finite. The package zennit calls this composite `EpsilonGammaBox`; `LRPComposite` names
-    the formulas.
+    The gamma rule favours positive contributions. The box rule is for convolutions of inputs between known bounds:
+    those of the model, which must be finite. A linear layer at the input has the epsilon rule. The package zennit calls
+    this composite `EpsilonGammaBox`; `LRPComposite` names the formulas.
     """
 
     convolution: LayerRule = "gamma"
     first: RuleName | None = "box"
     name: ClassVar[str] = "lrp_epsilon_gamma_box"
+    first_is_convolution: ClassVar[bool] = True
 
 
 @explainers.register("deep_taylor")
@@ -175,4 +179,4 @@ class DeepTaylor(LRPComposite):
     first: RuleName | None = "box"
     epsilon: float = 1e-9
     name: ClassVar[str] = "deep_taylor"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
