@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +19,7 @@ from standfast.tasks import Task, find_output
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.tokenizers import Reading, Tokenizer, assign_tokens
+from standfast.texts.wrapped import find_attribute, find_mask_argument
 from standfast.texts.words import encode_texts, split_words, sum_sentences, write_text
 
 #: lengths of batches are multiples of this, so that a text is read alike whatever the others are
@@ -89,12 +89,14 @@ class Network:
         module = self.module
         if isinstance(module, EmbeddedText):
             return self._select(module(module.embed(ids)), present, place)
-        names = list(inspect.signature(module.forward).parameters)
-        if "attention_mask" in names:
-            found = module(ids, attention_mask=present.long())
+        mask = find_mask_argument(module)
+        if mask == "name":
+            returned = module(ids, attention_mask=present.long())
+        elif mask == "position":
+            returned = module(ids, present)
         else:
-            found = module(ids, present) if len(names) > 1 else module(ids)
-        return self._select(find_output(found, rows=len(ids)), present, place)
+            returned = module(ids)
+        return self._select(find_output(returned, rows=len(ids)), present, place)
 
     def _select(self, out: Tensor, present: Tensor, place: int | None) -> Tensor:
         if place is not None:
@@ -109,7 +111,7 @@ class Network:
     @property
     def masks(self) -> bool:
         """Whether it is told which tokens are there; if not, no text is filled up."""
-        return isinstance(self.module, EmbeddedText) or len(inspect.signature(self.module.forward).parameters) > 1
+        return isinstance(self.module, EmbeddedText) or find_mask_argument(self.module) != "none"
 
     def find_embedding(self) -> nn.Embedding:
         """The layer of token embeddings.
@@ -121,13 +123,16 @@ class Network:
             return self.embedding
         if isinstance(self.module, EmbeddedText):
             return self.module.embedding
-        own = getattr(self.module, "get_input_embeddings", None)
-        layers = [each for each in self.module.modules() if isinstance(each, nn.Embedding)]
-        found = own() if callable(own) else layers[0] if len(layers) == 1 else None
-        got = f"{len(layers)} layers of embeddings"
-        check(found is not None, "embedding", "the layer of token embeddings, TextModel(embedding=...)", got)
-        assert isinstance(found, nn.Embedding)
-        return found
+        get_embeddings = find_attribute(self.module, "get_input_embeddings")
+        if callable(get_embeddings):
+            layer = get_embeddings()
+        else:
+            layers = [part for part in self.module.modules() if isinstance(part, nn.Embedding)]
+            expected = "the layer of token embeddings, TextModel(embedding=...)"
+            check(len(layers) == 1, "embedding", expected, f"{len(layers)} layers of embeddings")
+            layer = layers[0]
+        assert isinstance(layer, nn.Embedding)
+        return layer
 
     def make_engine(self, before: tuple[int, ...], after: tuple[int, ...], place: int | None) -> EmbeddedText:
         """The network on the embeddings of the tokens between those that stand before and after each text."""
