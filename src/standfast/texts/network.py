@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from standfast.errors import ModelError, StandfastError, check
 from standfast.function_calls import run_eagerly
+from standfast.input_types import find_input_types
 from standfast.model import BlackBox, Model, count_padding, pad_rows
 from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word, find_present
 from standfast.tasks import Task, find_output
@@ -329,7 +330,7 @@ class TextBox(BlackBox):
             present = batch.find_present(ids, self.network.unseen)
             found.append(widen_half(self._ask(ids, present, place)).double().cpu())
         alone, padded = found
-        precision = next((each.dtype for each in self.parameters()), torch.float32)
+        precision = find_input_types(self.network.module)[0]
         difference = float((alone - padded).abs().max())
         return difference if difference > torch.finfo(precision).eps ** (2 / 3) * float(alone.abs().max()) else 0.0
 
