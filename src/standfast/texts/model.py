@@ -65,6 +65,20 @@ def _is_pair(value: object) -> bool:
     return isinstance(parts, tuple | list) and len(parts) > 1 and all(isinstance(part, str) for part in parts)
 
 
+def _explain_padding_fault(model: nn.Module) -> str:
+    """Why padding may change the answer of a model."""
+    dynamic = [name for name, part in model.named_modules() if ".quantized.dynamic." in f"{type(part).__module__}."]
+    if dynamic:
+        return (
+            f"Its layers with dynamic quantization ({', '.join(dynamic[:3])}) choose one scale for all tokens and rows of"
+            " a batch, so that other texts change it, too. Give the model that it was made from"
+        )
+    return (
+        "It must not look at tokens that its mask leaves out; config.pad_token_id is what it pads with. Dynamic"
+        " quantization, where all tokens of a batch share a scale, does so, too"
+    )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TextModel:
     """A classifier of texts with its tokenizer: strings go in, and explanations have a number for each word.
@@ -271,8 +285,7 @@ class TextModel:
         if fault:
             raise ModelError(
                 "model: expected the same answer for a text with padding beside it, got differences of up to"
-                f" {fault:.2g}. It must not look at tokens that its mask leaves out; config.pad_token_id is what it"
-                " pads with"
+                f" {fault:.2g}. {_explain_padding_fault(self.model)}"
             )
         if "delete" in self.removals and not bool(torch.isfinite(empty).all()):
             warn_user(
