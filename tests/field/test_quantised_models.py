@@ -42,7 +42,7 @@ def engine() -> None:
     torch.backends.quantized.engine = "fbgemm"
 
 
-BY_GRADIENTS = ["saliency", "input_x_gradient", "integrated_gradients:steps=4", "smoothgrad:samples=4", "deeplift", "lrp"]
+BY_GRADIENTS = "saliency input_x_gradient integrated_gradients:steps=4 smoothgrad:samples=4 deeplift lrp".split()
 
 
 @pytest.mark.parametrize("name", BY_GRADIENTS)

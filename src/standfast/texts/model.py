@@ -18,8 +18,8 @@ from standfast.neighbourhoods.text import GONE, Word, encode_word, find_present
 from standfast.tasks import Task
 from standfast.texts.network import Network, Reader, TextBox, make_text_model
 from standfast.texts.tokenizers import Tokenizer, read_tokenizer
-from standfast.texts.wrapped import find_attribute
 from standfast.texts.words import encode_texts, mark_sentences, split_words, write_text
+from standfast.texts.wrapped import find_attribute
 
 #: what maps have a number for
 Granularity = Literal["token", "word", "sentence"]
@@ -70,8 +70,8 @@ def _explain_padding_fault(model: nn.Module) -> str:
     dynamic = [name for name, part in model.named_modules() if ".quantized.dynamic." in f"{type(part).__module__}."]
     if dynamic:
         return (
-            f"Its layers with dynamic quantization ({', '.join(dynamic[:3])}) choose one scale for all tokens and rows of"
-            " a batch, so that other texts change it, too. Give the model that it was made from"
+            f"Its layers with dynamic quantization ({', '.join(dynamic[:3])}) choose one scale for all tokens and rows"
+            " of a batch, so that other texts change it, too. Give the model that it was made from"
         )
     return (
         "It must not look at tokens that its mask leaves out; config.pad_token_id is what it pads with. Dynamic"

@@ -20,8 +20,8 @@ from standfast.tasks import Task, find_output
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.tokenizers import Reading, Tokenizer, assign_tokens
-from standfast.texts.wrapped import find_attribute, find_mask_argument
 from standfast.texts.words import encode_texts, split_words, sum_sentences, write_text
+from standfast.texts.wrapped import find_attribute, find_mask_argument
 
 #: lengths of batches are multiples of this, so that a text is read alike whatever the others are
 _STEP = 8
