@@ -42,7 +42,8 @@ def engine() -> None:
     torch.backends.quantized.engine = "fbgemm"
 
 
-BY_GRADIENTS = "saliency input_x_gradient integrated_gradients:steps=4 smoothgrad:samples=4 deeplift lrp".split()
+BY_GRADIENTS = ["saliency", "input_x_gradient", "integrated_gradients:steps=4", "smoothgrad:samples=4"]
+BY_GRADIENTS += ["deeplift", "lrp"]
 
 
 @pytest.mark.parametrize("name", BY_GRADIENTS)

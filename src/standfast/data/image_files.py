@@ -157,7 +157,7 @@ def _warn_of_orientations(names: list[str], pictures: list[_Picture]) -> None:
     if turned:
         warn_user(
             f"path: {len(turned)} of {len(names)} images, such as {turned[0]}, have an EXIF orientation, and are read"
-            " as they are stored. If the model was trained with turned ones, store them so (PIL.ImageOps.exif_transpose)"
+            " as they are stored. If the model was trained with turned ones, store them so: PIL.ImageOps.exif_transpose"
         )
 
 

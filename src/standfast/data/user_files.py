@@ -280,7 +280,9 @@ def number_classes(column: pl.Series) -> tuple[Tensor, list[str]]:
     return as_labels(torch.tensor([classes.index(str(value)) for value in column], dtype=torch.int64)), classes
 
 
-def read_frame(path: Path, types: Mapping[str, str | Sequence[str]]) -> tuple[Any, dict[str, Any]]:
+def read_frame(
+    path: Path, types: Mapping[str, str | Sequence[str]], count: int | None = None
+) -> tuple[Any, dict[str, Any]]:
     """Read a table with any cells as a data frame of pandas.
 
     Args:
@@ -288,6 +290,7 @@ def read_frame(path: Path, types: Mapping[str, str | Sequence[str]]) -> tuple[An
         types: of columns that a .csv file does not tell: "text", "date", "category", or all categories in their order.
             A cell of a .csv file is missing if it is empty, or a word for a missing value such as NA; in a column of
             the type "text" only if it is empty, and a category of the given ones is never missing.
+        count: read at most so many rows from the start.
 
     Returns:
         The frame, and plain values that describe the source.
@@ -304,7 +307,10 @@ def read_frame(path: Path, types: Mapping[str, str | Sequence[str]]) -> tuple[An
     check(kind in (".csv", ".parquet") and path.is_file(), "path", "a .csv or .parquet file", repr(str(path)))
     content = _read_content(path, f"a {kind} table")
     with _reading(path, f"a {kind} table"):
-        frame = pd.read_parquet(io.BytesIO(content)) if kind == ".parquet" else _parse_csv(path, content, types)
+        if kind == ".parquet":
+            frame = pd.read_parquet(io.BytesIO(content))[:count]
+        else:
+            frame = _parse_csv(path, content, types, count)
     for name, how in types.items():
         columns = list(map(str, frame.columns))
         check(name in columns, "types", f"columns of {path.name}", f"{name!r}{suggest_name(name, columns)}")
@@ -315,13 +321,13 @@ def read_frame(path: Path, types: Mapping[str, str | Sequence[str]]) -> tuple[An
     return frame, _describe(path, content)
 
 
-def _parse_csv(path: Path, content: bytes, types: Mapping[str, str | Sequence[str]]) -> Any:
+def _parse_csv(path: Path, content: bytes, types: Mapping[str, str | Sequence[str]], count: int | None) -> Any:
     """The frame of a .csv table; columns of texts are strings, of which only empty cells are missing."""
     import pandas as pd
 
     strings = [name for name, how in types.items() if how != "date"]
     source = read_csv_text(path, content, strings)
-    options: dict[str, Any] = {"dtype": dict.fromkeys(strings, str), "low_memory": False}
+    options: dict[str, Any] = {"dtype": dict.fromkeys(strings, str), "low_memory": False, "nrows": count}
     if any(how not in ("date", "category") for how in types.values()):
         header = pd.read_csv(io.BytesIO(source), nrows=0).columns
         options["na_values"] = {name: _list_missing_words(types.get(name)) for name in header}
