@@ -190,6 +190,10 @@ class BlackBox(nn.Module):
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""
         return None
 
+    def find_short(self, x: Tensor) -> Tensor | None:
+        """Which of the inputs `(N, W)` have too few features for maps to be compared, bool `(N,)`; None for none."""
+        return None
+
     def join_maps(self, maps: Tensor, x: Tensor) -> Tensor:
         """Maps of inputs, `(N, ...)` each, in the units that are explained; by default as they are."""
         return maps

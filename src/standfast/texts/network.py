@@ -16,6 +16,7 @@ from standfast.function_calls import run_eagerly
 from standfast.input_types import find_input_types
 from standfast.model import BlackBox, Model, count_padding, pad_rows
 from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word, find_present
+from standfast.segments import FEWEST
 from standfast.tasks import Task, find_output
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
@@ -339,6 +340,11 @@ class TextBox(BlackBox):
         if bool(there[:, -1].all()):
             return None
         return (there * torch.arange(1, x.shape[1] + 1, device=x.device)).amax(1)
+
+    def find_short(self, x: Tensor) -> Tensor | None:
+        """Texts of one or two words: two numbers are always correlated by 1 or -1."""
+        short = (x != NO_WORD).sum(1) < FEWEST
+        return short if bool(short.any()) else None
 
     def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor:
         """At least one word of each text is another's, at places that depend on the text alone."""
