@@ -66,7 +66,7 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
 
     types = find_types(estimator, columns, cells, read_rows)
     if cells is not None and label in frame.columns and is_text_label(estimator, frame[label], cells[label]):
-        types[label] = "text"
+        types[str(label)] = "text"
     drop = [str(name) for name in unused if name != label]
     options = {"label": label, "drop": drop, "types": {str(name): how for name, how in types.items()}}
     more = {key: value for key, value in data.options.items() if key not in ("path", "label")}

@@ -99,9 +99,9 @@ class Samples:
             return [Part(model, rows)]
         parts = []
         for length, group in groupby(numbers, key=self.lengths.__getitem__):
-            rows = list(group)
+            places = list(group)
             width = max(length, FEWEST)  # shorter ones are skipped by the metrics, which expect so many features
-            parts.append(Part(model.with_width(width), slice(rows[0], rows[-1] + 1), width))
+            parts.append(Part(model.with_width(width), slice(places[0], places[-1] + 1), width))
         return parts
 
 
