@@ -46,22 +46,12 @@ def find_types(estimator: Any, frame: Any, cells: Any, read_rows: ReadRows) -> T
         cells: the same columns as texts, as they stand in the file; None for a file that tells the types.
         read_rows: reads columns with other types.
     """
-    changed = [] if cells is None else [name for name in frame.columns if _is_changed(frame[name], cells[name])]
-    encoded = find_encoded(estimator)
-    known = {name for name in changed if _are_known(frame[name], cells[name], encoded)}
-    possible = [name for name in changed if not _has_other_categories(cells[name], encoded)]
-    coded = known | {name for name in possible if _loses_text(frame[name], cells[name])}
-    matching = known | {name for name in possible if _may_be_known(cells[name], encoded)}
-    single = [known | {name} for name in possible[:_MOST_SINGLE]]
-    tried: list[set[Any]] = []
-    for texts in (known, coded, matching, *single):
-        if texts in tried:
-            continue
-        tried.append(texts)
+    guesses = [set[Any]()] if cells is None else _guess_texts(frame, cells, find_encoded(estimator))
+    for texts in guesses:
         types = _choose_types(estimator, frame, texts, read_rows)
         if types is not None:
             return types
-    return dict.fromkeys(sorted(known), "text")
+    return dict.fromkeys(sorted(guesses[0]), "text")
 
 
 def find_encoded(estimator: Any) -> list[Encoded]:
@@ -89,6 +79,20 @@ def is_text_label(estimator: Any, column: Any, cells: Any) -> bool:
     """Whether the classes of a model are the texts of a label column, which look like numbers or missing cells."""
     classes = {name for name in _as_list(getattr(estimator, "classes_", None)) if isinstance(name, str)}
     return _is_changed(column, cells) and set(cells.dropna()) <= classes
+
+
+def _guess_texts(frame: Any, cells: Any, encoded: Collection[Encoded]) -> list[set[Any]]:
+    """Columns that may be texts though they do not look so: those that encoders know, then further ones."""
+    changed = [name for name in frame.columns if _is_changed(frame[name], cells[name])]
+    known = {name for name in changed if _are_known(frame[name], cells[name], encoded)}
+    possible = [name for name in changed if not _has_other_categories(cells[name], encoded)]
+    coded = {name for name in possible if _loses_text(frame[name], cells[name])}
+    matching = {name for name in possible if _may_be_known(cells[name], encoded)}
+    guesses: list[set[Any]] = [known]
+    for further in (coded, matching, *({name} for name in possible[:_MOST_SINGLE])):
+        if known | further not in guesses:
+            guesses.append(known | further)
+    return guesses
 
 
 def _walk_parts(part: Any, names: Sequence[str], seen: set[int], depth: int) -> Iterator[tuple[Any, Sequence[str]]]:
@@ -165,7 +169,7 @@ def _choose_types(estimator: Any, frame: Any, texts: Collection[str], read_rows:
     Other columns of texts are dates, if they look so, and categories, if the model answers for these alone.
     """
     strings = [name for name in frame.columns if _is_text(frame[name]) and name not in texts]
-    dates = [name for name in strings if frame[name].notna().any() and frame[name].dropna().str.match(_ISO_DATE).all()]
+    dates = [name for name in strings if _looks_like_dates(frame[name])]
     others = [*texts, *(name for name in strings if name not in dates)]
     choices = [
         {**dict.fromkeys(dates, when), **dict.fromkeys(others, what)}
@@ -182,6 +186,11 @@ def _choose_types(estimator: Any, frame: Any, texts: Collection[str], read_rows:
     if as_dates is not None and as_texts is not None and not np.array_equal(as_dates, as_texts):
         return written[1]  # a model that was fitted with texts knows no dates
     return fitting[0]
+
+
+def _looks_like_dates(column: Any) -> bool:
+    cells = column.dropna()
+    return len(cells) > 0 and bool(cells.str.match(_ISO_DATE).all())
 
 
 def _ask(estimator: Any, frame: Any) -> Array | None:

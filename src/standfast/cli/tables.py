@@ -40,22 +40,30 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
     if "transformers" in model.options:
         column = _find_texts(folder / path)
         return data if column is None else data.with_option("text", column)
-    if not path.endswith((".csv", ".parquet")):
+    estimator = _load_estimator(model, folder) if path.endswith((".csv", ".parquet")) else None
+    if not is_estimator(estimator):
         return data
+    return _describe_table(estimator, data, path, folder)
+
+
+def _load_estimator(model: Source, folder: Path) -> Any:
+    """The fitted estimator of a file or a function; None for a model of another kind."""
     entry, _ = build_source(read_entry(model.entry, MODELS))[""]
     try:
         with importing_from([str(folder)]):
-            estimator = entry.load_estimator(folder, entry.source(folder).content)
-    except StudyFieldError:  # a model of another kind; what is wrong is said where it is loaded
-        return data
-    if not is_estimator(estimator):
-        return data
+            return entry.load_estimator(folder, entry.source(folder).content)
+    except StudyFieldError:  # what is wrong is said where it is loaded
+        return None
+
+
+def _describe_table(estimator: Any, data: Source, path: str, folder: Path) -> Source:
+    """The data as a table for an estimator; as they are where numbers alone are needed."""
     known = getattr(estimator, "feature_names_in_", getattr(estimator, "feature_names_", None))
     frame, cells = _read_both(folder / path)
-    label = data.options.get("label") or next((n for n in frame.columns if str(n).lower() in LABEL_COLUMNS), None)
     unused = [] if known is None else [name for name in frame.columns if name not in set(known)]
+    label = data.options.get("label") or _find_usual_label(frame.columns)
     label = label or _find_label(estimator, (frame if cells is None else cells)[unused])
-    columns = frame.drop(columns=[*unused, *([label] if label in frame.columns else [])])
+    columns = frame.drop(columns=[*unused, label] if label in frame.columns else unused)
     if known is None and _are_numbers(columns):
         return data
 
@@ -98,6 +106,11 @@ def _find_texts(path: Path) -> str | None:
         name: frame[name].str.len_chars().mean() or 0.0 for name in frame.columns if frame[name].dtype == pl.String
     }
     return max(lengths, key=lambda name: lengths[name], default=None)
+
+
+def _find_usual_label(columns: Any) -> Any:
+    """The first column with a usual name of labels; None without one."""
+    return next((name for name in columns if str(name).lower() in LABEL_COLUMNS), None)
 
 
 def _find_label(estimator: Any, unused: Any) -> str | None:
