@@ -388,31 +388,50 @@ def read_texts(path: Path, column: str, label: str | None = None, count: int | N
         ArgumentError: the file is no such table, or has no such columns; a text or a label is missing.
     """
     table, content = read_strings(path)
-    known = table.columns
     for key, name in (("text", column), ("label", label)):
-        hint = suggest_name(str(name), known)
-        check(name is None or name in known, key, f"a column of {path.name} ({', '.join(known)})", f"{name!r}{hint}")
-    texts, whole = table[column], f"a text in every cell of the column {column}"
-    check(table.height > 0 and texts.dtype == pl.String, "text", whole, f"{table.height} cells of type {texts.dtype}")
-    texts = texts[:count]
-    empty = next((row for row, text in enumerate(texts, 1) if text is None or not text.strip()), None)
-    got = "" if empty is None else f"{'none' if texts[empty - 1] is None else 'blanks'} in row {empty} of {path.name}"
-    check(empty is None, "text", whole, got)
-    usual = [
-        name for name in known if name.lower() in LABEL_COLUMNS and name != column and not table[name].null_count()
-    ]
-    named = usual[:1] if label is None else [label]
+        expected = f"a column of {path.name} ({', '.join(table.columns)})"
+        got = f"{name!r}{suggest_name(str(name), table.columns)}"
+        check(name is None or name in table.columns, key, expected, got)
+    texts = _check_texts(path, table[column], count)
     about = _describe(path, content)
-    if not named:
-        return TextContent(tuple(texts), None, about)
-    labels, rows = table[named[0]], table[named[0]].null_count()
-    check(rows == 0, "label", f"a label in every row of the column {named[0]}", f"{rows} without")
+    named = _find_complete_label(table, column) if label is None else label
+    if named is None:
+        return TextContent(texts, None, about)
+    labels, empty = table[named], table[named].null_count()
+    check(empty == 0, "label", f"a label in every row of the column {named}", f"{empty} without")
     if path.suffix.lower() == ".csv":
-        labels = next(
-            (n for n in (labels.cast(t, strict=False) for t in (pl.Int64, pl.Float64)) if not n.null_count()), labels
-        )
+        labels = _read_numbers(labels)
     numbers, classes = number_classes(labels)
-    return TextContent(tuple(texts), numbers[:count], about | ({"classes": classes} if classes else {}))
+    if classes:
+        about["classes"] = classes
+    return TextContent(texts, numbers[:count], about)
+
+
+def _check_texts(path: Path, column: pl.Series, count: int | None) -> tuple[str, ...]:
+    """The texts of a column; raises `ArgumentError` if one of the first `count` is missing or blank."""
+    expected = f"a text in every cell of the column {column.name}"
+    fits = len(column) > 0 and column.dtype == pl.String
+    check(fits, "text", expected, f"{len(column)} cells of type {column.dtype}")
+    texts = column[:count].to_list()
+    for row, text in enumerate(texts, 1):
+        what = "none" if text is None else "blanks"
+        check(text is not None and bool(text.strip()), "text", expected, f"{what} in row {row} of {path.name}")
+    return tuple(texts)
+
+
+def _find_complete_label(table: pl.DataFrame, texts: str) -> str | None:
+    """The first column with a usual name of labels and no empty cell, other than that of the texts; None without."""
+    usual = [name for name in table.columns if name.lower() in LABEL_COLUMNS and name != texts]
+    return next((name for name in usual if not table[name].null_count()), None)
+
+
+def _read_numbers(column: pl.Series) -> pl.Series:
+    """A column of strings as whole numbers, or as numbers, if all are; else as it is."""
+    for kind in (pl.Int64, pl.Float64):
+        numbers = column.cast(kind, strict=False)
+        if not numbers.null_count():
+            return numbers
+    return column
 
 
 def read_strings(path: Path) -> tuple[pl.DataFrame, bytes]:
