@@ -241,7 +241,7 @@ def test_no_function_has_the_name_of_its_module() -> None:
 
 def test_tests_are_in_the_folders_of_the_source() -> None:
     tests = Path(__file__).parent
-    own = {"references", "stand_ins", "docs", "golden", "field"}  # of no folder of the source
+    own = {"references", "stand_ins", "docs", "field", "golden"}  # of no folder of the source
     folders = {f.parent.relative_to(tests) for f in tests.rglob("test_*.py")}
     assert [str(f) for f in sorted(folders) if f.parts and f.parts[0] not in own and not (ROOT / f).is_dir()] == []
 

@@ -33,7 +33,7 @@ from standfast.frame_inputs import (
     refuse_missing_reference,
 )
 from standfast.frames import Table, find_frame_function, is_frame
-from standfast.frames.model import check_losses, find_classes
+from standfast.frames.model import check_losses
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset, check_preset, has_neighbourhood, warn_of_radius
 from standfast.metrics.base import metrics as registry
@@ -346,7 +346,7 @@ class _Question:
         configured = named_metrics(metrics, neighbourhood, self.preset)
         if table is not None:
             function = find_frame_function(model)
-            classes = [] if function is None else list(find_classes(function.estimator))
+            classes = [] if function is None else list(function.reading.class_names)
             about = {"columns": table.plain(), **({"classes": classes} if classes else {})}
             samples = replace(samples, features=table.names, about=about)
         if texts is not None:

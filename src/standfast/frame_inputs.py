@@ -16,7 +16,7 @@ from standfast.metrics import Metric
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.tables import TableChanges
-from standfast.tasks import Regression
+from standfast.tasks import Binary, Regression
 
 _CHANGES = "standfast.neighbourhoods.TableChanges, such as TableChanges({'income': '2%'}), for a data frame"
 
@@ -41,6 +41,8 @@ def name_models(models: Any, table: Table, notes: dict[str, Any]) -> Any:
     if isinstance(models, Model):
         return models
     made = make_model(models, table)
+    if isinstance(made.task, Binary):
+        notes["threshold"] = f"{made.task.threshold:g}, at which the classifier itself decides"
     if isinstance(made.task, Regression):
         notes["tolerance"] = f"{made.task.tolerance:g}, a tenth of the standard deviation of the predictions"
     return made

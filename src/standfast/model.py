@@ -7,7 +7,6 @@ import copy
 import functools
 import math
 import operator
-import re
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,10 +32,22 @@ from standfast.errors import (
 from standfast.function_calls import find_training_calls, run_eagerly
 from standfast.input_types import find_input_types
 from standfast.reference import FEWEST_ROWS, Reference, make_reference
-from standfast.tasks import Classification, Task, find_output
+from standfast.tasks import Classification, Task, ZeroShot, find_output
 from standfast.tasks import get as get_task
 from standfast.tasks.base import expand_targets
+from standfast.tasks.estimators import fit_method
+from standfast.tasks.labels import LEAST_PROBABILITY
 from standfast.tasks.outputs import Where, check_where, is_list_of_boxes
+from standfast.tasks.suspicions import (
+    OTHER_TASKS,
+    are_probabilities,
+    describe_graph,
+    describe_probabilities,
+    is_one_number,
+    lacks_channel,
+    may_be_probabilities,
+    suggest_task,
+)
 from standfast.tensors import (
     Array,
     describe_bounds,
@@ -68,21 +79,8 @@ _FAILED = "module: failed on"
 #: what to do about a function that selects columns by their names
 _COLUMNS_BY_NAME = ". For columns by name: lambda rows: model.predict_proba(pandas.DataFrame(rows, columns=names))"
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
-#: the least probability that has a logit of its own; forests return exact zeros
-_FLOOR = 1e-12
 #: how far probabilities of a row may be from 1 in sum, and from [0, 1]; single precision needs 1e-6
 _TOLERANCE = 1e-4
-#: steps of a graph that give probabilities, and steps that move, scale or clamp values
-_MAKE_PROBABILITIES = re.compile("Sigmoid|Softmax|Hardsigmoid|LogSigmoid|LogSoftmax")
-_KEEP_VALUES = re.compile(
-    "(Unsafe)?View|ReshapeAlias|AsStrided|Permute|T|Transpose|Expand|Repeat|(Uns|S)queeze|Select|Slice|Index.*|Gather"
-    "|Split.*|Unbind|Stack|Cat|CopySlices|Clone|Alias|ToCopy|Neg|Mul|Div|Add|Sub|Rsub|Clamp.*|Mean|Max|Where|Exp"
-)
-#: what to say about outputs that are no logits of classes
-_OTHER_TASKS = (
-    "Say what the module answers: Model(..., task='binary') for one logit, 'multi_label' for a logit of each label"
-    " ('binary:output=probability' for probabilities), 'regression:tolerance=...' for numbers"
-)
 # inputs that use less than this share of their bounds may have other units, such as [0, 1] and [0, 255]
 _SMALL_SHARE = 0.01
 #: numbers in an input of which 64 rows fit everywhere, whatever the network: 3 x 64 x 64
@@ -183,7 +181,7 @@ class BlackBox(nn.Module):
             both = (1 - scores, scores) if self.output == "probability" else (-scores / 2, scores / 2)
             scores = np.stack(both, axis=1)
         if self.output == "probability":
-            scores = np.log(np.maximum(scores, _FLOOR))  # NaN stays NaN, and makes the sample `nonfinite`
+            scores = np.log(np.maximum(scores, LEAST_PROBABILITY))  # NaN stays NaN, and makes the sample `nonfinite`
         return torch.from_numpy(scores).to(x.device, x.dtype)
 
     def find_widths(self, x: Tensor) -> Tensor | None:
@@ -283,8 +281,9 @@ class Model:
         mixed_precision: `"bfloat16"` runs a float32 module under `torch.autocast` in bfloat16, which is faster on
             accelerators. Preprocessing, logits, maps and all that is computed of them stay float32 or float64.
         reference: for a table, rows `(B, F)` of the training data, say. Explainers and metrics take the values from
-            them that replace others, unless their options say otherwise: the median of each column, or 32 of the rows
-            (`kernel_shap`, `shapley_sampling`, `gradient_shap`, `deep_shap`, `aopc`). Without a reference,
+            them that replace others, unless their options say otherwise: the median of each column (of categories of a
+            data frame the most frequent one), or 32 of the rows (`kernel_shap`, `shapley_sampling`, `gradient_shap`,
+            `deep_shap`, `aopc`). Without a reference,
             `standfast.evaluate` and studies take the rows that are explained, if there are at least 8.
         task: what the module answers: a `standfast.tasks.Task`, or its name with options, such as
             `"regression:tolerance=2.5"`.
@@ -418,10 +417,12 @@ class Model:
             batch_size: rows of one call at most; `"auto"` is 8192, and half of that when memory runs out, and so on.
             reference: rows `(B, F)` of a table, as for a module.
             task: as for a module. All but classification take what the function returns as it is: `predict` of a
-                regressor, a probability `(N,)` with `"binary:output=probability"`.
+                regressor, a probability `(N,)` with `"binary:output=probability"`. Of the method `predict_proba` of an
+                estimator, a binary task takes the probability of class 1, and several labels one for each.
 
         Raises:
-            ArgumentError: an argument does not fit.
+            ArgumentError: an argument does not fit, or a method of an estimator does not say what the task reads, such
+                as `predict` of a classifier.
             ModelError: in a call, the function raises an error, or does not return such scores.
 
         >>> import numpy
@@ -433,7 +434,8 @@ class Model:
                 [1.0000e-12, 1.0000e+00]])
         """
         task = get_task(task)
-        module = BlackBox(function, output if task.classes else "value", dtype)
+        reads_scores = task.classes and not isinstance(task, ZeroShot)  # which reads vectors as they are
+        module = BlackBox(fit_method(function, task, output), output if reads_scores else "value", dtype)
         return cls(module, bounds, batch_size=batch_size, reference=reference, task=task)
 
     def with_reference(self, inputs: Tensor) -> Model:
@@ -443,7 +445,7 @@ class Model:
             inputs: checked, `(N, ...)`, on its device.
 
         >>> model = Model(nn.Linear(1, 2), bounds=(0.0, 9.0), device="cpu")
-        >>> model.with_reference(torch.arange(9.0)[:, None]).reference.median
+        >>> model.with_reference(torch.arange(9.0)[:, None]).reference.baseline
         tensor([4.])
         """
         if self.reference is not None or inputs.ndim != 2 or len(inputs) < FEWEST_ROWS:
@@ -485,7 +487,7 @@ class Model:
         """
         if self.reference is None or x.ndim != 2:
             return None
-        columns = self.reference.median.shape[0]
+        columns = self.reference.baseline.shape[0]
         check(columns == x.shape[1], "reference", f"rows with {x.shape[1]} columns, as the inputs have", columns)
         return self.reference
 
@@ -721,7 +723,7 @@ class Model:
         out = self.run(prepared)
         if self.overwrites is None and not given.is_inference():  # such a tensor counts no writes: it stays a copy
             self.overwrites = given._version > 0
-        if not self._seen_outputs and self.task.scales and self.task.classes:
+        if not self._seen_outputs and self.task.reads_logits:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
                 self._look_at_outputs(x, out.detach())
         return out
@@ -734,13 +736,11 @@ class Model:
         out, returned = None, self.module(x)
         try:
             out = find_output(returned, self.output, len(x))
+            if lacks_channel(self.task, out, x):
+                raise ModelError(f"module: expected an axis of classes, (N, C, H, W), got {describe_rows(out)}")
             found = widen_half(self.task.read(widen_half(out) if isinstance(out, Tensor) else out, len(x)))
         except ModelError as error:
-            hint = "with Model(..., forward=) a function can make it"
-            if is_list_of_boxes(out) and self.task.name != "detection":
-                hint = "boxes? Say Model(..., task='detection')"
-            elif isinstance(out, Tensor) and out.numel() == len(x) and self.task.classes:
-                hint = f"{_describe_problem(self.module) or 'one number'}. {_OTHER_TASKS}"
+            hint = self._suggest_output(out, x)
             raise ModelError(f"{error} for inputs of shape {describe_rows(x)}: {hint}") from error
         if not self._values_seen:
             self._check_values(found)
@@ -749,6 +749,16 @@ class Model:
         self.returns_parts = out is not returned
         self.classes = found.shape[1] if self.task.classes else None
         return found
+
+    def _suggest_output(self, out: Any, x: Tensor) -> str:
+        """What to do about an output for inputs `(N, ...)` that the task does not take."""
+        if lacks_channel(self.task, out, x):
+            return "one logit for each pixel? Model(..., forward=lambda module, x: module(x)[:, None])"
+        if is_list_of_boxes(out) and self.task.name != "detection":
+            return "boxes? Say Model(..., task='detection')"
+        if isinstance(out, Tensor) and out.numel() == len(x) and self.task.classes:
+            return f"{_describe_problem(self.module) or 'one number'}. {OTHER_TASKS}"
+        return suggest_task(self.task, out) or "with Model(..., forward=) a function can make it"
 
     def _check_values(self, outputs: Tensor) -> None:
         """Raise `ModelError` for values of the first batch that the task cannot mean."""
@@ -761,25 +771,24 @@ class Model:
             raise ModelError(f"module: expected outputs of the task {self.task.name}, got {fault}")
         self._values_seen = True
 
-    def _look_at_outputs(self, x: Tensor, out: Tensor) -> None:
-        """Warn of outputs `(N, K)` that are no logits of which a softmax gives probabilities."""
-        one = _is_one_number(out)
-        low, high = (out[:, 1] if one else out).min().item(), out.max().item()
+    def _look_at_outputs(self, x: Tensor, outputs: Tensor) -> None:
+        """Warn of outputs `(N, ...)` that the task reads as logits, and that are none."""
+        said = describe_probabilities(self.task, outputs, self.differentiable)
+        is_doubtful = self.differentiable and may_be_probabilities(self.task, outputs)
         self._seen_outputs = True
-        if _are_probabilities(out):
-            what = "probabilities (all rows are non-negative and sum to 1)"
-            advice = "return logits, without softmax" if self.differentiable else 'say output="probability"'
-            self.warn_once(f"module: its outputs look like {what}; {advice}: margins are those of the outputs")
-        elif low >= 0 and high <= 1 and self.differentiable:
-            self._doubtful = x[:_REPEATED].detach().clone(), out
+        if said:
+            self.warn_once(f"module: {said}")
+        elif is_doubtful:
+            self._doubtful = x[:_REPEATED].detach().clone(), outputs
         else:
-            self._warn_of_problem_type(out)
+            self._warn_of_problem_type(outputs)
 
-    def _warn_of_problem_type(self, out: Tensor) -> None:
+    def _warn_of_problem_type(self, outputs: Tensor) -> None:
         """Warn if the module's configuration says that outputs `(N, K)` are no classes, and `forward` makes none."""
-        made = _is_one_number(out) or _are_probabilities(out[:, :2].exp())
-        if not made and (problem := _describe_problem(self.module)):
-            self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {_OTHER_TASKS}")
+        if not self.task.classes or is_one_number(outputs) or are_probabilities(outputs[:, :2].exp()):
+            return
+        if problem := _describe_problem(self.module):
+            self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {OTHER_TASKS}")
 
     def _look_at_doubtful(self) -> None:
         """Warn if the outputs for the doubtful inputs come from sigmoids or softmaxes, only moved or scaled afterwards.
@@ -789,17 +798,15 @@ class Model:
         """
         if self._doubtful is None:
             return
-        (x, seen), self._doubtful, what = self._doubtful, None, ""
+        (x, first_outputs), self._doubtful, said = self._doubtful, None, ""
         with contextlib.suppress(Exception), torch.enable_grad(), run_eagerly():  # it may refuse inputs with gradients
             x.requires_grad_(True)
-            out = self.module(x.clone() if self.preprocess is None else self.preprocess(x.clone()))
-            if _comes_from_probabilities(out.grad_fn):
-                one = _is_one_number(out)
-                what = "-p and p, where class 1 always wins" if one else "probabilities of several labels"
-        if what:
-            self.warn_once(f"module: its outputs look like {what}. {_OTHER_TASKS}")
+            returned = self.module(x.clone() if self.preprocess is None else self.preprocess(x.clone()))
+            said = describe_graph(self.task, find_output(returned, self.output, len(x)))
+        if said:
+            self.warn_once(f"module: {said}")
         else:
-            self._warn_of_problem_type(seen)
+            self._warn_of_problem_type(first_outputs)
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Logits `(N, classes)`, or the outputs of another task `(N, ...)`, of inputs `(N, ...)` within the bounds.
@@ -1060,25 +1067,6 @@ class _CountBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
 
-def _is_one_number(out: Tensor) -> bool:
-    """Whether outputs `(N, K)` are two classes of one number, as `torch.stack([-z, z], 1)` makes them."""
-    return out.shape[1] == 2 and torch.equal(out[:, 0], -out[:, 1])
-
-
-def _comes_from_probabilities(node: Any) -> bool:
-    """Whether all values of a node of autograd's graph are results of sigmoids or softmaxes, moved or scaled."""
-    waiting, seen = [node], set[Any]()
-    while waiting:
-        node = waiting.pop()
-        name = type(node).__name__.partition("Backward")[0]
-        if _KEEP_VALUES.fullmatch(name):
-            waiting += [source for source, _ in node.next_functions if source is not None and source not in seen]
-            seen.update(waiting)
-        elif not _MAKE_PROBABILITIES.fullmatch(name):
-            return False
-    return True
-
-
 def _run_in(dtype: torch.dtype, function: Callable[..., Any], module: nn.Module, x: Tensor, **extras: Tensor) -> Any:
     """What the function makes of the module, `x` and further inputs in this type."""
     own = {name: each.to(dtype) if each.is_floating_point() else each for name, each in extras.items()}
@@ -1219,12 +1207,6 @@ def _describe_problem(module: nn.Module) -> str:
     meanings = {"multi_label_classification": "several labels", "regression": "numbers to compare with a threshold"}
     kinds = (getattr(getattr(part, "config", None), "problem_type", None) for part in module.modules())
     return next((f"{meanings[kind]} (problem_type {kind!r})" for kind in kinds if kind in meanings), "")
-
-
-def _are_probabilities(outputs: Tensor) -> bool:
-    """Whether `(N, K)` could come from a softmax, which gives hardly ever exactly 0 and 1 only."""
-    summed = bool((outputs >= 0).all()) and bool(((outputs.double().sum(1) - 1).abs() < 1e-4).all())
-    return summed and not bool(((outputs == 0) | (outputs == 1)).all())
 
 
 def count_padding(count: int, most: int, device: torch.device | None = None) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from standfast.tensors import content_keys
@@ -14,6 +16,28 @@ MOST_ROWS = 32
 FEWEST_ROWS = 8
 
 
+@dataclass(frozen=True)
+class CellCodes:
+    """What the numbers of a data frame's columns stand for, where they are no quantities.
+
+    Attributes:
+        names: of the columns.
+        categories: whether numbers of a column are places of categories, which have no order and no distance.
+        edges: numbers of a column below it stand for missing cells; minus infinity where it has none.
+        lowest: the smallest number of a cell that is not missing.
+    """
+
+    names: tuple[str, ...]
+    categories: tuple[bool, ...]
+    edges: tuple[float, ...]
+    lowest: tuple[float, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether all numbers are quantities."""
+        return not any(self.categories) and all(edge == -math.inf for edge in self.edges)
+
+
 @dataclass(frozen=True, eq=False)
 class Reference:
     """What is known of the values of a table's columns.
@@ -21,36 +45,77 @@ class Reference:
     Attributes:
         count: how many rows were given.
         rows: at most 32 of them, `(B, F)`. Which ones, and their order, depends on their values alone.
-        median: of each column, `(F,)`: of an even number of values the lower one in the middle, so that codes of
-            categories stay codes.
-        mean, sd: of each column, `(F,)`.
+        baseline: what stands for a removed value of each column, `(F,)`. It is the median: of an even number of values
+            the lower one in the middle, so that whole numbers stay whole. Of categories without an order it is the most
+            frequent one. A missing cell stands for removed ones where more than half of the cells of a column are
+            missing, or where it is more frequent than every category.
+        mean, sd: of each column, `(F,)`, without missing cells; of categories the baseline and 0.
         known: all rows that were given, on the CPU.
+        codes: of a data frame, what the numbers stand for; None where all are quantities.
+        note: of a data frame, what stands for removed categories, in words.
     """
 
     count: int
     rows: Tensor
-    median: Tensor
+    baseline: Tensor
     mean: Tensor
     sd: Tensor
     known: Tensor
+    codes: CellCodes | None = None
+    note: str = ""
 
     def redraw(self, seed: int) -> Reference:
         """The same with other rows, drawn by a seed."""
         chosen = self.known[content_keys(self.known, seed).argsort(stable=True)[:MOST_ROWS]]
         return replace(self, rows=chosen.to(self.rows))
 
+    def describe_baseline(self) -> str:
+        """In words, what stands for removed values."""
+        return f"median of {self.count} rows{self.note}"
 
-def make_reference(rows: Tensor) -> Reference:
+
+def make_reference(rows: Tensor, codes: CellCodes | None = None) -> Reference:
     """The reference of rows `(N, F)`, on their device; it does not depend on their order.
+
+    Args:
+        rows: numbers.
+        codes: of a data frame, what numbers of its columns stand for.
 
     >>> import torch
     >>> found = make_reference(torch.tensor([[1.0, 0.0], [2.0, 0.0], [4.0, 1.0]]))
-    >>> found.median.tolist(), len(found.rows)
+    >>> found.baseline.tolist(), len(found.rows)
     ([2.0, 0.0], 3)
     """
     known = rows.detach().cpu()
     chosen = known[content_keys(known, seed=0).argsort(stable=True)[:MOST_ROWS]]
     ordered = known.double().sort(0).values  # so that the last bits of sums do not depend on the order of rows
-    found = (chosen, ordered[(len(known) - 1) // 2], ordered.mean(0), ordered.std(0, correction=0))
-    first, median, mean, sd = (values.to(rows.device, rows.dtype) for values in found)
-    return Reference(len(known), first, median, mean, sd, known)
+    baseline, mean, sd = ordered[(len(known) - 1) // 2], ordered.mean(0), ordered.std(0, correction=0)
+    codes = None if codes is None or codes.plain else codes
+    if codes is not None:
+        columns = zip(ordered.T, codes.categories, codes.edges, strict=True)
+        middles = [_summarise_cells(cells, category, edge) for cells, category, edge in columns]
+        baseline, mean, sd = torch.stack(middles, dim=1)
+    chosen, baseline, mean, sd = (values.to(rows.device, rows.dtype) for values in (chosen, baseline, mean, sd))
+    return Reference(len(known), chosen, baseline, mean, sd, known, codes)
+
+
+def _summarise_cells(cells: Tensor, category: bool, edge: float) -> Tensor:
+    """Baseline, mean and standard deviation of the sorted cells `(N,)` of a column of a data frame, `(3,)`."""
+    known = cells[cells >= edge]
+    if category:
+        baseline = _find_most_frequent(cells, edge)
+        return torch.stack([baseline, baseline, torch.zeros_like(baseline)])
+    mostly_missing = 2 * len(known) < len(cells)
+    baseline = _find_most_frequent(cells[cells < edge], edge) if mostly_missing else known[(len(known) - 1) // 2]
+    if len(known) == 0:
+        return torch.stack([baseline, baseline, torch.zeros_like(baseline)])
+    return torch.stack([baseline, known.mean(), known.std(correction=0)])
+
+
+def _find_most_frequent(cells: Tensor, edge: float) -> Tensor:
+    """The most frequent of the sorted numbers `(n,)`; of equally frequent ones the lowest that is no missing cell."""
+    values, counts = torch.unique_consecutive(cells, return_counts=True)  # as they are sorted
+    # categories are numbered by how often the reference has them, and then by which comes first: so no name decides
+    candidates: Tensor = values[counts == counts.max()]
+    known = candidates[candidates >= edge]
+    return known[0] if len(known) else candidates[-1]

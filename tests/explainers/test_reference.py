@@ -138,7 +138,7 @@ def test_a_given_baseline_is_kept() -> None:
 def test_the_reference_does_not_depend_on_the_order_of_rows() -> None:
     rows = draw_rows(90)
     one, other = make_reference(rows), make_reference(rows.flip(0))
-    for name in ("rows", "median", "mean", "sd"):
+    for name in ("rows", "baseline", "mean", "sd"):
         assert torch.equal(getattr(one, name), getattr(other, name))
     assert one.count == 90
 

@@ -9,7 +9,7 @@ from scipy import stats
 from sklearn.neighbors import NearestNeighbors
 
 from standfast.errors import ArgumentError
-from standfast.neighbourhoods import measure_plausibility
+from standfast.neighbourhoods import TableChanges, measure_plausibility
 from standfast.neighbourhoods.plausibility import _measure_distances, measure_nearest
 from standfast.records import Background
 
@@ -59,3 +59,39 @@ def test_what_does_not_fit() -> None:
         measure_plausibility(torch.zeros(1, 2), torch.zeros(4, 3))
     with pytest.raises(ArgumentError, match="inputs: expected rows of a table"):
         measure_plausibility(torch.zeros(1, 3, 1), torch.zeros(4, 3))
+
+
+def test_missing_cells_count_as_another_category_does() -> None:
+    """By a slow sum over pairs: a missing cell has no distance from a number, and no part in standard deviations."""
+    rng = np.random.default_rng(0)
+    data, rows = rng.normal(5, 2, (30, 2)), rng.normal(5, 2, (6, 2))
+    data[::4, 0] = rows[::2, 0] = -100.0
+    data[1, 0] = -200.0  # another kind of missing cell, such as NaN beside null
+    scale = [data[data[:, 0] > -50, 0].std(ddof=1), data[:, 1].std(ddof=1)]
+    expected = np.full(len(rows), np.inf)
+    for number, row in enumerate(rows):
+        for other in data:
+            squared = ((row[1] - other[1]) / scale[1]) ** 2
+            if min(row[0], other[0]) > -50:
+                squared += ((row[0] - other[0]) / scale[0]) ** 2
+            else:
+                squared += float(row[0] != other[0])
+            expected[number] = min(expected[number], np.sqrt(squared))
+    found = measure_nearest(torch.from_numpy(rows), Background(torch.from_numpy(data)), (), (-100.0, -np.inf))
+    np.testing.assert_allclose(found, expected)
+    shares = measure_plausibility(torch.from_numpy(data[:3]), torch.from_numpy(data), (), (-100.0, -np.inf))
+    assert shares.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_codes_of_a_frame_are_no_distances_where_they_do_not_change() -> None:
+    """Rows are as plausible whatever the number of a fixed category is."""
+    rng = np.random.default_rng(0)
+    x, kind = rng.normal(size=60), rng.integers(0, 5, 60)
+    figures = []
+    for order in (np.arange(5), np.array([3, 0, 4, 1, 2])):
+        data = torch.from_numpy(np.stack([x, order[kind].astype(float)], axis=1))
+        changes = TableChanges({"x": 0.5}, columns=("x", "kind"), data=data, codes=(0, 5))
+        figures.append(changes.measure_plausibility(data[:5], data[:5] + torch.tensor([[0.3, 0.0]]).double()))
+    assert torch.equal(figures[0], figures[1])
+    with pytest.raises(ArgumentError, match="3 in codes"):
+        TableChanges({"x": 0.5}, columns=("x", "kind"), codes=(0, 5, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import math
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from standfast.explainers import Explainer, from_callable, get
 from standfast.metrics import MaxSensitivity, Metric
 from standfast.metrics import get as get_metric
 from standfast.neighbourhoods import LinfBall
+from standfast.reference import CellCodes, make_reference
 from standfast.study.executors import Processes
 from standfast.study.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.study.identity import Answers, Description, read_own_modules
@@ -121,6 +123,22 @@ def test_bounds_preprocessing_seed_and_data_are_noticed() -> None:
     assert not identities(preprocess=lambda x: x - 0.5) & before
     assert not find_identities(make_grid(seed=1)) & before
     assert not find_identities(make_grid(inputs=INPUTS + 1e-6)) & before
+
+
+def test_what_stands_for_removed_cells_of_a_frame_is_noticed() -> None:
+    """Numbers of a frame without categories and missing cells are those of a table of numbers."""
+    rows = torch.arange(27.0, dtype=torch.float64).reshape(9, 3).remainder(7)
+
+    def identities(categories: tuple[bool, ...] | None, edge: float = -math.inf) -> set[str]:
+        model = standfast.Model.from_callable(lambda x: x, (0.0, 30.0), output="logit", dtype=torch.float64)
+        codes = None if categories is None else CellCodes(("a", "b", "c"), categories, (edge,) * 3, (0.0,) * 3)
+        model.reference = make_reference(rows, codes)
+        return find_identities(make_grid(model, "occlusion", inputs=rows[:4]))
+
+    plain = identities(None)
+    assert identities((False, False, False)) == plain
+    assert not identities((True, False, False)) & plain
+    assert not identities((False, False, False), 0.5) & plain
 
 
 def test_answers_that_are_rounded_otherwise_keep_the_identity_and_so_does_a_study_that_grows() -> None:

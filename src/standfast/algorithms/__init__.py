@@ -18,6 +18,7 @@ from standfast.algorithms.rare_events.subset_sampling import SubsetSimulation
 from standfast.algorithms.searches.auto import AutoSearch
 from standfast.algorithms.searches.base import Outcome, Search, SearchResult, searches
 from standfast.algorithms.searches.block import BlockSearch
+from standfast.algorithms.searches.choices import ChoiceSearch
 from standfast.algorithms.searches.genetic import GeneticSearch
 from standfast.algorithms.searches.gradient import GradientSearch
 from standfast.algorithms.searches.grid import GridSearch
@@ -29,6 +30,7 @@ __all__ = [
     "AutoSearch",
     "BlockSearch",
     "CertifiedDistortion",
+    "ChoiceSearch",
     "Consistency",
     "GeneticSearch",
     "GradientSearch",

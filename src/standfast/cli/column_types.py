@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from standfast.frames.model import choose_method, has_classes
+from standfast.tasks.estimators import choose_reading
 from standfast.tensors import Array
 
 _ISO_DATE = r"\d{4}-\d\d-\d\d"
@@ -196,6 +196,6 @@ def _looks_like_dates(column: Any) -> bool:
 def _ask(estimator: Any, frame: Any) -> Array | None:
     """What the model answers; None where it fails."""
     try:
-        return np.asarray(choose_method(estimator, has_classes(estimator))(frame))
+        return np.asarray(choose_reading(estimator)(frame))
     except Exception:  # whatever the estimator raises
         return None

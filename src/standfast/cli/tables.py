@@ -12,12 +12,12 @@ from standfast.cli.new_study import Source
 from standfast.data.user_files import LABEL_COLUMNS, read_frame, read_strings
 from standfast.errors import ArgumentError
 from standfast.frames import Table
-from standfast.frames.model import find_classes
 from standfast.study.file.imports import importing_from
 from standfast.study.file.names import MODELS, read_entry
 from standfast.study.file.problems import StudyFieldError
 from standfast.study.file.sources import build_source
 from standfast.study.identity import is_estimator
+from standfast.tasks.estimators import name_classes
 
 #: rows with which types are tried
 _TRIED = 256
@@ -114,7 +114,7 @@ def _find_usual_label(columns: Any) -> Any:
 
 
 def _find_label(estimator: Any, unused: Any) -> str | None:
-    classes = set(find_classes(estimator))
+    classes = set(name_classes(estimator))
     fitting = [str(name) for name in unused.columns if classes == set(map(str, unused[name].dropna().unique()))]
     single = [str(unused.columns[0])] if unused.shape[1] == 1 else []
     return next(iter([*fitting, *single]), None)

@@ -497,8 +497,9 @@ def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
 def choose_baseline(model: Model, x: Tensor, baseline: Baseline | None) -> Tensor:
     """The baseline as a tensor that broadcasts against `x` `(N, C, ...)`; `None` stands for the default.
 
-    The default is 0 for images and series. For a table it is the median of each column of the model's reference;
-    without one, the value within the bounds that is nearest to 0.
+    The default is 0 for images and series. For a table it is the median of each column of the model's reference, and
+    the most frequent one of categories of a data frame (`Reference.baseline`); without a reference, the value within
+    the bounds that is nearest to 0.
 
     >>> model = Model(nn.Linear(2, 2), bounds=(torch.tensor([18.0, 0.0]), torch.tensor([99.0, 1.0])), device="cpu")
     >>> choose_baseline(model, torch.tensor([[30.0, 0.5]]), None)
@@ -509,8 +510,8 @@ def choose_baseline(model: Model, x: Tensor, baseline: Baseline | None) -> Tenso
     reference = model.reference_for(x)
     if reference is None:
         return x.new_zeros(()).clamp(*model.bounds).to(x.dtype)
-    record_choice("baseline", f"median of {reference.count} rows")
-    return reference.median.to(x)
+    record_choice("baseline", reference.describe_baseline())
+    return reference.baseline.to(x)
 
 
 def check_channels(configured: object, x: Tensor) -> None:

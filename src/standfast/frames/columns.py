@@ -1,38 +1,69 @@
-"""`Column`: what is known of a column of a data frame, and its cells as numbers, from pandas or polars and back.
+"""`Column`: what is known of a column of a data frame, and its cells as numbers and back.
 
 | kind | cells | number |
 | --- | --- | --- |
-| `number` | floating-point numbers | the number itself |
+| `number` | floating-point and decimal numbers | the number itself |
 | `whole` | integers | the number itself |
 | `flag` | true and false | 1 and 0 |
-| `category` | texts, and categories without an order | the place of the category, from 0 |
+| `category` | texts, and categories without an order | the place of the category, from 0: the most frequent one first |
 | `ordered` | categories with an order | the place of the category in its order, from 0 |
-| `date` | dates, times, durations | days, or seconds, since 1970 or since 0 |
+| `date` | dates, moments, durations | days, or seconds, since 1970 or since 0 |
 
-A missing cell is a number of its own, below all others.
+A missing cell is a number of its own, below all others, and so is NaN where a column has both. No other cell of the
+column is that low: `encode` refuses it.
+
+Categories without an order are numbered by how often the reference has them, and then by which of them it has first.
+So no number depends on what the categories are called.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from standfast.errors import ArgumentError, check
+from standfast.frames.moments import DAY, convert_to_seconds, describe_time
 from standfast.tensors import Array
 
-if TYPE_CHECKING:
-    import polars as pl
-
 Kind = Literal["number", "whole", "flag", "category", "ordered", "date"]
-#: seconds of a unit in which dates are stored
-_SECONDS = {"D": 86400.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+#: what a column whose library knows it as objects, or as decimal numbers, holds
+Holds = Literal["", "decimals", "days"]
 #: whole numbers beyond this are not exact in double precision
 _LARGEST = 2**53
+
+
+@dataclass(frozen=True, eq=False)
+class CellType:
+    """How a column of a frame holds its cells, so that cells of the same type can be written again.
+
+    Attributes:
+        kind: what the cells are.
+        dtype: of the column, as its library has it.
+        holds: what cells are in columns of objects, or of decimal numbers.
+        gap: a missing cell in columns of objects.
+        two_gaps: whether NaN is another thing than a missing cell.
+        decimals: of decimal numbers: how many digits stand behind the point.
+        unit: of dates, the one of their numbers: `"D"` or `"s"`.
+        zone: of moments: the name of their time zone; empty for none.
+        duration: whether dates are durations.
+        limits: the smallest and the largest number that the column can hold.
+    """
+
+    kind: Kind
+    dtype: Any
+    holds: Holds = ""
+    gap: Any = None
+    two_gaps: bool = False
+    decimals: int | None = None
+    unit: str = ""
+    zone: str = ""
+    duration: bool = False
+    limits: tuple[float, float] = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +71,44 @@ class Cells:
     """The cells of one column of one frame.
 
     Attributes:
-        kind: what they are.
-        numbers: float64 `(N,)`, NaN where a cell is missing.
-        dtype: of the column, as its library has it.
+        type: what they are.
+        numbers: float64 `(N,)`, NaN where a cell is missing or NaN itself.
         categories: of a flag, a category or an ordered one, in the order of their numbers.
-        unit: of dates: `"D"` or `"s"`.
+        nan: which cells are NaN and not missing, bool `(N,)`; None where that is the same.
     """
 
-    kind: Kind
+    type: CellType
     numbers: Array
-    dtype: Any
     categories: tuple[Any, ...] = ()
-    unit: str = ""
+    nan: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.nan is None or not self.type.two_gaps:
+            object.__setattr__(self, "nan", np.zeros(len(self.numbers), dtype=bool))
+
+    @property
+    def empty(self) -> Array:
+        """Which cells are missing or NaN, bool `(N,)`."""
+        return np.isnan(self.numbers)
+
+    @property
+    def known(self) -> Array:
+        """The numbers of the other cells."""
+        return self.numbers[~self.empty]
+
+    @property
+    def gone(self) -> Array:
+        """Which cells are missing, bool `(N,)`."""
+        assert self.nan is not None
+        return self.empty & ~self.nan
+
+    def in_seconds(self) -> Cells:
+        """Dates that are whole days, in seconds."""
+        if self.type.unit != "D":
+            return self
+        first, last = self.type.limits
+        in_seconds = replace(self.type, unit="s", limits=(first * DAY, last * DAY))
+        return replace(self, type=in_seconds, numbers=convert_to_seconds(self.numbers, self.type.zone))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,285 +118,362 @@ class Column:
     Attributes:
         name: as reports show it.
         label: as the frame has it, a text or something else.
-        kind: of its cells.
-        dtype: as the library of the frame has it.
-        categories: of a flag, a category or an ordered one.
+        type: of its cells.
+        categories: of a flag, a category or an ordered one, by their numbers.
         low, high: the smallest and the largest number of the known cells.
-        spread: the standard deviation of the known cells.
+        spread: the standard deviation of the known cells of the reference.
         missing: the number of a missing cell; None where the column has none.
-        unit: of dates.
+        nan: the number of NaN, where that is another thing than a missing cell. It is `missing` itself where the column
+            has NaN alone. None where it has none.
     """
 
     name: str
     label: Any
-    kind: Kind
-    dtype: Any
+    type: CellType
     categories: tuple[Any, ...]
     low: float
     high: float
     spread: float
     missing: float | None
-    unit: str = ""
+    nan: float | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """Of its cells."""
+        return self.type.kind
+
+    @property
+    def dtype(self) -> Any:
+        """As the library of the frame has it."""
+        return self.type.dtype
+
+    @property
+    def unit(self) -> str:
+        """Of dates."""
+        return self.type.unit
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The range of the numbers of its cells; never empty."""
-        low = self.low if self.missing is None else self.missing
+        low = min(number for number in (self.low, self.missing, self.nan) if number is not None)
         return low, self.high if self.high > low else low + 1.0
 
+    @property
+    def edge(self) -> float:
+        """Numbers below it stand for missing cells and for NaN; minus infinity where the column has none."""
+        return -math.inf if self.missing is None else (self.missing + self.low) / 2
+
+    # cells as numbers
+
     def encode(self, cells: Cells) -> Array:
-        """The numbers `(N,)` of cells of the same kind, with one for missing cells.
+        """The numbers `(N,)` of cells, with one for missing cells.
 
         Raises:
-            ArgumentError: a category that the column does not have, or a missing cell where it can have none.
+            ArgumentError: a category that the column does not have, a missing cell where it can have none, or a number
+                that it cannot hold.
         """
-        numbers = cells.numbers
-        if self.categories:
-            places = {category: place for place, category in enumerate(self.categories)}
-            unknown = [repr(each) for each in cells.categories if each not in places]
-            used = {cells.categories[int(n)] for n in np.unique(numbers[~np.isnan(numbers)])}
-            unknown = [each for each in unknown if each in set(map(repr, used))]
-            expected = f"known categories in {self.name!r} ({', '.join(map(str, self.categories[:8]))})"
-            check(not unknown, "frame", expected, ", ".join(unknown[:3]))
-            order = np.array([places.get(each, 0) for each in cells.categories] or [0], dtype=float)
-            known = np.nan_to_num(numbers).astype(int)
-            numbers = np.where(np.isnan(numbers), np.nan, order[known])
-        empty = np.isnan(numbers)
+        self._check_kind(cells)
+        self._check_dates(cells)
+        if cells.type.unit != self.type.unit:
+            cells = cells.in_seconds()
+        nan = self._find_nan_cells(cells)
+        gone = cells.empty & ~nan
+        self._check_gaps(cells, gone, nan)
+        numbers = self._number_categories(cells)
+        self.check_fits(numbers[~cells.empty])
+        numbers = np.where(gone, np.nan if self.missing is None else self.missing, numbers)
+        return np.where(nan, np.nan if self.nan is None else self.nan, numbers)
+
+    def _find_nan_cells(self, cells: Cells) -> Array:
+        """Which cells `(N,)` are NaN and not missing, in a column that tells these apart."""
+        if not self.type.two_gaps or cells.nan is None:
+            return np.zeros(len(cells.numbers), dtype=bool)
+        return cells.nan
+
+    def _check_kind(self, cells: Cells) -> None:
+        kinds = {self.kind, cells.type.kind}
+        fits = len(kinds) == 1 or kinds == {"number", "whole"} or bool(cells.empty.all())
+        check(fits, "frame", f"a {self.kind} ({self.dtype}) in {self.name!r}", f"{cells.type.dtype}")
+
+    def _check_dates(self, cells: Cells) -> None:
+        if self.kind != "date" or len(cells.known) == 0:
+            return
+        mine, theirs = self.type, cells.type
+        same = (mine.zone, mine.duration, mine.holds) == (theirs.zone, theirs.duration, theirs.holds)
+        check(same, "frame", f"dates of the same type in {self.name!r} ({self.dtype})", f"{theirs.dtype}")
+        fits = mine.unit != "D" or theirs.unit == "D"
+        expected = f"whole days in {self.name!r}, as the reference has (or Table.read(reference, frame))"
+        check(fits, "frame", expected, "hours or less")
+
+    def _check_gaps(self, cells: Cells, gone: Array, nan: Array) -> None:
+        """Raise `ArgumentError` for cells that are missing, or NaN, in a column that has no such cells."""
+        takes_missing = self.missing is not None and self.missing != self.nan
         expected = f"no missing cells in {self.name!r}, as the reference has none there (Table.read(..., missing=True))"
-        check(self.missing is not None or not empty.any(), "frame", expected, f"{int(empty.sum())}")
-        return np.where(empty, self.missing if self.missing is not None else np.nan, numbers)
+        check(takes_missing or not gone.any(), "frame", expected, f"{int(gone.sum())}")
+        expected = f"no NaN in {self.name!r}, as the reference has none there (or Table.read(reference, frame))"
+        check(self.nan is not None or not nan.any(), "frame", expected, f"{int(nan.sum())}")
+        # an encoder may tell None from NaN in a column of objects, although pandas does not
+        objects = str(self.dtype) == str(cells.type.dtype) == "object"
+        same = type(self.type.gap) is type(cells.type.gap) or not objects
+        expected = f"missing cells as {self.type.gap!r} in {self.name!r}, as the reference has (.where, .fillna)"
+        check(same or not gone.any(), "frame", expected, repr(cells.type.gap))
+
+    def _number_categories(self, cells: Cells) -> Array:
+        """The numbers of cells, NaN for empty ones; of categories by this column's own order."""
+        if not cells.categories:
+            return cells.numbers
+        codes = {category: float(code) for code, category in enumerate(self.categories)}
+        used = [cells.categories[int(number)] for number in np.unique(cells.known)]
+        unknown = [repr(category) for category in used if category not in codes]
+        expected = f"known categories in {self.name!r} ({', '.join(map(str, self.categories[:8]))})"
+        check(not unknown, "frame", expected, ", ".join(unknown[:3]))
+        order = np.array([codes.get(category, math.nan) for category in cells.categories])
+        return np.where(cells.empty, np.nan, order[np.nan_to_num(cells.numbers).astype(int)])
+
+    def check_fits(self, numbers: Array) -> None:
+        """Raise `ArgumentError` for numbers of known cells `(n,)` that the column cannot hold as they are."""
+        if len(numbers) == 0 or self.categories:
+            return
+        smallest, largest = float(numbers.min()), float(numbers.max())
+        low, high = self.type.limits
+        fits = low <= smallest and largest <= high
+        got = f"{self._describe(smallest)} to {self._describe(largest)}"
+        check(fits, "frame", f"a {self.kind} that fits {self.dtype} in {self.name!r}", got)
+        self._check_digits(numbers)
+        # a search, or a draw, may come close to the lowest number: so those of missing cells keep a distance from it
+        expected = (
+            f"cells of at least {self._describe(self.edge)} in {self.name!r}, below which numbers stand for missing"
+            " cells (Table.read(reference, frame) makes room for lower ones)"
+        )
+        check(smallest >= self.edge, "frame", expected, self._describe(smallest))
+
+    def _check_digits(self, numbers: Array) -> None:
+        """Raise `ArgumentError` for numbers with more digits behind the point than the column has."""
+        if self.kind == "whole":
+            fits = bool((numbers == np.round(numbers)).all())
+            check(fits, "frame", f"whole numbers in {self.name!r}, as the reference has", "others")
+        decimals = self.type.decimals
+        if decimals is not None:
+            fits = np.allclose(numbers, np.round(numbers, decimals), rtol=1e-14, atol=0)
+            expected = f"numbers of at most {decimals} decimals in {self.name!r}, as the reference has"
+            check(fits, "frame", f"{expected} (or Table.read(reference, frame))", "more")
+
+    def _describe(self, number: float) -> str:
+        """A number for messages: a date as one."""
+        if self.kind != "date" or not math.isfinite(number):
+            return f"{number:g}"
+        return describe_time(number, self.type.unit, self.type.zone, self.type.duration)
+
+    # numbers as cells
 
     def decode(self, numbers: Array) -> Array:
-        """The nearest possible numbers `(N,)` of cells, NaN for missing ones; any number is a cell."""
-        empty = np.zeros(len(numbers), dtype=bool)
-        if self.missing is not None:
-            empty = numbers < (self.missing + self.low) / 2
-        known = np.clip(numbers, self.low, self.high)
-        if self.kind != "number":
-            known = np.round(known) if self.unit != "s" else np.round(known, 6)
-        return np.where(empty, np.nan, known)
+        """The nearest possible numbers `(N,)` of cells, NaN for missing ones and for NaN; any number is a cell."""
+        return np.where(numbers < self.edge, np.nan, self._round(numbers))
+
+    def find_nan(self, numbers: Array) -> Array:
+        """Which numbers `(N,)` are NaN, and not missing, bool."""
+        if self.nan is None or self.missing is None:
+            return np.zeros(len(numbers), dtype=bool)
+        edge = self.edge if self.nan == self.missing else (self.nan + self.missing) / 2
+        return numbers < edge
+
+    def _round(self, numbers: Array) -> Array:
+        if self.categories:
+            return np.clip(np.round(numbers), 0, len(self.categories) - 1)
+        inside = np.clip(numbers, *self.type.limits)
+        if self.kind == "number":
+            return inside if self.type.decimals is None else np.round(inside, self.type.decimals)
+        return np.round(inside, 6) if self.type.unit == "s" else np.round(inside)
 
     def plain(self) -> dict[str, Any]:
         """What a report needs to write its cells, as JSON can hold it."""
         return {
             "name": self.name,
             "kind": self.kind,
-            "unit": self.unit,
+            "unit": self.type.unit,
+            "zone": self.type.zone,
             "low": self.low,
             "missing": self.missing,
-            "categories": [str(each) for each in self.categories],
-            "duration": "duration" in str(self.dtype).lower() or "timedelta" in str(self.dtype),
+            "nan": self.nan,
+            "categories": [str(category) for category in self.categories],
+            "duration": self.type.duration,
         }
 
 
-def join_cells(label: Any, parts: Sequence[Cells], missing: bool) -> Column:
-    """The column that holds the cells of all parts.
+# Making columns
+
+
+def join_cells(label: Any, references: Sequence[Cells], others: Sequence[Cells], missing: bool) -> Column:
+    """The column that holds the cells of all frames.
 
     Args:
         label: of the column.
-        parts: its cells in one or several frames.
+        references: its cells in the frames of the reference, at least one.
+        others: its cells in other frames.
         missing: whether cells may be missing although none is.
 
     Raises:
         ArgumentError: they have different types.
     """
-    first = parts[0]
-    for other in parts[1:]:
-        same = other.kind == first.kind and (other.dtype == first.dtype or first.kind in ("number", "whole", "flag"))
+    _check_types(label, [*references, *others])
+    parts = _share_unit([*references, *others])
+    first, last = parts[: len(references)], parts[len(references) :]
+    cell_type = _widen_type([part.type for part in _list_telling(parts)])
+    categories = _order_categories(cell_type.kind, first, last)
+    known = np.concatenate([part.known for part in parts])
+    low, high = _find_range(known, categories)
+    gaps = _Gaps(
+        missing=any(bool(part.gone.any()) for part in parts),
+        nan=any(bool(part.nan.any()) for part in parts if part.nan is not None),
+        may_come=missing,
+    )
+    missing_code, nan_code = _choose_codes(low, high, cell_type.kind, gaps)
+    finite = math.isfinite(high - low) and math.isfinite(nan_code or missing_code or 0.0)
+    check(finite, "frame", f"numbers in {str(label)!r} whose range is a finite number", f"{low:g} to {high:g}")
+    spread = _measure_spread(np.concatenate([part.known for part in first]))
+    column = Column(str(label), label, cell_type, categories, low, high, spread, missing_code, nan_code)
+    column.check_fits(known)
+    return column
+
+
+def _find_range(known: Array, categories: Sequence[Any]) -> tuple[float, float]:
+    """The smallest and the largest number of a column."""
+    if categories:
+        return 0.0, float(len(categories) - 1)
+    if len(known) == 0:
+        return 0.0, 0.0
+    return float(known.min()), float(known.max())
+
+
+def _measure_spread(numbers: Array) -> float:
+    """The standard deviation of numbers `(n,)`, 0 without any; squares of the largest ones would overflow."""
+    if len(numbers) == 0:
+        return 0.0
+    scale = float(np.abs(numbers).max()) if np.abs(numbers).max() > 1e100 else 1.0
+    return float((numbers / scale).std()) * scale
+
+
+def _check_types(label: Any, parts: Sequence[Cells]) -> None:
+    first = _list_telling(parts)[0].type
+    for part in parts:
+        other = part.type
+        same = (other.kind, other.holds) == (first.kind, first.holds) or len(part.known) == 0
+        same &= other.dtype == first.dtype or {first.kind, other.kind} in ({"number"}, {"whole"}, {"flag"})
         expected = f"the same type of {str(label)!r} in all frames ({first.dtype})"
-        check(same or not len(other.numbers), "reference", expected, f"{other.dtype}; use .astype or .cast")
+        check(same, "reference", expected, f"{other.dtype}; use .astype or .cast")
+
+
+def _list_telling(parts: Sequence[Cells]) -> list[Cells]:
+    """The parts that have known cells, which tell what a column of objects holds; else all of them."""
+    return [part for part in parts if len(part.known)] or list(parts)
+
+
+def _share_unit(parts: Sequence[Cells]) -> list[Cells]:
+    """The parts with the same unit: seconds where one of them has more than whole days."""
+    if len({part.type.unit for part in parts if len(part.known)}) <= 1:
+        return list(parts)
+    return [part.in_seconds() for part in parts]
+
+
+def _widen_type(types: Sequence[CellType]) -> CellType:
+    """The first type, with as many decimals as any of them has, and the missing cells of one that has some."""
+    decimals = [each.decimals for each in types if each.decimals is not None]
+    gap = next((each.gap for each in types if each.gap is not None), None)
+    return replace(types[0], decimals=max(decimals, default=None), gap=gap)
+
+
+def _order_categories(kind: Kind, references: Sequence[Cells], others: Sequence[Cells]) -> tuple[Any, ...]:
+    """The categories of all frames in the order of their numbers.
+
+    Those without an order stand in the order of how often the reference has them, and of which comes first: names
+    decide nothing. Those that no cell has come last.
+    """
+    parts = [*references, *others]
     every = tuple(dict.fromkeys(category for part in parts for category in part.categories))
-    if first.kind == "category" and all(
-        part.categories == tuple(sorted(part.categories, key=_order)) for part in parts
-    ):
-        every = tuple(sorted(every, key=_order))
-    numbers = np.concatenate([part.numbers for part in parts])
-    known = numbers[~np.isnan(numbers)]
-    if every:
-        low, high = 0.0, float(len(every) - 1)
-    else:
-        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
-    empty = missing or len(known) < len(numbers)
-    code = low - max(high - low, 1.0) if empty else None
-    if code is not None and first.kind != "number":
-        code = float(math.floor(code))
-    spread = float(known.std()) if len(known) else 0.0
-    unit = first.unit if all(part.unit == first.unit for part in parts) else "s"
-    return Column(str(label), label, first.kind, first.dtype, every, low, high, spread, code, unit)
+    if kind != "category":
+        return every
+    counts: Counter[Any] = Counter()
+    for part in references:
+        counts.update(_count_categories(part))
+    appearing = [*counts, *(category for part in others for category in _count_categories(part))]
+    frequent_first = sorted(dict.fromkeys(appearing), key=lambda category: -counts[category])
+    return tuple(dict.fromkeys([*frequent_first, *every]))
 
 
-def _order(category: Any) -> tuple[str, Any]:
-    """Categories of several types have an order, too."""
-    return type(category).__name__, category
+def _count_categories(part: Cells) -> dict[Any, int]:
+    """How often each category is in the cells; the one that comes first stands first."""
+    codes, firsts, times = np.unique(part.known.astype(int), return_index=True, return_counts=True)
+    return {part.categories[codes[place]]: int(times[place]) for place in np.argsort(firsts)}
 
 
-def _check_numbers(label: Any, numbers: Array) -> Array:
+@dataclass(frozen=True)
+class _Gaps:
+    """Which cells without a value a column has: missing ones, NaN beside them; and whether missing ones may come."""
+
+    missing: bool
+    nan: bool
+    may_come: bool
+
+
+def _choose_codes(low: float, high: float, kind: Kind, gaps: _Gaps) -> tuple[float | None, float | None]:
+    """The numbers of missing cells and of NaN, below all others.
+
+    A column that has NaN alone has one number, which is NaN: there a cell that gets lost becomes NaN, too.
+    """
+    if not (gaps.missing or gaps.nan or gaps.may_come):
+        return None, None
+    step = max(high - low, 1.0, abs(low) * 2.0**-40)  # the last one: else large numbers would be no different
+    first, second = low - step, low - 2 * step
+    if kind != "number":
+        first, second = float(np.floor(first)), float(np.floor(second))
+    if not gaps.nan:
+        return first, None
+    return (first, second) if gaps.missing else (first, first)
+
+
+# Reading cells
+
+
+def check_finite(label: Any, numbers: Array) -> Array:
+    """The numbers; `ArgumentError` where some are infinite."""
     infinite = np.isinf(numbers)
     expected = f"finite numbers or missing cells in {str(label)!r}"
     check(not infinite.any(), "frame", expected, f"{int(infinite.sum())} infinite")
     return numbers
 
 
-def _check_whole(label: Any, numbers: Array) -> Array:
+def check_whole(label: Any, numbers: Array) -> Array:
+    """Whole numbers; `ArgumentError` where some are too large for double precision."""
     known = numbers[~np.isnan(numbers)]
-    large = len(known) > 0 and float(np.abs(known).max()) > _LARGEST
+    large = len(known) > 0 and float(np.abs(known).max()) >= _LARGEST
     check(not large, "frame", f"whole numbers up to 2^53 in {str(label)!r} (names are texts)", "larger ones")
     return numbers
 
 
-def _read_categories(label: Any, values: Sequence[Any], order: Sequence[Any] | None) -> tuple[Array, tuple[Any, ...]]:
-    """The places of texts, or of other values, in the order of their categories; None is a missing cell."""
+def read_categories(label: Any, values: Sequence[Any], order: Sequence[Any] | None) -> tuple[Array, tuple[Any, ...]]:
+    """The places of texts, or of other values, among their categories, and these; None is a missing cell.
+
+    Args:
+        label: of the column.
+        values: `N` cells.
+        order: the categories in their order; None for any order.
+
+    Raises:
+        ArgumentError: values that cannot be told apart, or that the order does not have.
+    """
     try:
-        known = {value for value in values if value is not None}
-        categories = tuple(sorted(known, key=_order)) if order is None else tuple(order)
+        known = dict.fromkeys(value for value in values if value is not None)
+        sorted(known, key=lambda value: (type(value).__name__, value))  # what has no order often has no equality
     except TypeError as error:
         raise ArgumentError("frame", f"numbers, texts or dates in {str(label)!r}", str(error)) from None
-    unknown = sorted(map(repr, known - set(categories)))
+    categories = tuple(known if order is None else order)
+    unknown = sorted(map(repr, known.keys() - set(categories)))
     check(not unknown, "ordered", f"all categories of {str(label)!r}", f"none for {', '.join(unknown[:3])}")
     places = {category: float(place) for place, category in enumerate(categories)}
     return np.array([math.nan if value is None else places[value] for value in values], dtype=float), categories
 
 
-# pandas
-
-
-def read_pandas(series: Any, label: Any, order: Sequence[Any] | None = None) -> Cells:
-    """The cells of a pandas series."""
-    import pandas as pd
-
-    dtype, empty = series.dtype, series.isna().to_numpy()
-    kinds = pd.api.types
-    if isinstance(dtype, pd.CategoricalDtype) and order is None:
-        numbers = np.where(empty, np.nan, series.cat.codes.to_numpy(dtype=float))
-        return Cells("ordered" if dtype.ordered else "category", numbers, dtype, tuple(dtype.categories))
-    if kinds.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
-        return Cells("flag", _as_floats(series, empty), dtype, (False, True))
-    if kinds.is_integer_dtype(dtype):
-        return Cells("whole", _check_whole(label, _as_floats(series, empty)), dtype)
-    if kinds.is_float_dtype(dtype):
-        return Cells("number", _check_numbers(label, _as_floats(series, empty)), dtype)
-    if kinds.is_datetime64_any_dtype(dtype) or kinds.is_timedelta64_dtype(dtype):
-        return _read_time(series.astype("int64").to_numpy(), empty, dtype, np.datetime_data(_plain_time(dtype))[0])
-    plain = kinds.is_object_dtype(dtype) or kinds.is_string_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype)
-    check(plain, "frame", f"numbers, texts, categories or dates in {str(label)!r}", str(dtype))
-    values = [None if gone else value for gone, value in zip(empty, series.tolist(), strict=True)]
-    known = [value for value in values if value is not None]
-    numeric = bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
-    expected = f"numbers in {str(label)!r} stored as numbers (pandas.to_numeric), or as texts"
-    check(not numeric or order is not None, "frame", expected, f"dtype {dtype}")
-    if not known:  # nothing tells whether it would hold texts
-        return Cells("category", np.full(len(values), np.nan), dtype, ())
-    numbers, categories = _read_categories(label, values, order)
-    return Cells("category" if order is None else "ordered", numbers, dtype, categories)
-
-
-def _as_floats(series: Any, empty: Array) -> Array:
-    numbers = np.full(len(series), np.nan)
-    numbers[~empty] = series[~empty].to_numpy(dtype=float)
-    return numbers
-
-
-def _plain_time(dtype: Any) -> Any:
-    """The type of times without their zone."""
-    return getattr(dtype, "base", dtype) if getattr(dtype, "tz", None) is not None else dtype
-
-
-def _read_time(numbers: Array, empty: Array, dtype: Any, unit: str) -> Cells:
-    """Days where all are whole days, else seconds."""
-    seconds = np.where(empty, np.nan, numbers * _SECONDS[unit])
-    whole = unit == "D" or not np.any(numbers[~empty] % round(_SECONDS["D"] / _SECONDS[unit]))
-    return Cells("date", seconds / _SECONDS["D"] if whole else seconds, dtype, (), "D" if whole else "s")
-
-
-def write_pandas(column: Column, numbers: Array) -> Any:
-    """A pandas series of decoded numbers `(N,)`."""
-    import pandas as pd
-
-    empty = np.isnan(numbers)
-    filled = np.nan_to_num(numbers)
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        codes = np.where(empty, -1, filled).astype(int)
-        if tuple(column.dtype.categories) == column.categories:
-            return pd.Series(pd.Categorical.from_codes(codes, dtype=column.dtype))
-    if column.categories:
-        every = np.empty(len(column.categories) + 1, dtype=object)
-        every[:-1], every[-1] = column.categories, None
-        values = pd.Series(every[np.where(empty, -1, filled.astype(int))], dtype=object)
-        numpy_bool = column.kind == "flag" and column.dtype == bool
-        return values.astype(object if numpy_bool and empty.any() else column.dtype)
-    if column.kind == "date":
-        unit = np.datetime_data(_plain_time(column.dtype))[0]
-        counts = _count_time(column, filled, unit)
-        kind = "timedelta64" if pd.api.types.is_timedelta64_dtype(column.dtype) else "datetime64"
-        times = pd.Series(counts.view(f"{kind}[{unit}]"))
-        zone = getattr(column.dtype, "tz", None)
-        times = times if zone is None else times.dt.tz_localize("UTC").dt.tz_convert(zone)
-        return times.mask(empty)
-    if column.kind == "whole" and isinstance(column.dtype, np.dtype):  # a plain integer has no missing cells
-        return pd.Series(numbers if empty.any() else filled.astype(column.dtype))
-    if column.kind in ("number", "whole") and isinstance(column.dtype, np.dtype):
-        return pd.Series(numbers.astype(column.dtype))
-    if column.kind != "category":
-        return pd.Series(pd.array(filled, dtype="float64")).mask(empty).astype(column.dtype)
-    return pd.Series([None] * len(numbers), dtype=column.dtype)  # no cell of it is known
-
-
-def _count_time(column: Column, numbers: Array, unit: str) -> Array:
-    factor = _SECONDS[column.unit] / _SECONDS[unit]
-    return np.round(numbers).astype(np.int64) * round(factor) if column.unit == "D" else _split(numbers, factor)
-
-
-def _split(seconds: Array, factor: float) -> Array:
-    """Seconds in smaller units, exact to the microsecond although nanoseconds since 1970 need more than 53 bits."""
-    whole = np.floor(seconds)
-    rest = np.round((seconds - whole) * min(factor, 1e6)).astype(np.int64) * round(max(factor / 1e6, 1))
-    return whole.astype(np.int64) * round(factor) + rest
-
-
-# polars
-
-
-def read_polars(series: pl.Series, label: Any, order: Sequence[Any] | None = None) -> Cells:
-    """The cells of a polars series."""
-    import polars as pl
-
-    dtype, empty = series.dtype, series.is_null().to_numpy()
-    if dtype == pl.Boolean:
-        return Cells("flag", series.cast(pl.Float64).to_numpy().astype(float), dtype, (False, True))
-    if dtype.is_integer():
-        return Cells("whole", _check_whole(label, series.cast(pl.Float64).to_numpy().astype(float)), dtype)
-    if dtype.is_float():
-        return Cells("number", _check_numbers(label, series.cast(pl.Float64).to_numpy().astype(float)), dtype)
-    if dtype.is_temporal() and dtype != pl.Time:
-        unit = "D" if dtype == pl.Date else str(dtype.time_unit)  # type: ignore[attr-defined]
-        return _read_time(series.to_physical().cast(pl.Int64).fill_null(0).to_numpy(), empty, dtype, unit)
-    if isinstance(dtype, pl.Enum) and order is None:
-        order = dtype.categories.to_list()
-    texts = dtype in (pl.String, pl.Categorical, pl.Null) or isinstance(dtype, pl.Enum)
-    check(texts, "frame", f"numbers, texts, categories or dates in {str(label)!r}", str(dtype))
-    numbers, categories = _read_categories(label, series.to_list(), order)
-    return Cells("category" if order is None else "ordered", numbers, dtype, categories)
-
-
-def write_polars(column: Column, numbers: Array) -> pl.Series:
-    """A polars series of decoded numbers `(N,)`."""
-    import polars as pl
-
-    empty = np.isnan(numbers)
-    filled = np.nan_to_num(numbers)
-    if column.kind == "number":
-        found = pl.Series(column.name, filled).cast(column.dtype)
-    elif column.categories:
-        places = pl.Series(np.where(empty, 0, filled).astype(np.int64))
-        found = pl.Series(column.name, list(column.categories)).gather(places).cast(column.dtype)
-    elif column.kind == "category":
-        return pl.Series(column.name, [None] * len(numbers), dtype=column.dtype)
-    elif column.kind == "date":
-        unit = "D" if column.dtype == pl.Date else str(column.dtype.time_unit)
-        found = pl.Series(column.name, _count_time(column, filled, unit)).cast(column.dtype)
-    else:
-        found = pl.Series(column.name, filled.astype(np.int64)).cast(column.dtype)
-    return pl.select(pl.when(pl.Series(~empty)).then(found)).to_series().alias(column.name)
+# Describing cells
 
 
 def describe_cell(column: Mapping[str, Any], number: float) -> str:
@@ -351,15 +485,15 @@ def describe_cell(column: Mapping[str, Any], number: float) -> str:
     >>> describe_cell(day, 366.0), describe_cell(day, -3.0)
     ('1971-01-02', 'missing')
     """
-    missing, categories = column.get("missing"), column.get("categories") or []
-    if not math.isfinite(number) or (missing is not None and number < (missing + column["low"]) / 2):
+    missing, nan = column.get("missing"), column.get("nan")
+    categories = column.get("categories") or []
+    if not math.isfinite(number):
         return "missing"
+    if missing is not None and number < (missing + column["low"]) / 2:
+        is_nan = nan is not None and (nan == missing or number < (missing + nan) / 2)
+        return "NaN" if is_nan else "missing"
     if categories:
         return str(categories[min(max(round(number), 0), len(categories) - 1)])
     if column["kind"] == "date":
-        length = datetime.timedelta(**{"days" if column["unit"] == "D" else "seconds": number})
-        if column.get("duration"):
-            return str(length)
-        moment = datetime.datetime(1970, 1, 1) + length
-        return moment.strftime("%Y-%m-%d" if column["unit"] == "D" else "%Y-%m-%d %H:%M:%S")
+        return describe_time(number, column["unit"], column.get("zone", ""), bool(column.get("duration")))
     return f"{number:.0f}" if column["kind"] == "whole" else ""

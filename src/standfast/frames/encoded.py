@@ -1,14 +1,19 @@
 """The columns that a pipeline makes of the user's: which belong to which, and attributions summed back.
 
 An encoder makes several columns of one: a one-hot code, a number and a mark for missing cells. Which of the user's
-columns an encoded column depends on is found by trying: each column takes all of its categories, several of its numbers
-and a missing cell, in several rows of the reference. An attribution of one of the user's columns is the sum of those of
-its encoded columns, if attributions are additive. An encoded column that depends on two of the user's has no owner, and
-such a pipeline is refused.
+columns an encoded column depends on is found by trying (`trials`), and where no trial changes it, by what the
+transformers of scikit-learn say (`origins`). An attribution of one of the user's columns is the sum of those of its
+encoded columns, if attributions are additive.
+
+What would lose a value is refused: an encoded column that depends on two of the user's, or on other rows of the frame,
+and an attribution of an encoded column that belongs to none.
 """
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +21,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check
-from standfast.frames.columns import Column
-from standfast.frames.model import FrameFunction, choose_method, find_final
+from standfast.errors import ArgumentError, ModelError, StandfastError, check
+from standfast.frames.model import FrameFunction
+from standfast.frames.origins import Origins, trace_origins
+from standfast.frames.trials import Rows, Trials, are_close, choose_rows, measure_rounding
+from standfast.frames.wrappers import unwrap
 from standfast.model import Model
 from standfast.tensors import Array
 
-#: rows in which each column is tried, and numbers that it takes
-_ROWS, _NUMBERS = 6, 9
+#: the share of a row's attributions that rounding may give to encoded columns that belong to none
+_ROUNDING = 1e-6
+#: rows of which it is tried whether each is encoded alone
+_ALONE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,32 +41,123 @@ class Encoding:
 
     Attributes:
         function: the model's.
-        names: of the encoded columns, `E` of them.
-        owner: the number of the user's column that each depends on, `(E,)`; -1 for one that never changes.
+        names: of the encoded columns, `E` of them; empty where the steps do not tell them.
+        label: of the explainer that asks, for messages.
+        origins: the columns that each encoded one may depend on, as scikit-learn's transformers say; None where they
+            do not.
+        trials: what was found by trying; None without steps before the last.
     """
 
     function: FrameFunction
     names: tuple[str, ...]
-    owner: Array
+    label: str
+    origins: Origins | None
+    trials: Trials | None
+
+    @property
+    def owner(self) -> Array:
+        """The number of the user's column that each encoded one depends on, `(E,)`; -1 for one that never changes."""
+        columns = len(self.function.table.columns)
+        if self.trials is None:
+            return np.arange(columns)
+        owners = self.trials.reader.owners
+        if columns == 1:
+            return np.zeros_like(owners)
+        if self.origins is not None:
+            for number in np.flatnonzero(owners < 0):
+                if len(self.origins[number]) == 1:
+                    (owners[number],) = self.origins[number]
+        return owners
 
     def encode(self, rows: Tensor | Array) -> Array:
         """The encoded columns of rows of numbers `(N, F)`, float64 `(N, E)`; NaN for missing cells."""
         return transform(self.function, rows)
 
+    def check_rows(self, rows: Tensor | Array, encoded: Array | None = None) -> None:
+        """Try rows that are explained, `(N, F)`, in addition to those of the reference.
+
+        Args:
+            rows: numbers.
+            encoded: what `encode` makes of them, if that is known.
+
+        Raises:
+            ArgumentError: an encoded column depends on two of the user's.
+        """
+        if self.trials is None or self.trials.reader.columns == 1:
+            return
+        cells = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
+        encoded = self.encode(cells) if encoded is None else encoded
+        count_before = np.count_nonzero(self.trials.reader.owners < 0)
+        with _trying(self.function):
+            self.trials.add(Rows(cells, encoded))
+        if self.trials.conflict is not None or np.count_nonzero(self.trials.reader.owners < 0) < count_before:
+            self.check_owners()
+
+    def check_owners(self) -> None:
+        """Raise `ArgumentError` if an encoded column depends on several of the user's, or on another than is said."""
+        if self.trials is None:
+            return
+        names = self.function.table.names
+        conflict = self.trials.conflict
+        if conflict is not None:
+            expected = f"encoded columns of one column each, for {self.label} (kernel_shap needs none)"
+            dependence = f"{self.name(conflict.encoded)}, which depends on {_join(names, conflict.columns)}"
+            raise ArgumentError("model", expected, dependence)
+        for number in self._list_contradictions():
+            possible = sorted(self.origins[number]) if self.origins is not None else []
+            expected = (
+                f"encoded columns that change as their transformers say, for {self.label} (kernel_shap needs none)"
+            )
+            source = ", ".join(repr(names[column]) for column in possible) or "no column"
+            owner = names[self.trials.reader.owners[number]]
+            difference = f"{self.name(number)}, made of {source}, which depends on {owner!r}"
+            raise ArgumentError("model", expected, difference)
+
+    def _list_contradictions(self) -> list[int]:
+        """The encoded columns that depend on a column from which they are not made, by number."""
+        if self.origins is None or self.trials is None:
+            return []
+        pairs = enumerate(zip(self.trials.reader.owners.tolist(), self.origins, strict=True))
+        return [number for number, (owner, possible) in pairs if owner >= 0 and owner not in possible]
+
+    def name(self, number: int) -> str:
+        """The name of an encoded column, for messages."""
+        return repr(self.names[number]) if len(self.names) > number else f"encoded column {number}"
+
     def sum_back(self, values: Array) -> Array:
-        """Attributions `(N, E, ...)` of encoded columns as those of the user's columns, `(N, F, ...)`."""
-        found = np.zeros((len(values), len(self.function.table.columns), *values.shape[2:]))
-        for place, column in enumerate(self.owner.tolist()):
+        """Attributions `(N, E, ...)` of encoded columns as those of the user's columns, `(N, F, ...)`.
+
+        Raises:
+            ArgumentError: an encoded column has an attribution and belongs to no column.
+        """
+        owner = self.owner
+        self._check_lost(values, owner)
+        sums = np.zeros((len(values), len(self.function.table.columns), *values.shape[2:]))
+        for number, column in enumerate(owner.tolist()):
             if column >= 0:
-                found[:, column] += values[:, place]
-        return found
+                sums[:, column] += values[:, number]
+        return sums
+
+    def _check_lost(self, values: Array, owner: Array) -> None:
+        """Raise `ArgumentError` if attributions `(N, E, ...)` of encoded columns without an owner would be dropped."""
+        sizes = np.abs(values).reshape(len(values), values.shape[1], -1).max(axis=2)
+        lost = (sizes > _ROUNDING * sizes.sum(axis=1, keepdims=True)) & (owner < 0)
+        if lost.any():
+            number = int(np.flatnonzero(lost.any(0))[0])
+            largest = sizes[:, number].max()
+            expected = (
+                f"attributions of encoded columns that change with a column, for {self.label} (kernel_shap needs none)"
+            )
+            raise ArgumentError(
+                "model", expected, f"{largest:.3g} for {self.name(number)}, which no row that was tried changes"
+            )
 
     def make_model(self, model: Model) -> Model:
         """The model of the last step alone, on encoded columns."""
-        final = find_final(self.function.estimator)
+        reading = self.function.reading.of(unwrap(self.function.estimator).final)
         infinite = (-np.inf, np.inf)
-        method = choose_method(final, self.function.classes)
-        return Model.from_callable(method, infinite, dtype=torch.float64, task=model.task)
+        options: dict[str, Any] = {"output": reading.output, "dtype": torch.float64, "task": model.task}
+        return Model.from_callable(reading.function, infinite, **options)
 
 
 def read_encoding(function: FrameFunction, label: str) -> Encoding:
@@ -68,72 +168,96 @@ def read_encoding(function: FrameFunction, label: str) -> Encoding:
         label: of the explainer that asks, for messages.
 
     Raises:
-        ArgumentError: an encoded column depends on two of the user's.
+        ArgumentError: an encoded column depends on two of the user's, or on other rows of the frame; it is no number.
+        ModelError: the steps fail on a row with other values of the reference.
     """
-    table = function.table
-    base = table.rows[torch.linspace(0, len(table.rows) - 1, min(_ROWS, len(table.rows))).round().long()]
+    table, transformers = function.table, unwrap(function.estimator).transformers
+    if not transformers:
+        return Encoding(function, tuple(str(name) for name in table.names), label, None, None)
     names = _list_names(function)
-    start = transform(function, base)
-    owner = np.full(start.shape[1], -1)
-    for place, column in enumerate(table.columns):
-        numbers = _list_numbers(column, table.rows[:, place].numpy())
-        tried = base.repeat(len(numbers), 1)
-        tried[:, place] = torch.from_numpy(np.repeat(numbers, len(base)))
-        found = transform(function, tried).reshape(len(numbers), len(base), -1)
-        changes = ~np.isclose(found, start, rtol=1e-12, atol=0, equal_nan=True)
-        moved = changes.any(axis=(0, 1))
-        both = np.flatnonzero(moved & (owner >= 0))
-        if len(both):
-            title = names[both[0]] if len(names) > both[0] else f"number {both[0]}"
-            pair = f"{table.names[owner[both[0]]]!r} and {column.name!r}"
-            expected = f"encoded columns of one column each, for {label} (kernel_shap needs none)"
-            raise ArgumentError("model", expected, f"{title!r}, which depends on {pair}")
-        owner[moved] = place
-    return Encoding(function, names, owner)
+    with _trying(function):
+        rows = choose_rows(table)
+        _check_alone(function, rows[:_ALONE], names, label)
+        trials = Trials(lambda cells: transform(function, cells), rows)
+    labels = [column.label for column in table.columns]
+    origins = trace_origins(transformers, labels, trials.width)
+    encoding = Encoding(function, names, label, origins, trials)
+    encoding.check_owners()
+    return encoding
 
 
-def _list_numbers(column: Column, seen: Array) -> Array:
-    """What a column is tried with: all of its categories, numbers from its range, and a missing cell."""
-    if column.categories:
-        numbers = np.arange(len(column.categories), dtype=float)
-    else:
-        known = seen if column.missing is None else seen[seen != column.missing]
-        numbers = np.quantile(known, np.linspace(0, 1, _NUMBERS)) if len(known) else np.zeros(1)
-    return numbers if column.missing is None else np.append(numbers, column.missing)
+def _check_alone(function: FrameFunction, rows: Array, names: tuple[str, ...], label: str) -> None:
+    """Raise `ArgumentError` unless rows are encoded alone as they are among others."""
+    together = transform(function, rows)
+    others = [slice(0, 1), slice(1, 2), slice(None, None, -2)]
+    tolerance = measure_rounding(together)
+    for part in others:
+        if not len(rows[part]):
+            continue
+        differs = ~are_close(transform(function, rows[part]), together[part], tolerance).all(0)
+        if differs.any():
+            number = int(np.flatnonzero(differs)[0])
+            name = repr(names[number]) if len(names) > number else f"encoded column {number}"
+            expected = f"steps that encode each row alone, for {label} (kernel_shap needs none)"
+            raise ArgumentError("model", expected, f"{name}, which depends on the other rows of the frame")
 
 
 def transform(function: FrameFunction, rows: Tensor | Array) -> Array:
-    """The encoded columns of rows of numbers, float64 `(N, E)`; the cells themselves without steps before the last."""
-    table, steps = function.table, _list_steps(function.estimator)
-    if not steps:
+    """The encoded columns of rows of numbers, float64 `(N, E)`; the cells themselves without steps before the last.
+
+    Raises:
+        ArgumentError: encoded columns are no numbers, or rows are lost on the way.
+    """
+    table, transformers = function.table, unwrap(function.estimator).transformers
+    if not transformers:
         texts = [column.name for column in table.columns if column.kind in ("category", "ordered")]
         check(not texts, "model", "encoders before it in a pipeline", f"columns of categories ({', '.join(texts[:3])})")
         numbers = np.asarray(rows, dtype=np.float64)
-        return np.stack([column.decode(numbers[:, place]) for place, column in enumerate(table.columns)], axis=1)
-    found: Any = table.decode(rows)
-    for step in steps:
-        found = step.transform(found)
-    found = found.toarray() if hasattr(found, "toarray") else found
-    found = found.to_numpy() if hasattr(found, "to_numpy") else np.asarray(found)
-    return np.asarray(found, dtype=np.float64)
+        return np.stack([column.decode(numbers[:, number]) for number, column in enumerate(table.columns)], axis=1)
+    encoded: Any = table.decode(rows)
+    for transformer in transformers:
+        encoded = transformer.transform(encoded)
+    encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
+    encoded = encoded.to_numpy() if hasattr(encoded, "to_numpy") else np.asarray(encoded)
+    try:
+        numbers = np.asarray(encoded, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        expected = f"steps before {function.__name__} that encode all columns as numbers (kernel_shap needs none)"
+        raise ArgumentError("model", expected, str(error)) from error
+    expected = f"steps that make a row of numbers of each of {len(rows)} rows"
+    check(numbers.ndim == 2 and len(numbers) == len(rows), "model", expected, f"shape {numbers.shape}")
+    return numbers
 
 
-def _list_steps(estimator: Any) -> list[Any]:
-    """The transformers before the last step, of pipelines within pipelines, too."""
-    steps = getattr(estimator, "steps", None)
-    if not steps:
-        return []
-    own = [step for _, step in steps[:-1] if step is not None and step != "passthrough"]
-    return [*own, *_list_steps(steps[-1][1])]
+@contextlib.contextmanager
+def _trying(function: FrameFunction) -> Iterator[None]:
+    """Say what fails where rows are tried, and hide the warnings of transformers: rows are not the user's."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except StandfastError:
+        raise
+    except Exception as error:  # whatever a transformer raises
+        expected = f"steps before {function.__name__} that encode rows with any values of the reference"
+        problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ModelError(f"model: expected {expected}, got {problem}") from error
+
+
+def _join(names: Sequence[str], numbers: Sequence[int]) -> str:
+    """Names of columns in words; of a single one, that there are more."""
+    quoted = [repr(names[number]) for number in numbers]
+    if len(quoted) < 2:
+        return f"{quoted[0]} and on others" if quoted else "several columns"
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def _list_names(function: FrameFunction) -> tuple[str, ...]:
     """The names of the encoded columns; empty where the steps do not tell them."""
-    steps = _list_steps(function.estimator)
     try:
         names: Any = [column.label for column in function.table.columns]
-        for step in steps:
-            names = step.get_feature_names_out(names)
+        for transformer in unwrap(function.estimator).transformers:
+            names = transformer.get_feature_names_out(names)
         return tuple(map(str, names))
     except Exception:  # a transformer of the user's may have none
         return ()

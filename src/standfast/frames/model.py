@@ -2,76 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, ModelError, check
+from standfast.errors import ArgumentError, ModelError, warn_user
 from standfast.frames.table import Table
 from standfast.model import Model
 from standfast.neighbourhoods.tables import TableChanges
-from standfast.tasks import Regression, Task
+from standfast.tasks import MultiLabel, Regression, Task
 from standfast.tasks import get as get_task
+from standfast.tasks.estimators import Reading, choose_reading, number_predictions
+from standfast.tasks.sources import find_final, has_method
 from standfast.tensors import Array
 
-_ESTIMATOR = "a fitted estimator or pipeline with predict_proba or predict, such as scikit-learn's"
 #: rows with which a model is tried
 _TRIED = 256
+#: how far from a change an answer is for which rounding does not matter
+_ROUNDING = 1e-9
+#: of a regression, the share of the standard deviation by which a number may move
+_SHARE = 0.1
 
 
 class FrameFunction:
     """A function of rows of numbers `(N, F)` that asks an estimator with a data frame.
 
     Args:
-        estimator: fitted, with `predict_proba` or `predict`.
+        estimator: fitted.
         table: the columns.
-        classes: whether probabilities of classes are asked for, and not numbers.
+        reading: which of its methods is asked, and what its answer means.
     """
 
-    def __init__(self, estimator: Any, table: Table, classes: bool) -> None:
-        self.estimator, self.table, self.classes = estimator, table, classes
+    def __init__(self, estimator: Any, table: Table, reading: Reading) -> None:
+        self.estimator, self.table, self.reading = estimator, table, reading
         self.__name__ = type(find_final(estimator)).__name__
 
     def __call__(self, rows: Array) -> Any:
         return self.ask(self.table.decode(rows))
 
     def ask(self, frame: Any) -> Any:
-        """The scores for a frame: probabilities `(N, K)`, or numbers `(N,)`."""
-        return choose_method(self.estimator, self.classes)(frame)
-
-
-def find_final(estimator: Any) -> Any:
-    """The last step of a pipeline; another estimator itself."""
-    steps = getattr(estimator, "steps", None)
-    return find_final(steps[-1][1]) if steps else estimator
+        """The scores for a frame: of classes or labels `(N, K)`, or numbers `(N,)`."""
+        return self.reading(frame)
 
 
 def is_booster(estimator: Any) -> bool:
-    """Whether it is LightGBM's own booster, whose `predict` gives probabilities of classes."""
+    """Whether it is LightGBM's own booster, which is no estimator of scikit-learn's kind."""
     return f"{type(estimator).__module__}.{type(estimator).__name__}" == "lightgbm.basic.Booster"
-
-
-def choose_method(estimator: Any, classes: bool) -> Callable[[Any], Any]:
-    """The method that answers: of a classifier with probabilities, else with numbers."""
-    method: Callable[[Any], Any] = getattr(
-        estimator, "predict_proba" if classes and not is_booster(estimator) else "predict"
-    )
-    return method
-
-
-def has_classes(estimator: Any) -> bool:
-    """Whether it answers with probabilities of classes, and not with a number."""
-    if is_booster(estimator):
-        return "\nobjective=regression" not in estimator.model_to_string(num_iteration=1)
-    return callable(getattr(estimator, "predict_proba", None))
-
-
-def find_classes(estimator: Any) -> tuple[str, ...]:
-    """The names of a classifier's classes; empty where it has none."""
-    return tuple(str(each) for each in np.asarray(getattr(estimator, "classes_", ())).tolist())
 
 
 def find_frame_function(model: Model) -> FrameFunction | None:
@@ -84,14 +64,17 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
     """A model that asks a fitted estimator, or pipeline, with data frames of the table's types.
 
     Args:
-        estimator: of scikit-learn, XGBoost, LightGBM, CatBoost or alike: with `predict_proba`, whose classes are
-            explained, or with `predict`, whose number is; or a booster of LightGBM.
+        estimator: of scikit-learn, XGBoost, LightGBM, CatBoost or alike. `standfast.tasks.estimators` has the table of
+            what is asked: `predict_proba` or else `decision_function` of a classifier, `decision_function` of a
+            detector of outliers, distances to the centres of clusters, `predict` of a regressor; of boosters, what
+            their loss means.
         table: the columns. Its rows are the model's reference.
-        task: of a regressor, such as `"regression:tolerance=500"`. None: a number that moves by more than a tenth of
-            the standard deviation of the predictions for the reference is another answer.
+        task: such as `"regression:tolerance=500"`. None: classes; several labels; for a classifier with a threshold of
+            its own, the two sides of that; a number that moves by more than a tenth of the standard deviation of the
+            predictions for the reference is another answer.
 
     Raises:
-        ArgumentError: it is no such estimator, or was fitted with other columns.
+        ArgumentError: it is no such estimator, does not tell what the task reads, or was fitted with other columns.
         ModelError: it fails on the rows of the table, or on missing cells that they may have.
 
     >>> import polars
@@ -103,24 +86,83 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
     >>> make_model(Rule(), table).predict(table.rows)
     tensor([0, 1])
     """
-    answers = any(callable(getattr(estimator, method, None)) for method in ("predict", "predict_proba"))
-    what = type(estimator).__name__ if not isinstance(estimator, type) else f"the class {estimator.__name__}"
-    check(answers and not isinstance(estimator, type), "model", _ESTIMATOR, what)
-    _check_columns(estimator, table)
-    classes = has_classes(estimator) if task is None else get_task(task).classes
-    function = FrameFunction(estimator, table, classes)
+    if not isinstance(estimator, type):
+        _check_columns(estimator, table)
     tried = table.rows[:_TRIED]
-    found = _try(function, table, tried)
-    if task is None and not classes:
-        spread = float(np.std(np.asarray(found, dtype=float)))
-        task = Regression(float(f"{spread / 10:.2g}") or 1.0)
-    return Model.from_callable(
+    predicted = _predict(estimator, table, tried)
+    reading = choose_reading(estimator, None if task is None else get_task(task), predicted)
+    function = FrameFunction(estimator, table, reading)
+    values = _try(function, table, tried)
+    chosen = reading.task
+    if chosen is None:
+        chosen = Regression(_choose_tolerance(values))
+    model = Model.from_callable(
         function,
         table.bounds,
+        output=reading.output,
         dtype=torch.float64,
-        reference=table.rows,
-        task="classification" if task is None else task,
+        task=chosen,
     )
+    model.reference = table.make_reference()
+    keeps_rule = task is None or getattr(chosen, "threshold", 0.5) == 0.5  # another threshold is the user's will
+    if keeps_rule:
+        _compare_answers(model, function, tried, predicted)
+    return model
+
+
+def _choose_tolerance(numbers: Any) -> float:
+    """How far the number that is explained, the first one, may move: a tenth of its standard deviation."""
+    first = np.asarray(numbers, dtype=float).reshape(len(numbers), -1)[:, 0]
+    first = first[np.isfinite(first)]
+    is_constant = len(first) == 0 or np.ptp(first) <= _ROUNDING * np.abs(first).max()
+    if is_constant:
+        return 1.0
+    return float(f"{_SHARE * float(np.std(first)):.2g}")
+
+
+def _predict(estimator: Any, table: Table, rows: Tensor) -> Any:
+    """What the estimator's own `predict` says; None where it has none, or fails, as `predict_proba` may not."""
+    if isinstance(estimator, type) or not has_method(estimator, "predict"):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the answers themselves are asked with warnings
+            return np.asarray(estimator.predict(table.decode(rows)))
+    except Exception:  # whatever the estimator raises; if it matters, the method that is asked raises it again
+        return None
+
+
+def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, predicted: Any) -> None:
+    """Warn if kinds that the model answers are not those of the estimator's own `predict`, rounding aside."""
+    own_answers = None if predicted is None else number_predictions(function.estimator, predicted)
+    if own_answers is None or function.reading.source.kind == "numbers":
+        return
+    answers = _answer_surely(model, rows)
+    if answers.shape != own_answers.shape:
+        return
+    differs = ((answers != own_answers) & (answers >= 0)).reshape(len(answers), -1).any(1)
+    if differs.any():
+        hint = "; SVC(break_ties=True) predicts by its scores" if function.__name__ in ("SVC", "NuSVC") else ""
+        warn_user(
+            f"model: {differs.mean():.1%} of the reference rows have another answer by {function.reading.__name__} than"
+            f" by predict of {function.__name__}{hint}. Does it have a threshold of its own? What is explained is"
+            f" {function.reading.__name__}"
+        )
+
+
+def _answer_surely(model: Model, rows: Tensor) -> Array:
+    """The numbers of classes `(N,)` or the labels that are on `(N, L)`; -1 where rounding decides, or nothing is known.
+
+    A row without a finite output is left to the metrics, for which it is a status.
+    """
+    with model.session(), torch.no_grad():
+        (outputs,) = model.map_rows(lambda some_rows: (model.forward(some_rows),), rows)
+    answers = model.task.answer(outputs)
+    if isinstance(model.task, MultiLabel):
+        numbers, is_sure = answers[:, 1:], (outputs - model.task.limit).abs() > _ROUNDING
+    else:
+        numbers, is_sure = answers, model.task.margin(outputs, answers) < -_ROUNDING
+    return np.asarray(numbers.where(is_sure, -torch.ones_like(numbers)).numpy())
 
 
 def check_losses(model: Model, changes: object) -> None:
@@ -140,6 +182,8 @@ def check_losses(model: Model, changes: object) -> None:
 def _try(function: FrameFunction, table: Table, rows: Tensor, what: str = "") -> Any:
     try:
         return function.ask(table.decode(rows))
+    except ModelError:  # what it answers has no meaning for the task
+        raise
     except Exception as error:  # whatever the estimator raises
         lost = [each.name for each, code in zip(table.columns, table.missing, strict=True) if code is not None]
         if not what and lost:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,22 +12,18 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, suggest_name
-from standfast.frames.columns import (
-    Cells,
-    Column,
-    describe_cell,
-    join_cells,
-    read_pandas,
-    read_polars,
-    write_pandas,
-    write_polars,
-)
+from standfast.frames.columns import Cells, Column, describe_cell, join_cells
+from standfast.frames.pandas_cells import read_pandas, write_pandas
+from standfast.frames.polars_cells import read_polars, write_polars
 from standfast.neighbourhoods.tables import Feature, TableChanges
+from standfast.reference import CellCodes, Reference, make_reference
 from standfast.tensors import Array
 
 _FRAME = "a pandas or polars data frame with at least one row and one column"
 #: of the default changes: numbers by this share of their standard deviation, categories with this probability
 SHARE = 0.1
+#: categories whose baseline is named in reports
+_SHOWN = 6
 
 
 def is_frame(value: object) -> bool:
@@ -52,20 +49,21 @@ class Table:
     """The columns of a data frame: types, categories, ranges, and which of them have missing cells.
 
     A row is one number for each column, in the order of the frame. `encode` makes these numbers, float64 `(N, F)`, and
-    `decode` makes a frame of the same library with the same types. Made by `read`.
+    `decode` makes a frame of the same library with the same types: what was encoded comes back as it was. Made by
+    `read`.
 
     Attributes:
         columns: what is known of each.
-        rows: the rows of the reference, encoded, and those of other frames that have categories of their own, `(B, F)`.
+        rows: the rows of the reference, encoded, `(B, F)`.
         of_pandas: whether `decode` makes frames of pandas, and not of polars.
 
     >>> import polars as pl
     >>> frame = pl.DataFrame({"age": [30, 41, None], "town": ["Ulm", "Bonn", "Ulm"]})
     >>> table = Table.read(frame)
     >>> table.encode(frame)
-    tensor([[30.,  1.],
-            [41.,  0.],
-            [19.,  1.]], dtype=torch.float64)
+    tensor([[30.,  0.],
+            [41.,  1.],
+            [19.,  0.]], dtype=torch.float64)
     >>> table.decode(table.encode(frame)).equals(frame)
     True
     """
@@ -94,33 +92,27 @@ class Table:
             ArgumentError: something is no such frame; two columns of one name; a type of cells that is not known;
                 infinite numbers; a frame without a column, or with another type of it.
         """
-        frames, orders = [frame, *others], dict(ordered or {})
-        for each in frames:
-            check(is_frame(each) and each.shape[0] > 0 and each.shape[1] > 0, "frame", _FRAME, _describe(each))
-        labels = list(frame.columns)
-        names = [str(label) for label in labels]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
-        unknown = [label for label in orders if label not in labels]
-        check(not unknown, "ordered", "columns of the frame", ", ".join(map(repr, unknown)))
-        for each in others:
-            _check_columns(each, labels, _is_pandas(frame))
-        columns = [
-            join_cells(
-                label,
-                [_read_cells(each, label, orders.get(label)) for each in frames],
-                missing if isinstance(missing, bool) else str(label) in missing,
-            )
-            for label in labels
-        ]
-        table = cls(tuple(columns), _is_pandas(frame))
-        rows = table.encode(frame)
-        named = [place for place, column in enumerate(columns) if column.kind == "category"]
-        for each in others:  # a row with a category that the reference does not have is a row of the data, too
-            other = table.encode(each)
-            new = [~torch.isin(other[:, place], rows[:, place]) for place in named]
-            rows = torch.cat([rows, other[torch.stack(new).any(0)]]) if new else rows
-        return replace(table, rows=rows)
+        return cls.join([frame], others, ordered, missing)
+
+    @classmethod
+    def join(
+        cls,
+        references: Sequence[Any],
+        others: Sequence[Any] = (),
+        ordered: Mapping[Any, Sequence[Any]] | None = None,
+        missing: bool | Sequence[str] = False,
+    ) -> Table:
+        """As `read`, for a reference that is in several frames, at least one."""
+        frames, orders = [*references, *others], dict(ordered or {})
+        labels = _read_labels(frames, orders)
+        columns = []
+        for label in labels:
+            parts = [_read_cells(frame, label, orders.get(label)) for frame in frames]
+            may_be_missing = missing if isinstance(missing, bool) else str(label) in missing
+            first, last = parts[: len(references)], parts[len(references) :]
+            columns.append(join_cells(label, first, last, may_be_missing))
+        table = cls(tuple(columns), _is_pandas(frames[0]))
+        return replace(table, rows=torch.cat([table.encode(frame) for frame in references]))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,6 +130,16 @@ class Table:
         """The number of a missing cell of each column; None where it can have none."""
         return tuple(column.missing for column in self.columns)
 
+    @property
+    def codes(self) -> CellCodes:
+        """What the numbers of each column stand for, where they are no quantities."""
+        return CellCodes(
+            names=self.names,
+            categories=tuple(column.kind in ("category", "flag") for column in self.columns),
+            edges=tuple(column.edge for column in self.columns),
+            lowest=tuple(column.low for column in self.columns),
+        )
+
     def plain(self) -> list[dict[str, Any]]:
         """What a report needs to write cells, as JSON can hold it."""
         return [column.plain() for column in self.columns]
@@ -154,33 +156,43 @@ class Table:
         return torch.from_numpy(np.stack(numbers, axis=1).astype(np.float64))
 
     def _encode_column(self, frame: Any, column: Column) -> Array:
-        cells = _read_cells(frame, column.label, column.categories if column.kind == "ordered" else None)
-        if column.kind == "date" and cells.unit != column.unit:
-            factor = 86400.0 if cells.unit == "D" else 1 / 86400.0
-            cells = replace(cells, numbers=cells.numbers * factor, unit=column.unit)
-        one = {column.kind, cells.kind}
-        same = len(one) == 1 or one == {"number", "whole"} or bool(np.isnan(cells.numbers).all())
-        check(same, "frame", f"a {column.kind} ({column.dtype}) in {column.name!r}", f"{cells.dtype}")
-        return column.encode(cells)
+        order = column.categories if column.kind == "ordered" else None
+        return column.encode(_read_cells(frame, column.label, order))
 
     def decode(self, rows: Tensor | Array) -> Any:
         """Rows of numbers `(N, F)` as a frame; each number becomes the nearest possible cell."""
         numbers = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
-        pairs = [(column, column.decode(numbers[:, place])) for place, column in enumerate(self.columns)]
+        write: Any = write_pandas if self.of_pandas else write_polars
+        series = [
+            write(column, column.decode(codes), column.find_nan(codes))
+            for column, codes in zip(self.columns, numbers.T, strict=True)
+        ]
         if not self.of_pandas:
             import polars as pl
 
-            return pl.DataFrame([write_polars(column, cells) for column, cells in pairs])
+            return pl.DataFrame(series)
         import pandas as pd
 
-        found = pd.concat([write_pandas(column, cells) for column, cells in pairs], axis=1)
-        found.columns = pd.Index([column.label for column in self.columns])
-        return found
+        frame = pd.concat(series, axis=1)
+        frame.columns = pd.Index([column.label for column in self.columns])
+        return frame
 
     def describe_row(self, row: Tensor) -> dict[str, str]:
         """One row of numbers `(F,)` in the user's units and names."""
         cells = zip(self.plain(), row.tolist(), strict=True)
         return {column["name"]: describe_cell(column, number) or f"{number:g}" for column, number in cells}
+
+    def make_reference(self) -> Reference:
+        """What is known of the rows, for explainers and metrics that replace cells; it says which categories do."""
+        reference = make_reference(self.rows, self.codes)
+        names = [column.name for column in self.columns if column.kind in ("category", "flag")]
+        if not names:
+            return reference
+        cells = self.describe_row(reference.baseline)
+        shown = [f"{name} {cells[name]!r}" for name in names[:_SHOWN]]
+        if len(names) > _SHOWN:
+            shown.append("...")
+        return replace(reference, note=f", of categories the most frequent cell ({', '.join(shown)})")
 
     # changes
 
@@ -201,10 +213,8 @@ class Table:
                 changes[column.name] = Feature(by=1, step=1)
             elif column.kind in ("category", "flag"):
                 changes[column.name] = Feature(categories="data", rate=SHARE)
-            else:
-                by = float(f"{SHARE * column.spread:.3g}")
-                steps = column.kind in ("whole", "date")
-                changes[column.name] = Feature(by=max(1, round(by)), step=1) if steps else Feature(by=by)
+            elif column.spread > 0:  # else the reference says nothing of how the column varies
+                changes[column.name] = _choose_range(column)
         varied = "a reference in which at least one column has different cells, or a neighbourhood"
         check(len(changes) > 0, "reference", varied, "one with equal rows")
         return self.bind(TableChanges(changes))
@@ -222,15 +232,20 @@ class Table:
         if isinstance(named, Mapping):
             named = {name: self._bind_feature(name, feature) for name, feature in named.items()}
         else:
-            own = {rule.partition("==")[0].strip(" `") for rule in changes.rules if "==" in rule}
-            own |= {rule.partition("==")[2].strip(" `") for rule in changes.rules if "==" in rule}
-            named = {
-                column.name: self._fit_feature(column, named)
-                for column in self.columns
-                if column.name not in {*changes.fixed, *own} and column.high > column.low
-            }
-        data = self.rows if changes.data is None else changes.data
-        return replace(changes, changes=named, fixed=(), columns=self.names, data=data, missing=self.missing)
+            named = self._spread_feature(changes, named)
+        # what changes have to know of numbers that are no quantities; nothing of a table of quantities
+        lossy = any(code is not None for code in self.missing)
+        counts = [len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns]
+        return replace(
+            changes,
+            changes=named,
+            fixed=(),
+            columns=self.names,
+            data=self.rows if changes.data is None else changes.data,
+            missing=self.missing,
+            lowest=tuple(column.low for column in self.columns) if lossy else None,
+            codes=tuple(counts) if any(counts) else None,
+        )
 
     def _find(self, name: str) -> Column:
         for column in self.columns:
@@ -239,29 +254,79 @@ class Table:
         expected = f"names of columns ({', '.join(self.names[:12])})"
         raise ArgumentError("changes", expected, f"{name!r}{suggest_name(name, self.names)}")
 
+    def _spread_feature(self, changes: TableChanges, feature: Feature) -> dict[str, Feature]:
+        """One change for all columns, by name: but for fixed ones, those that a rule computes, and constant ones."""
+        sides = [side for rule in changes.rules if "==" in rule for side in rule.split("==", 1)]
+        left_out = {*changes.fixed, *(side.strip(" `") for side in sides)}
+        return {
+            column.name: self._fit_feature(column, feature)
+            for column in self.columns
+            if column.name not in left_out and column.high > column.low
+        }
+
     def _fit_feature(self, column: Column, feature: Feature) -> Feature:
         """One change for all columns, for this one: categories change as such, whole numbers in steps."""
         if column.kind in ("category", "flag"):
             return Feature(categories="data", rate=feature.rate)
         if column.kind == "ordered":
             return Feature(by=1, step=1)
-        if feature.by is None:
-            return feature
-        return replace(feature, step=1) if column.kind in ("whole", "date") and feature.step is None else feature
+        return _add_step(feature) if column.kind in ("whole", "date") else feature
 
     def _bind_feature(self, name: str, feature: Feature) -> Feature:
+        """A change of one column, with codes in the place of categories, and steps where numbers are whole."""
         column = self._find(name)
         if isinstance(feature.categories, tuple):
-            places = {category: float(place) for place, category in enumerate(column.categories)}
-            unknown = [each for each in feature.categories if each not in places and column.categories]
-            expected = f"categories of {name!r} ({', '.join(map(str, column.categories[:8]))})"
-            check(not unknown, "categories", expected, ", ".join(map(repr, unknown)))
-            return replace(feature, categories=tuple(places.get(each, each) for each in feature.categories))
-        by_number = feature.by is not None
-        fits = not by_number or column.kind not in ("category", "flag")
+            return replace(feature, categories=_find_codes(column, feature.categories))
+        fits = feature.by is None or column.kind not in ("category", "flag")
         check(fits, "changes", f"'category' for {name!r}, which has no order", repr(feature.by))
-        stepped = column.kind in ("whole", "ordered") or (column.kind == "date" and column.unit == "D")
-        return replace(feature, step=1) if by_number and stepped and feature.step is None else feature
+        in_days = column.kind == "date" and column.unit == "D"
+        return _add_step(feature) if in_days or column.kind in ("whole", "ordered") else feature
+
+
+def _add_step(feature: Feature) -> Feature:
+    """A change by a number in steps of 1, unless it has steps of its own."""
+    return replace(feature, step=1) if feature.by is not None and feature.step is None else feature
+
+
+def _find_codes(column: Column, categories: Sequence[Any]) -> tuple[Any, ...]:
+    """The numbers of named categories; those of a column without categories stay as they are.
+
+    Raises:
+        ArgumentError: the column does not have one of them.
+    """
+    if not column.categories:
+        return tuple(categories)
+    codes = {category: float(code) for code, category in enumerate(column.categories)}
+    unknown = [category for category in categories if category not in codes]
+    expected = f"categories of {column.name!r} ({', '.join(map(str, column.categories[:8]))})"
+    check(not unknown, "categories", expected, ", ".join(map(repr, unknown)))
+    return tuple(codes[category] for category in categories)
+
+
+def _choose_range(column: Column) -> Feature:
+    """A tenth of the standard deviation; of whole numbers and dates in whole steps."""
+    by = float(f"{SHARE * column.spread:.3g}")
+    if column.kind in ("whole", "date"):
+        return Feature(by=max(1, round(by)), step=1)
+    return Feature(by=by)
+
+
+def _read_labels(frames: Sequence[Any], ordered: Mapping[Any, Sequence[Any]]) -> list[Any]:
+    """The labels of the columns of the first frame, which all frames have.
+
+    Raises:
+        ArgumentError: something is no such frame; other columns; two columns of one name; an order for no column.
+    """
+    for frame in frames:
+        fits = is_frame(frame) and frame.shape[0] > 0 and frame.shape[1] > 0
+        check(fits, "frame", _FRAME, _describe(frame))
+    labels = list(frames[0].columns)
+    _check_names(labels)
+    unknown = [label for label in ordered if label not in labels]
+    check(not unknown, "ordered", "columns of the frame", ", ".join(map(repr, unknown)))
+    for frame in frames[1:]:
+        _check_columns(frame, labels, _is_pandas(frames[0]))
+    return labels
 
 
 def _read_cells(frame: Any, label: Any, order: Sequence[Any] | None) -> Cells:
@@ -271,14 +336,22 @@ def _read_cells(frame: Any, label: Any, order: Sequence[Any] | None) -> Cells:
 def _check_columns(frame: Any, labels: Sequence[Any], of_pandas: bool) -> None:
     kind = "pandas" if of_pandas else "polars"
     check(_is_pandas(frame) == of_pandas, "frame", f"a frame of {kind}, as the reference is", _describe(frame))
-    own = list(frame.columns)
-    twice = sorted({str(name) for name in own if own.count(name) > 1})
-    check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
-    gone, more = [name for name in labels if name not in own], [name for name in own if name not in labels]
-    words = [
-        f"{', '.join(map(repr, names[:3]))} {what}" for names, what in ((gone, "missing"), (more, "more")) if names
-    ]
+    _check_names(list(frame.columns))
+    gone = [label for label in labels if label not in set(frame.columns)]
+    more = [label for label in frame.columns if label not in set(labels)]
+    words = []
+    if gone:
+        words.append(f"{', '.join(map(repr, gone[:3]))} missing")
+    if more:
+        words.append(f"{', '.join(map(repr, more[:3]))} more")
     check(not words, "frame", f"the {len(labels)} columns of the reference", " and ".join(words))
+
+
+def _check_names(labels: Sequence[Any]) -> None:
+    """Raise `ArgumentError` for two columns of one name, which reports could not tell apart."""
+    counts = Counter(map(str, labels))
+    twice = sorted(name for name, count in counts.items() if count > 1)
+    check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
 
 
 def _describe(value: object) -> str:

@@ -333,6 +333,11 @@ class Metric(metaclass=_PresetsApplied):
         """
         return None
 
+    @property
+    def compares_in_order(self) -> bool:
+        """Whether `compare_unrelated` gives another value where the two maps are exchanged."""
+        return False
+
     def describe_misuse(self, unrelated: float) -> str:
         """Why the metric says little with these options, given the mean of `compare_unrelated`; else empty."""
         return ""
@@ -360,6 +365,11 @@ class Metric(metaclass=_PresetsApplied):
     def own_label(self) -> str:
         """What the metric is called where the user gives it no label: its name."""
         return self.name
+
+    @property
+    def revision(self) -> int:
+        """What counts in a job's identity: `version`, or more where only some configurations gave other values."""
+        return self.version
 
     def cost(self, classes: int | None = None) -> Cost:
         """About what a sample costs, for progress bars and estimates of the time; by default one explanation.

@@ -143,6 +143,12 @@ class SanityChecks(Metric):
     labels: Tensor | None = field(default=None, repr=False)
     references: Mapping[str, Metric] = field(default_factory=dict, repr=False)
 
+    @property
+    def revision(self) -> int:
+        """One more where the values for unrelated maps used to depend on the order of the samples."""
+        in_order = any(metric.compares_in_order for metric in self.references.values())
+        return self.version + 1 if in_order else self.version
+
     def options(self) -> dict[str, Any]:
         return {"samples": self.samples}
 
@@ -252,7 +258,9 @@ class SanityChecks(Metric):
             kinds["same class"] = _pair(classes, same=True)
         kinds |= {"identical": (numbers, numbers)} | ({"scrambled": (numbers, numbers)} if scrambled else {})
         for label, metric in self.references.items():
-            for kind, (first, second) in kinds.items():
+            for kind, pairs in kinds.items():
+                both_ways = metric.compares_in_order and kind in ("unrelated", "same class")
+                first, second = _exchange(*pairs) if both_ways else pairs
                 others = scrambled[0] if kind == "scrambled" else probe.maps[rows]
                 parts = []
                 for part in _cut(first, others):
@@ -263,7 +271,11 @@ class SanityChecks(Metric):
                     if words:
                         probe.model.warn_once(f"{probe.explainer.label}: {words}")
                 if parts:
-                    sums, weights = _sum_pairs(torch.cat(parts), first, second, len(rows))
+                    values = torch.cat(parts)
+                    if both_ways:  # each sample has the pairs in which it stands first, as in the metric itself
+                        sums, weights = _sum_first(values, first, len(rows))
+                    else:
+                        sums, weights = _sum_pairs(values, first, second, len(rows))
                     found[f"{kind} {label}"] = probe.scatter_to_all(sums / weights)
         return found
 
@@ -302,6 +314,17 @@ def _cut(pairs: Tensor, maps: Tensor) -> list[slice]:
     """Slices of the pairs whose maps may be held at once."""
     size = max(1, _ELEMENTS // max(1, maps.shape[1:].numel()))  # there may be no map
     return [slice(start, start + size) for start in range(0, len(pairs), size)]
+
+
+def _exchange(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """All pairs, and all pairs with the two samples exchanged."""
+    return torch.cat([first, second]), torch.cat([second, first])
+
+
+def _sum_first(values: Tensor, first: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The sum of the values of the pairs in which each sample stands first, and how many there are, `(count,)` each."""
+    sums = values.new_zeros(count).index_add(0, first, values)
+    return sums, values.new_zeros(count).index_add(0, first, torch.ones_like(values))
 
 
 def _sum_pairs(values: Tensor, first: Tensor, second: Tensor, count: int) -> tuple[Tensor, Tensor]:

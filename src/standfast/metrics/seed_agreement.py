@@ -113,6 +113,10 @@ class SeedAgreement(Metric):
         similarity = get_similarity(self.similarity)
         return similarity(similarity.of_maps(own), similarity.of_maps(other))
 
+    @property
+    def compares_in_order(self) -> bool:
+        return not get_similarity(self.similarity).symmetric
+
     def evaluate(self, call: Call) -> SeedAgreementResult:
         """Explain each input under every seed, and compare all pairs."""
         probe = Probe(call, self.similarity, absolute=self.absolute)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, StandfastError, check
+from standfast.neighbourhoods.choices import Choices
 from standfast.records import ConfigurationType
 from standfast.registry import Registry
 from standfast.tensors import Streams, broadcast_rows, send, widen_half
@@ -91,6 +92,11 @@ class Region:
             The maps, and which of their values both inputs see, bool, of a shape that broadcasts to the maps'.
         """
         return maps, torch.ones((), dtype=torch.bool, device=maps.device)
+
+    @property
+    def choices(self) -> Choices | None:
+        """Which parameters choose among candidates; None where the neighbourhood has none (`chooses`)."""
+        return None
 
     def effective_points(self, points: Tensor, problem: Tensor) -> Tensor:
         """The points `(M, *shape)` as they took effect: what steps and rules made of them, where there are any."""
@@ -289,6 +295,11 @@ class Region:
 @dataclass(frozen=True)
 class Neighbourhood(metaclass=ConfigurationType):
     """Where the perturbed inputs around an input may lie, and how they are distributed there."""
+
+    @property
+    def chooses(self) -> bool:
+        """Whether any of its parameters chooses among candidates, as those of categories, words and steps do."""
+        return False
 
     @abstractmethod
     def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:

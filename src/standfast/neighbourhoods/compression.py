@@ -19,6 +19,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.choices import Choices
 from standfast.neighbourhoods.transformations import (
     Axis,
     Range,
@@ -92,6 +93,18 @@ class JPEG(Loss):
         (axis,) = super().list_axes(shape)
         more = 0.5 if axis.high > axis.low else 0.0
         return [axis._replace(low=axis.low - more, high=axis.high + more)]
+
+    @property
+    def chooses(self) -> bool:
+        """Always: qualities are whole numbers."""
+        return True
+
+    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
+        """The whole qualities; the highest one changes an image least."""
+        low, high = as_range(self.quality)
+        counts = torch.full((len(inputs), 1), round(high - low) + 1, device=inputs.device)
+        ordered = torch.ones(1, dtype=torch.bool, device=inputs.device)
+        return Choices(counts, counts - 1, ordered, lambda numbers: low + numbers.double())
 
     def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The whole qualities; at the ends of the wider range, those of `quality`."""

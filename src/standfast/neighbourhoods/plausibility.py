@@ -2,11 +2,12 @@
 
 The distance of two rows is `sqrt(sum_j ((a_j - b_j) / s_j)^2 + sum_g 1[a_g != b_g])`: numbers count in standard
 deviations `s_j` of the table, and each category that differs counts 1. A column that is constant in the table counts in
-its own units.
+its own units. Of a data frame, a missing cell against another cell counts 1, and `s_j` is that of the other cells.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -20,9 +21,13 @@ _PAIRS = 1 << 22  # of rows that are compared at once
 _REFERENCES = 2000  # rows of the table whose own distance is measured, at most
 
 Groups = Sequence[Sequence[int]]
+#: of each column, the number at or below which a cell is missing; minus infinity where none is
+Missing = tuple[float, ...] | None
 
 
-def measure_plausibility(rows: Tensor, data: Tensor | Background, categories: Groups = ()) -> Tensor:
+def measure_plausibility(
+    rows: Tensor, data: Tensor | Background, categories: Groups = (), missing: Missing = None
+) -> Tensor:
     """The share of the data's rows that are at least as far from their nearest other row as each of `rows` is.
 
     A row that is as close to the data as the data's rows are to each other has about 0.5 on average; a row that is
@@ -34,6 +39,8 @@ def measure_plausibility(rows: Tensor, data: Tensor | Background, categories: Gr
         data: `(n, F)`, at least two rows, in the same units; of more than 2000 rows, 2000 evenly spaced ones are
             those whose own distance is measured, and all are possible neighbours.
         categories: groups of columns that hold one category each: one column of codes, or several of a one-hot code.
+        missing: of each column, the number at or below which a cell is missing, minus infinity where none is. None:
+            all cells are numbers.
 
     Returns:
         `(M,)`, from 0 to 1, float64.
@@ -48,18 +55,19 @@ def measure_plausibility(rows: Tensor, data: Tensor | Background, categories: Gr
     if isinstance(data, Tensor):
         data = Background(data)
     check_table(rows, data)
-    found = measure_nearest(rows, data, categories)
-    own = _measure_own_distances(data, tuple(tuple(group) for group in categories)).to(rows.device)
+    nearest = measure_nearest(rows, data, categories, missing)
+    groups = tuple(tuple(group) for group in categories)
+    distances_of_data = _measure_own_distances(data, groups, missing).to(rows.device)
     # how many of the sorted distances are at least as large
-    closer = torch.searchsorted(own, found, right=False)
-    return 1 - closer.double() / len(own)
+    closer = torch.searchsorted(distances_of_data, nearest, right=False)
+    return 1 - closer.double() / len(distances_of_data)
 
 
-def measure_nearest(rows: Tensor, data: Background, categories: Groups = ()) -> Tensor:
+def measure_nearest(rows: Tensor, data: Background, categories: Groups = (), missing: Missing = None) -> Tensor:
     """The distance of each of `rows` `(M, F)` from the nearest row of the data, float64 `(M,)`."""
     table = data.inputs.to(rows.device, torch.float64)
     parts = torch.split(rows.detach().double(), max(1, _PAIRS // len(table)))
-    return torch.cat([_measure_distances(part, table, categories).amin(1) for part in parts])
+    return torch.cat([_measure_distances(part, table, categories, missing).amin(1) for part in parts])
 
 
 def check_table(rows: Tensor, data: Background) -> None:
@@ -72,14 +80,18 @@ def check_table(rows: Tensor, data: Background) -> None:
     )
 
 
-def _measure_distances(rows: Tensor, table: Tensor, categories: Groups) -> Tensor:
+def _measure_distances(rows: Tensor, table: Tensor, categories: Groups, missing: Missing = None) -> Tensor:
     """`(M, n)`; column by column, so that a row's distances do not depend on the other rows."""
     scale = table.std(dim=0)
     scale = torch.where(scale > 0, scale, 1.0)
     grouped = {column for group in categories for column in group}
     total = torch.zeros(len(rows), len(table), dtype=table.dtype, device=table.device)
     for column in range(table.shape[1]):
-        if column not in grouped:
+        if column in grouped:
+            continue
+        if missing is not None and missing[column] > -math.inf:
+            total += _measure_with_missing(rows[:, column], table[:, column], missing[column])
+        else:
             total += ((rows[:, column, None] - table[:, column]) / scale[column]).square_()
     for group in categories:
         differs = torch.zeros_like(total, dtype=torch.bool)
@@ -90,14 +102,25 @@ def _measure_distances(rows: Tensor, table: Tensor, categories: Groups) -> Tenso
     return total.sqrt_()
 
 
+def _measure_with_missing(cells: Tensor, of_table: Tensor, code: float) -> Tensor:
+    """The squared distances `(M, n)` of cells of one column, at or below the code for missing ones."""
+    gone, gone_in_table = cells <= code, of_table <= code
+    known = of_table[~gone_in_table]
+    scale = known.std() if len(known) > 1 else known.new_zeros(())
+    distances = ((cells[:, None] - of_table) / torch.where(scale > 0, scale, 1.0)).square_()
+    # a missing cell has no distance from a number: it counts as another category does
+    either = gone[:, None] | gone_in_table
+    return torch.where(either, (cells[:, None] != of_table).to(distances), distances)
+
+
 @lru_cache(maxsize=4)
-def _measure_own_distances(data: Background, categories: tuple[tuple[int, ...], ...]) -> Tensor:
+def _measure_own_distances(data: Background, categories: tuple[tuple[int, ...], ...], missing: Missing) -> Tensor:
     """The distances of rows of the data from their nearest other rows, sorted."""
     table = data.inputs.double()
     chosen = torch.linspace(0, len(table) - 1, min(len(table), _REFERENCES)).round().long()
     parts = []
     for own in torch.split(chosen, max(1, _PAIRS // len(table))):
-        distance = _measure_distances(table[own], table, categories)
+        distance = _measure_distances(table[own], table, categories, missing)
         distance[torch.arange(len(own)), own] = torch.inf
         parts.append(distance.amin(1))
     return torch.cat(parts).sort().values

@@ -36,6 +36,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, check, is_number
 from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.choices import Choices
 from standfast.neighbourhoods.copula import Copula, fit_copula
 from standfast.neighbourhoods.plausibility import check_table, measure_plausibility
 from standfast.neighbourhoods.rules import Rule, describe_unknown_column, read_rules
@@ -161,9 +162,13 @@ class TableChanges(Transformation):
             is standardised like the inputs. None: the inputs' own units.
         prior: `"independent"`, or `"copula"`, which needs `data`.
         size: how far rows move with a copula, from near 0 to 1, an independent draw.
-        missing: the number that stands for a missing cell of each column, below all others; None where it has none. A
-            missing cell stays missing, no cell moves towards that number, and a rule with a missing cell does not hold
-            the row back. Data frames bring it along.
+        missing: the number that stands for a missing cell of each column, below all others, as all numbers below it do;
+            None where it has none. A missing cell stays missing, no cell moves towards that number, and a rule with a
+            missing cell does not hold the row back. Data frames bring it along.
+        lowest: the smallest number of each column that is no missing cell. None: that of the data. Data frames bring
+            it along.
+        codes: how many categories without an order the numbers of each column stand for, from 0; 0 for a column of
+            other numbers. Categories have no distance, also where they do not change. Data frames bring it along.
         may_become_missing: the probability with which a cell of each column that changes becomes missing.
 
     Raises:
@@ -192,6 +197,8 @@ class TableChanges(Transformation):
     size: float = 0.25
     missing: tuple[float | None, ...] | None = None
     may_become_missing: float = 0.0
+    lowest: tuple[float, ...] | None = None
+    codes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -225,8 +232,9 @@ class TableChanges(Transformation):
         check(independent or self.data is not None or unbound, "data", "training rows, for prior 'copula'", None)
         rate = self.may_become_missing
         check(_is_number(rate) and 0 <= rate < 1, "may_become_missing", "a number from 0 to below 1", repr(rate))
-        if self.missing is not None:
-            set_fields(self, missing=tuple(self.missing))
+        for option in ("missing", "lowest", "codes"):
+            if getattr(self, option) is not None:
+                set_fields(self, **{option: tuple(getattr(self, option))})
         categories = any(feature.categories for feature in self._features().values()) or len(self.one_hot) > 0
         plain = independent and not categories
         fits = self.distribution == "uniform" or plain
@@ -240,6 +248,8 @@ class TableChanges(Transformation):
         counts = {
             "columns": None if self.columns is None else len(self.columns),
             "missing": None if self.missing is None else len(self.missing),
+            "lowest": None if self.lowest is None else len(self.lowest),
+            "codes": None if self.codes is None else len(self.codes),
             "units": None if self.units is None else len(self.units[0]),
             "data": self.data.shape[1] if self.data is not None and len(self.data.shape) == 2 else None,
         }
@@ -265,6 +275,14 @@ class TableChanges(Transformation):
         smooth = all(feature.by is not None and not feature.step for feature in self._features().values())
         whole = not isinstance(self.changes, Mapping) and len(self.one_hot) > 0
         return smooth and not whole and not self.may_become_missing
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a category or a number with steps changes, or a cell may be lost; a copula moves numbers freely."""
+        features = self._features().values()
+        has_categories = len(self.one_hot) > 0 or any(feature.categories is not None for feature in features)
+        has_steps = self.prior != "copula" and any(feature.step is not None for feature in features)
+        return has_categories or has_steps or self.may_become_missing > 0
 
     @property
     def restricted(self) -> bool:  # type: ignore[override]
@@ -318,6 +336,14 @@ class TableChanges(Transformation):
         lower, upper = (torch.cat(ends, 1).to(inputs.dtype) for ends in ([lower, unit], [upper, unit + 1]))
         return Limits(torch.zeros_like(lower), lower, upper, find_scale(lower, upper, self.distribution))
 
+    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
+        """The steps of numbers, the categories that a row may have, and whether a cell is lost.
+
+        With a copula, steps depend on all numbers together, so numbers have no candidates.
+        """
+        work = _Work(self, self._plan(inputs), inputs, bounds)
+        return Choices.join([work.list_steps(), *work.list_categories(), work.list_losses()])
+
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changed rows; those that would break a rule are moved back towards the clean ones."""
         work = _Work(self, self._plan(inputs), inputs, bounds)
@@ -353,7 +379,14 @@ class TableChanges(Transformation):
         """The share of the training rows that are at least as far from their nearest row; None without data."""
         if self.data is None:
             return None
-        return measure_plausibility(perturbed, self._table, self._plan(inputs).groups)
+        return measure_plausibility(perturbed, self._table, self._plan(inputs).groups, self._missing)
+
+    @property
+    def _missing(self) -> tuple[float, ...] | None:
+        """At or below which number a cell of each column is missing, minus infinity for none; None without a frame."""
+        if self.missing is None or self.lowest is None:
+            return None
+        return tuple(-math.inf if code is None else code for code in self.missing)
 
     def _plan(self, inputs: Tensor) -> _Plan:
         return self._plan_for(inputs.shape[1:])
@@ -401,9 +434,35 @@ class _Category:
 
     def choose(self, own: Tensor, uniform: Tensor) -> Tensor:
         """The number of the category for uniform numbers `(M,)`, where `own` `(M,)` is the clean row's."""
+        order, shares, ladder = self._divide_unit(own)
+        place = (uniform.double()[:, None] >= ladder).sum(1)
+        last = (shares > 0).long().cumsum(1).argmax(1)  # of those that have a probability
+        place = torch.where(uniform <= 0, torch.zeros_like(place), torch.minimum(place, last))
+        return order.gather(1, place[:, None])[:, 0]
+
+    def list_points(self, own: Tensor) -> tuple[Tensor, Tensor]:
+        """How many categories can come of each row, `(M,)`, and uniform numbers that choose them, `(M, K)`.
+
+        The row's own category, `own` `(M,)`, is the first one. Numbers beyond the count choose nothing new.
+        """
+        _, shares, ladder = self._divide_unit(own)
+        below = torch.cat([torch.zeros_like(ladder[:, :1]), ladder[:, :-1]], dim=1)
+        middles = (below + ladder) / 2
+        middles[:, 0] = 0
+        possible = shares > 0
+        possible[:, 0] = True
+        listed = possible.long().argsort(dim=1, descending=True, stable=True)
+        return possible.sum(1), middles.gather(1, listed)
+
+    def _divide_unit(self, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """How categories share the interval from 0 to 1, for rows whose own category is `own` `(M,)`.
+
+        Returns:
+            The categories in the order of their parts, the own one first; their shares; where their parts end. Each is
+            `(M, K)`.
+        """
         shares = self.shares.to(own.device)
         order = torch.arange(len(shares), device=own.device).expand(len(own), -1)
-        # the own category first, the others in their order
         order = torch.where(order == 0, own[:, None], torch.where(order <= own[:, None], order - 1, order))
         sorted_shares = shares[order]
         if self.rate is not None:
@@ -412,11 +471,7 @@ class _Category:
             moved = torch.where(whole > 0, self.rate * others / whole.clamp(min=1e-300), 0.0)
             sorted_shares = torch.cat([1 - moved.sum(1, keepdim=True), moved], dim=1)
         ladder = sorted_shares.cumsum(1)
-        ladder = ladder / ladder[:, -1:]
-        place = (uniform.double()[:, None] >= ladder).sum(1)
-        last = (sorted_shares > 0).long().cumsum(1).argmax(1)  # of those that have a probability
-        place = torch.where(uniform <= 0, torch.zeros_like(place), torch.minimum(place, last))
-        return order.gather(1, place[:, None])[:, 0]
+        return order, sorted_shares, ladder / ladder[:, -1:]
 
 
 @dataclass(frozen=True)
@@ -492,7 +547,8 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
             group = groups.get(name) or (column,)
             categories.append(_make_category(changes, name, group, feature, mean, std))
     own = {category.columns for category in categories}
-    every = tuple(dict.fromkeys([*groups.values(), *own]))
+    coded = [(column,) for column, count in enumerate(changes.codes or ()) if count]
+    every = tuple(dict.fromkeys([*groups.values(), *own, *coded]))
     apart = {column for group in every for column in group} | defined
     continuous = tuple(column for column in range(features) if column not in apart)
     rules = tuple(rule for rule in stated if rule.defines is None)
@@ -535,7 +591,7 @@ def _read_ends(
 
 def _leave_missing(cells: Tensor, code: float | None) -> Tensor:
     """The cells `(n,)` that are not missing; all of them if none is known."""
-    known = cells if code is None else cells[cells != code]
+    known = cells if code is None else cells[cells > code]
     return known if len(known) else cells
 
 
@@ -569,9 +625,14 @@ def _make_category(
                 bool(shares.sum() > 0), "categories", f"codes of {name!r} that the data has", repr(feature.categories)
             )
             if changes.missing is not None:  # of a frame: a row may have another category, to which no row moves
-                others = torch.unique(table, dim=0)
+                count = 0 if changes.codes is None else changes.codes[chosen[0]]
+                others = torch.arange(count).to(table)[:, None] if count else torch.unique(table, dim=0)
                 others = others[~torch.isin(others[:, 0], codes[:, 0])]
                 codes, shares = torch.cat([codes, others]), torch.cat([shares, shares.new_zeros(len(others))])
+    elif table is not None and changes.codes is not None and changes.codes[chosen[0]]:
+        # a row may have a category that the data does not have: it stays, and no other row moves to it
+        codes = torch.arange(changes.codes[chosen[0]], dtype=torch.float64)[:, None]
+        shares = (table == codes.T).double().sum(0)
     elif table is not None:
         codes, counts = torch.unique(table, dim=0, return_counts=True)
         shares = counts.double()
@@ -594,6 +655,8 @@ def _fit_copula(changes: TableChanges, features: int) -> Copula:
 @lru_cache(maxsize=16)
 def _find_least(changes: TableChanges) -> Tensor:
     """The smallest number of each column's cells that are not missing, `(F,)`; of 0 and above without data."""
+    if changes.lowest is not None:
+        return torch.tensor(changes.lowest, dtype=torch.float64)
     assert changes.missing is not None
     rows = changes._table.inputs.double() if changes.data is not None else None
     return torch.stack(
@@ -624,7 +687,7 @@ class _Work:
         if changes.missing is not None:
             codes = torch.tensor([math.nan if code is None else code for code in changes.missing], dtype=torch.float64)
             self.codes = codes.to(inputs.device)
-            self.empty = (inputs.double() - self.codes).abs() <= _SAME * self.codes.abs().clamp(min=1)
+            self.empty = inputs.double() - self.codes <= _SAME * self.codes.abs().clamp(min=1)
             self.lower = torch.where(self.codes.isnan(), self.lower, _find_least(changes).to(self.lower))
 
     @cached_property
@@ -696,6 +759,38 @@ class _Work:
         high = torch.where(stepped, (high / step + _SLACK).floor() * step, high)
         empty = self.empty[:, self.columns]
         return low.masked_fill(empty, 0.0), high.masked_fill(empty, 0.0)
+
+    def list_steps(self) -> Choices:
+        """The steps of numbers; a number without steps has candidates only where it cannot change, namely itself."""
+        low, high = self.find_ranges()
+        step = torch.where(self.step > 0, self.step, 1.0)
+        counts = torch.where(self.step > 0, ((high - low) / step).round().long() + 1, 0)
+        counts = torch.where(high > low, counts, 1)
+        if self.changes.prior == "copula":
+            counts = torch.zeros_like(counts)
+        clean = torch.where(counts > 0, (-low / step).round().long(), 0)
+        ordered = torch.ones(len(self.columns), dtype=torch.bool, device=low.device)
+        return Choices(counts, clean, ordered, lambda numbers: low[:, None] + step * numbers)
+
+    def list_categories(self) -> list[Choices]:
+        """The categories that each row may have, for each parameter of a category."""
+        return [
+            self._list_category(category, own) for category, own in zip(self.plan.categories, self.owns, strict=True)
+        ]
+
+    def _list_category(self, category: _Category, own: Tensor) -> Choices:
+        """The categories that rows may have whose `own` `(M,)` is given; -1, a missing cell, stays as it is."""
+        counts, points = category.list_points(own.clamp(min=0))
+        counts = torch.where(own < 0, 1, counts)[:, None]
+        ordered = torch.zeros(1, dtype=torch.bool, device=own.device)
+        return Choices(counts, torch.zeros_like(counts), ordered, lambda n: points.gather(1, n[..., 0])[..., None])
+
+    def list_losses(self) -> Choices:
+        """Whether each cell that may become missing is lost, if it is there."""
+        counts = torch.where(self.empty[:, list(self.plan.losing)], 1, 2)
+        ordered = torch.zeros(len(self.plan.losing), dtype=torch.bool, device=counts.device)
+        lost = 1 - self.changes.may_become_missing / 2
+        return Choices(counts, torch.zeros_like(counts), ordered, lambda numbers: lost * numbers.double())
 
     def limit_numbers(self) -> tuple[Tensor, Tensor]:
         """The limits of the parameters of numbers, `(M, m)`."""

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, MissingExtraError, check
 from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.choices import Choices
 from standfast.neighbourhoods.transformations import Limits, Transformation
 from standfast.records import Count, Fraction, FrozenMapping, set_fields
 from standfast.tensors import Array, send
@@ -37,6 +38,7 @@ SwapTable = Mapping[str, Sequence[str]]
 NO_WORD, GONE, GONE_AT_END = 0, 1, 2
 #: the number of codes; each is exact in double precision
 CODES = 2**52
+_MOST_LISTED = 1 << 25  # words in the texts that may come of a change, where another change follows
 
 
 class Word(NamedTuple):
@@ -122,6 +124,11 @@ class TextChange(Transformation):
         """Maps keep their positions, but words that are left out are not compared."""
         return True
 
+    @property
+    def chooses(self) -> bool:
+        """Always: each position chooses a word."""
+        return True
+
     def count_parameters(self, shape: Sequence[int]) -> int:
         """W: one uniform number for each position."""
         return shape[-1]
@@ -132,6 +139,31 @@ class TextChange(Transformation):
         _list_options(self, inputs)  # which knows codes
         zeros = inputs.new_zeros(inputs.shape)
         return Limits(zeros, zeros, zeros + 1, zeros + torch.inf)
+
+    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
+        """At each position the word itself, and its candidates."""
+        # after another change the word with most candidates counts: points for so many meet each one of fewer, too
+        place, _, counts = _list_options(self, inputs[None] if variants is None else variants)
+        others = counts[place].amax(0)
+
+        def find_points(numbers: Tensor) -> Tensor:
+            middle = (numbers - 0.5) / others.clamp(min=1)[:, None]
+            return torch.where(numbers > 0, (1 - self.rate) + middle * self.rate, 0.0)
+
+        ordered = torch.zeros(inputs.shape[1], dtype=torch.bool, device=inputs.device)
+        return Choices(others + 1, torch.zeros_like(others), ordered, find_points)
+
+    def list_variants(self, variants: Tensor) -> Tensor | None:
+        """The texts, and for each candidate those in which all words that have so many are replaced by it."""
+        place, options, counts = _list_options(self, variants)
+        if variants.numel() * int(counts.max()) > _MOST_LISTED:
+            return None
+        changed = [
+            torch.where(counts[place] > number, options[place, number].to(variants), variants)
+            for number in range(int(counts.max()))
+        ]
+        different: Tensor = torch.unique(torch.cat([variants, *changed]), dim=0)
+        return different
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The texts with some words changed."""

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from standfast.errors import check, is_number
 from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
+from standfast.neighbourhoods.choices import Choices
 from standfast.records import set_fields
 from standfast.tensors import Streams, send
 
@@ -229,6 +230,21 @@ class Transformation(Neighbourhood):
             torch.cat([find_scale(lower, upper, self.distribution), ranks + torch.inf], 1),
         )
 
+    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
+        """Which parameters choose among candidates, for `inputs` `(P, *input_shape)`; by default none does.
+
+        Args:
+            inputs: the clean ones.
+            bounds: of the inputs.
+            variants: after other changes, what may have come of the inputs, `(V, P, *input_shape)`: each value that a
+                place may have stands in one of them. None for the inputs themselves.
+        """
+        return Choices.none(len(inputs), self.count_parameters(inputs.shape[1:]), inputs.device)
+
+    def list_variants(self, variants: Tensor) -> Tensor | None:
+        """What may come of `variants` `(V, P, *input_shape)`, as `find_choices` takes it; None for too much to list."""
+        return None
+
     def acts_on_slices(self, inputs: Tensor) -> bool:
         """Whether it takes images, and inputs are volumes `(P, C, D, H, W)`: then all slices change alike."""
         return self.takes == "images" and inputs.ndim == 5
@@ -364,6 +380,11 @@ class TransformedRegion(Region):
         clipped = torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
         return clipped.reshape(-1, *self.input_shape)
 
+    @property
+    def choices(self) -> Choices | None:
+        """Which parameters choose among candidates; None where the transformation has none."""
+        return self.transformation.find_choices(self.inputs, self.bounds) if self.transformation.chooses else None
+
     def effective_points(self, points: Tensor, problem: Tensor) -> Tensor:
         """The parameters `(M, D)` as they took effect."""
         return self.transformation.effective_points(self.inputs[problem], points, self.bounds)
@@ -439,6 +460,10 @@ class Compose(Transformation):
     def restricted(self) -> bool:  # type: ignore[override]
         return any(part.restricted for part in self.parts)
 
+    @property
+    def chooses(self) -> bool:
+        return any(part.chooses for part in self.parts)
+
     def describe(self) -> str:
         return ", then ".join(part.describe() for part in self.parts)
 
@@ -463,6 +488,22 @@ class Compose(Transformation):
             parts = [replace(part, distribution=self.distribution) for part in parts]
         limits = [part.limit_parameters(inputs, bounds) for part in parts]
         return Limits(*(torch.cat(columns, dim=1) for columns in zip(*limits, strict=True)))
+
+    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
+        """The candidates of all parts, each for what the parts before it may make of the inputs.
+
+        They are not complete where that cannot be listed.
+        """
+        variants = inputs[None] if variants is None else variants
+        choices = []
+        listed = True
+        for part in self.parts:
+            part_choices = part.find_choices(inputs, bounds, variants)
+            choices.append(part_choices if listed else replace(part_choices, complete=False))
+            following = part.list_variants(variants)
+            listed = listed and following is not None
+            variants = variants if following is None else following
+        return Choices.join(choices)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """All parts in turn; what one returns is clipped to the bounds before the next one gets it."""

@@ -44,6 +44,8 @@ class Similarity(metaclass=ConfigurationType):
     low: ClassVar[float | None] = None
     high: ClassVar[float | None] = None
     differentiable: ClassVar[bool] = False
+    #: whether exchanging the two maps changes nothing
+    symmetric: ClassVar[bool] = True
     ordinal: ClassVar[bool] = False
     range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     #: see `ConfigurationType`

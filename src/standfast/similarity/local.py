@@ -200,6 +200,7 @@ class LensPrecision(SetSimilarity):
     """
 
     name: ClassVar = "lens_precision"
+    symmetric: ClassVar = False
 
     def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         return s & self._dilate(t), _count(s)

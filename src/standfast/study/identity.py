@@ -134,7 +134,8 @@ class Description:
         title = name if isinstance(name, str) else kind.__name__
         package = getattr(kind, "package", "")  # of a metric of another package: its version
         code, state = self._describe_code(kind), self._describe_state(value)
-        return [title, getattr(kind, "version", 1), code, package, state]
+        version = value.revision if isinstance(value, Metric) else getattr(kind, "version", 1)
+        return [title, version, code, package, state]
 
     def _describe_state(self, value: object) -> Any:
         if is_dataclass(value) and not isinstance(value, type):

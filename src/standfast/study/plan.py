@@ -23,6 +23,7 @@ from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
 from standfast.metrics.sanity import RULES, SanityChecks
 from standfast.model import ROW_ALIGNMENT, Model, module_name
+from standfast.reference import Reference
 from standfast.segments import check_one_for_all
 from standfast.study.grid import Grid, Samples
 from standfast.study.identity import (
@@ -232,7 +233,7 @@ def make_plan(
         planned[data, model_name] = asked
         answers = known.remember(asked, data, model_name, digest(described[:-1]))
         reference = model.with_reference(inputs).reference
-        rows = [] if reference is None else [tensor_digest(reference.rows), tensor_digest(reference.median)]
+        rows = _describe_reference(reference)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         combination = digest([described, answers, grid.device.partition(":")[0], *rows])
         models[model_name] = {
@@ -282,6 +283,14 @@ def make_plan(
     grid = replace(grid, planned=planned, code=read_own_modules() if own_code else {})
     question = digest([grid.samples_per_job, [pool.cut(pool.count)[0].identity for pool in pools]])
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, known.answers, sizes), question, pools)
+
+
+def _describe_reference(reference: Reference | None) -> list[Any]:
+    """What results depend on of the values that replace others."""
+    if reference is None:
+        return []
+    rows = [tensor_digest(reference.rows), tensor_digest(reference.baseline)]
+    return rows if reference.codes is None else [*rows, Description(reference.codes).content]
 
 
 def _measure_pace(model: Model, inputs: Tensor, device: str) -> float:

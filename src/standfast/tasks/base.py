@@ -103,6 +103,11 @@ class Task(metaclass=ConfigurationType):
     may_be_empty: ClassVar[bool] = False
     scales: ClassVar[bool] = False
 
+    @property
+    def reads_logits(self) -> bool:
+        """Whether outputs are logits as the module returns them, so that probabilities in their place are a mistake."""
+        return self.scales and self.classes
+
     def load_files(self, folder: Path) -> Task:
         """The task with what files hold that its options name, relative to a folder; by default itself.
 

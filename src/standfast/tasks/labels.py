@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,8 +13,8 @@ from torch import Tensor
 from standfast.records import Fraction
 from standfast.tasks.base import Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
 
-#: the least probability that has a logit of its own
-_FLOOR = 1e-12
+#: the least probability that has a logit of its own; forests return exact zeros
+LEAST_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -34,24 +35,41 @@ class _Thresholds(Task):
     output: Literal["logit", "probability"] = "logit"
 
     @property
+    def reads_logits(self) -> bool:
+        """Whether outputs are logits as the module returns them."""
+        return self.output == "logit"
+
+    @property
     def limit(self) -> float:
         """The logit of the threshold."""
-        return math.log(self.threshold / (1 - self.threshold))
+        if self.output == "logit":
+            return math.log(self.threshold / (1 - self.threshold))
+        return _find_limit(self.threshold)
 
     def _as_logits(self, values: Tensor) -> Tensor:
-        if self.output == "logit":
-            return values
-        sure = values.double()  # in float32, 1 minus so small a number is 1
-        return (sure.clamp(min=_FLOOR).log() - (1 - sure).clamp(min=_FLOOR).log()).to(values.dtype)
+        return values if self.output == "logit" else _find_logits(values)
 
     def find_fault(self, outputs: Tensor) -> str:
         """Numbers outside of [0, 1], which `_as_logits` puts beyond the logits of all probabilities."""
-        beyond = outputs.abs().nan_to_num().amax() > -math.log(_FLOOR) + 1e-4
+        beyond = outputs.abs().nan_to_num().amax() > -math.log(LEAST_PROBABILITY) + 1e-4
         return "values below 0 or above 1, where output='probability'" if self.output != "logit" and beyond else ""
 
     def _excess(self, outputs: Tensor, scale: Scale) -> Tensor:
         """By how much each output is above the threshold."""
         return outputs - self.limit if scale == "logit" else outputs.sigmoid() - self.threshold
+
+
+def _find_logits(shares: Tensor) -> Tensor:
+    """`log(p / (1 - p))` of probabilities, in their own dtype."""
+    sure = shares.double()  # in float32, 1 minus so small a number is 1
+    least = LEAST_PROBABILITY
+    return (sure.clamp(min=least).log() - (1 - sure).clamp(min=least).log()).to(shares.dtype)
+
+
+@cache
+def _find_limit(threshold: float) -> float:
+    """The logit of a threshold by the same steps as those of outputs: an equal probability has exactly this one."""
+    return _find_logits(torch.tensor([threshold], dtype=torch.float64)).item()
 
 
 @tasks.register("binary")

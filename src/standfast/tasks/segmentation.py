@@ -17,6 +17,8 @@ from standfast.tasks.base import Scale, Task, TaskWords, check_range, expect_ten
 class Segmentation(Task):
     """The module returns logits of classes for each pixel, `(N, C, H, W)`, or `(N, C, T)` and `(N, C, D, H, W)`.
 
+    Of one channel, `(N, 1, H, W)`, it is the logit z of class 1 against the background, whose logit is then 0.
+
     The answer is a class c with its mask, where c has the largest logit at the clean input. The score is the mean over
     the mask of the logit of c, or of its probability. The margin is `iou - IoU(mask of c at x', mask of c at x)`; an
     overlap of masks has no gradient, so searches follow that of the probabilities, and the masks decide what counts.
@@ -48,13 +50,20 @@ class Segmentation(Task):
     background: CountFromZero | None = 0
 
     @property
+    def reads_logits(self) -> bool:
+        """Always: probabilities come from a softmax of the outputs."""
+        return True
+
+    @property
     def kept(self) -> str:  # type: ignore[override]
         """What it means that the answer is kept."""
         return f"the same region, IoU above {self.iou:g}"
 
     def read(self, output: Any, count: int) -> Tensor:
-        fits = isinstance(output, Tensor) and output.ndim >= 3 and output.shape[1] >= 2
-        return expect_tensor(output, count, "logits of at least two classes for each pixel, (N, C, H, W)", fits)
+        fits = isinstance(output, Tensor) and output.ndim >= 3 and output.shape[1] >= 1
+        shape = "logits of classes for each pixel, (N, C, H, W), or of one class, (N, 1, H, W)"
+        logits = expect_tensor(output, count, shape, fits)
+        return torch.cat([torch.zeros_like(logits), logits], 1) if logits.shape[1] == 1 else logits
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The class, and 1 or 0 for each pixel, `(N, 1 + pixels)`; by default the class of the largest region."""

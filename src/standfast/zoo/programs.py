@@ -25,6 +25,9 @@ from torch import Tensor, nn
 from standfast.errors import ArgumentError, check
 from standfast.files import check_archive
 from standfast.model import BlackBox
+from standfast.tasks import Classification, Task, ZeroShot
+from standfast.tasks.estimators import choose_reading
+from standfast.tasks.sources import has_method
 
 #: what the names of files with a pickled estimator end with
 PICKLES = (".joblib", ".pickle", ".pkl")
@@ -66,22 +69,16 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
     raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(PICKLES)})", got)
 
 
-#: of an estimator: what its answers are read from
-Method = Literal["predict_proba", "predict"]
-
-
-def load_program(
-    content: bytes, name: str, device: str, trust: bool = False, method: Method = "predict_proba"
-) -> nn.Module:
+def load_program(content: bytes, name: str, device: str, trust: bool = False, task: Task | None = None) -> nn.Module:
     """The module of a program's file: of TorchScript on the CPU, of torch.export for `device`; or of an estimator.
 
     Raises:
         ArgumentError: it is not trusted; it cannot be loaded; a program's batch size is fixed, or it wants something
-            else than one input; a pickle holds something without the `method`.
+            else than one input; a pickle holds something that does not tell what the `task` reads.
     """
     kind = check_program(content, name, trust)
     if kind == "pickle":
-        return as_module(load_estimator(content, name), "path", method)
+        return as_module(load_estimator(content, name), "path", task)
     try:
         if kind == "torchscript":
             with warnings.catch_warnings():
@@ -114,23 +111,27 @@ def load_estimator(content: bytes, name: str) -> Any:
         raise ArgumentError("path", "a pickled estimator that can be loaded", _reason(error)) from error
 
 
-def as_module(found: object, argument: str, method: Method = "predict_proba") -> nn.Module:
-    """A module as it is, and a fitted estimator as its `method`: `predict_proba`, or `predict` of a regressor.
+def as_module(found: object, argument: str, task: Task | None = None) -> nn.Module:
+    """A module as it is, and a fitted estimator as what it tells of a task, by default of classes.
 
     Raises:
-        ArgumentError: for `argument`, if it is neither.
+        ArgumentError: for `argument`, if it is neither, or does not tell what the task reads.
 
     >>> as_module(nn.Identity(), "model")
     Identity()
     """
     if isinstance(found, nn.Module):
         return found
-    predict = getattr(found, method, None)
-    got = "none" if found is None else type(found).__name__
-    if method == "predict_proba" and callable(getattr(found, "predict", None)):
-        got += "; of a regressor, say so: task {regression: {tolerance: ...}}"
-    check(callable(predict), argument, f"a torch.nn.Module, or an estimator with {method}", got)
-    return BlackBox(predict, "probability" if method == "predict_proba" else "value")  # type: ignore[arg-type]
+    task = Classification() if task is None else task
+    is_estimator = any(has_method(found, method) for method in ("predict_proba", "decision_function", "predict"))
+    name = "none" if found is None else type(found).__name__
+    check(is_estimator, argument, "a torch.nn.Module, or an estimator with predict_proba", name)
+    try:
+        reading = choose_reading(found, task)
+    except ArgumentError as error:
+        raise ArgumentError(argument, f"a torch.nn.Module, or {error.expected}", error.got) from error
+    reads_scores = task.classes and not isinstance(task, ZeroShot)
+    return BlackBox(reading.function, reading.output if reads_scores else "value")
 
 
 class Exported(nn.Module):

@@ -1,14 +1,15 @@
-"""The search that suits the region: a grid for few parameters, else gradient search and block search.
+"""The search that suits the region: among candidates, on a grid of few parameters, else by gradients and blocks.
 
 Problem: `max value(x) subject to violation(x) <= 0` over the region.
 
-- In a region of at most `few` parameters, such as the angle of a rotation, this is the grid search.
+- In a region whose parameters choose among candidates, such as words or categories, this is the choice search.
+- In others of at most `few` parameters, such as the angle of a rotation, this is the grid search.
 - In others with a gradient objective, the gradient search gets the share `white` of the budget. Block search spends the
   rest on small changes of the best point: the smoothed objective leads near an optimum of the true one, and block
   search asks the true one only.
 - Without a gradient objective, and where the model turns out to have no second derivatives, this is block search.
 
-Source: see `grid`, `gradient` and `block`.
+Source: see `choices`, `grid`, `gradient` and `block`.
 
 Cost: `budget` evaluations for each problem.
 """
@@ -20,6 +21,7 @@ from typing import ClassVar
 
 from standfast.algorithms.searches.base import FEW, Search, SearchRun, searches
 from standfast.algorithms.searches.block import BlockSearch
+from standfast.algorithms.searches.choices import ChoiceSearch
 from standfast.algorithms.searches.gradient import GradientSearch
 from standfast.algorithms.searches.grid import GridSearch
 from standfast.errors import NoGradientsError, SecondDerivativeError
@@ -30,7 +32,9 @@ from standfast.tensors import Streams
 @searches.register("auto")
 @dataclass(frozen=True)
 class AutoSearch(Search):
-    """Grid search for few parameters; else gradient and then block search, or block search alone without gradients.
+    """Choice search among candidates; grid search for few parameters; else gradient and then block search.
+
+    Without gradients it is block search alone.
 
     Args:
         white: share of the budget that the gradient search gets where there are gradients.
@@ -45,7 +49,9 @@ class AutoSearch(Search):
     takes_gradient: ClassVar[bool] = True
 
     def search(self, run: SearchRun, streams: Streams) -> None:
-        """Search a grid; or follow gradients, and change blocks of what they led to."""
+        """Search among candidates, or a grid; or follow gradients, and change blocks of what they led to."""
+        if run.region.choices is not None:
+            return ChoiceSearch().search(run, streams)
         if run.region.shape.numel() <= self.few:
             return GridSearch().search(run, streams)
         block = BlockSearch()

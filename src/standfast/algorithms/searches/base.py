@@ -122,7 +122,9 @@ class SearchResult:
             the centres.
         followed_gradients: whether the search used the gradient objective.
         gap: an estimate of how far the true optimum may be above `value`, `(P,)`, from a search that has one (`grid`);
-            it is no bound. Infinite where nothing feasible was found; None from the other searches.
+            it is no bound, but where `exact` says that it is 0. Infinite where nothing feasible was found, NaN where
+            nothing is known; None from the other searches.
+        exact: whether all points that differ were evaluated, bool `(P,)`, from a search that may do so (`choices`).
     """
 
     inputs: Tensor
@@ -132,6 +134,7 @@ class SearchResult:
     population: Tensor | None = None
     followed_gradients: bool = False
     gap: Tensor | None = None
+    exact: Tensor | None = None
 
 
 class Incumbent:
@@ -139,6 +142,19 @@ class Incumbent:
 
     def __init__(self, x: Tensor, seen: Outcome, key: Tensor) -> None:
         self.x, self.seen, self.key = x, seen, key
+
+    def select(self, rows: Tensor) -> Incumbent:
+        """The points of some problems."""
+        return Incumbent(self.x[rows], Outcome(self.seen.value[rows], self.seen.violation[rows]), self.key[rows])
+
+    def replace_rows(self, rows: Tensor, other: Incumbent) -> None:
+        """Take the points of some problems from elsewhere."""
+        self.x = self.x.index_copy(0, rows, other.x)
+        self.key = self.key.index_copy(0, rows, other.key)
+        self.seen = Outcome(
+            self.seen.value.index_copy(0, rows, other.seen.value),
+            self.seen.violation.index_copy(0, rows, other.seen.violation),
+        )
 
     def accept(self, y: Tensor, seen: Outcome) -> None:
         """The best of the points `y` `(P, n, *shape)`, the first of equals, replaces the incumbent if it is better."""
@@ -165,10 +181,11 @@ class SearchRun:
         spent: evaluations of each problem so far.
         kept: the best points so far, with their outcomes and keys.
         followed_gradients: whether the gradient objective was used.
-        gap: for a search that estimates it, to set at its end; see `SearchResult`.
+        gap, exact: for a search that knows them, to set at its end; see `SearchResult`.
     """
 
     gap: Tensor | None = None
+    exact: Tensor | None = None
 
     def __init__(
         self, objective: Objective, region: Region, budget: int, gradient: GradientObjective | None = None
@@ -189,12 +206,25 @@ class SearchRun:
         """Evaluations of each problem that the budget still allows."""
         return self.budget - self.spent
 
-    def query(self, x: Tensor) -> Outcome:
-        """The outcome `(P, n)` of n candidates for each problem, `(P, n, *shape)`; better ones become the best."""
-        seen = self._evaluate(x)
-        self.kept.accept(x, seen)
+    def query(self, x: Tensor, rows: Tensor | None = None) -> Outcome:
+        """The outcome `(P, n)` of n candidates for each problem, `(P, n, *shape)`; better ones become the best.
+
+        With `rows` `(Q,)`, only these problems have candidates: `x` is `(Q, n, *shape)`, and the outcome `(Q, n)`.
+        """
+        seen = self._evaluate(x, rows)
+        if rows is None:
+            self.kept.accept(x, seen)
+        else:
+            best = self.kept.select(rows)
+            best.accept(x, seen)
+            self.kept.replace_rows(rows, best)
         self._note()
         return seen
+
+    def skip(self, count: int) -> None:
+        """Count evaluations as spent that no problem needs, so that a trace does not depend on the other problems."""
+        self.spent += count
+        self._note()
 
     @property
     def white_box(self) -> bool:
@@ -219,10 +249,13 @@ class SearchRun:
             torch.stack([outcome.violation for outcome in outcomes], dim=1),
         )
         x, best = self.kept.x[:, 0], self.kept.seen
-        return SearchResult(x, best.value, best.violation, trace, population, self.followed_gradients, self.gap)
+        return SearchResult(
+            x, best.value, best.violation, trace, population, self.followed_gradients, self.gap, self.exact
+        )
 
-    def _evaluate(self, x: Tensor) -> Outcome:
-        seen = self._objective(x.flatten(0, 1), _number_problems(x))
+    def _evaluate(self, x: Tensor, rows: Tensor | None = None) -> Outcome:
+        problem = _number_problems(x)
+        seen = self._objective(x.flatten(0, 1), problem if rows is None else rows[problem])
         self.spent += x.shape[1]
         return Outcome(seen.value.reshape(x.shape[:2]), seen.violation.reshape(x.shape[:2]))
 

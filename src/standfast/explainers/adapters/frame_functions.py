@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.explainers.base import Explainer, Explanation
 from standfast.frames import FrameFunction, find_frame_function
-from standfast.frames.encoded import Encoding, read_encoding
-from standfast.frames.model import find_final, is_booster
+from standfast.frames.encoded import Encoding, read_encoding, transform
+from standfast.frames.model import is_booster
+from standfast.frames.wrappers import unwrap
 from standfast.model import Model
 from standfast.tensors import Array
 
@@ -42,13 +43,15 @@ class FrameExplainer(Explainer):
         title: for tables and messages.
 
     Raises:
-        ArgumentError: in the call, the model takes no frames, or encoded columns belong to no single column.
+        ArgumentError: in the call, the model takes no frames; an encoded column depends on several columns, or has an
+            attribution and belongs to none.
         ModelError: what the function returns fits neither the user's columns nor the encoded ones.
     """
 
     function: Callable[[Any, Any, Any], Any]
     title: str = "function"
     name: ClassVar[str] = "frame_function"
+    version: ClassVar[int] = 2  # no attribution of an encoded column is dropped
 
     @property
     def label(self) -> str:
@@ -62,33 +65,64 @@ class FrameExplainer(Explainer):
         with torch.no_grad():
             logits = model.forward(x.detach())
         classes = model.task.describe(model.task.answer(logits) if targets is None else targets)
-        found = self.function(function.estimator, function.table.decode(x), classes.cpu().numpy())
-        values = self._read(found, classes.cpu().numpy(), function, model)
-        return torch.from_numpy(values).to(x), logits
+        returned = self.function(function.estimator, function.table.decode(x), classes.cpu().numpy())
+        names, values = self._read_values(returned, classes.cpu().numpy())
+        maps = self._find_maps(names, values, function, model, x)
+        return torch.from_numpy(maps).to(x), logits
 
-    def _read(self, found: Any, classes: Array, function: FrameFunction, model: Model) -> Array:
-        names = [str(name) for name in found.columns] if hasattr(found, "columns") else None
-        found = getattr(found, "values", found) if not hasattr(found, "columns") else found.to_numpy()
-        values = np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found, dtype=np.float64)
+    def _read_values(self, returned: Any, classes: Array) -> tuple[list[str] | None, Array]:
+        """The names of columns, if there are any, and attributions `(N, columns)` of the classes `(N,)`."""
+        names = None
+        if hasattr(returned, "columns"):
+            names = [str(name) for name in returned.columns]
+            returned = returned.to_numpy()
+        else:
+            returned = getattr(returned, "values", returned)
+        if isinstance(returned, Tensor):
+            returned = returned.detach().cpu()
+        values = np.asarray(returned, dtype=np.float64)
         if values.ndim == 3:  # of all classes
             values = np.take_along_axis(values, classes[:, None, None], axis=2)[..., 0]
-        table, width = function.table, values.shape[-1]
-        own = len(table.columns)
         if values.ndim != 2 or len(values) != len(classes):
             raise ModelError(f"{self.label}: expected attributions ({len(classes)}, columns), got {values.shape}")
+        return names, values
+
+    def _find_maps(
+        self, names: list[str] | None, values: Array, function: FrameFunction, model: Model, x: Tensor
+    ) -> Array:
+        """Attributions `(N, F)` of the user's columns, from those of columns with these names, or in their order."""
+        table = function.table
+        own_width, width = len(table.columns), values.shape[1]
         if names is not None and set(names) == set(table.names):
             return np.ascontiguousarray(values[:, [names.index(name) for name in table.names]])
-        if getattr(function.estimator, "steps", None):
-            encoding = find_encoding(model, function, self.label)
-            if len(encoding.owner) == width:
-                same = width != own or encoding.owner.tolist() == list(range(own))
-                expected = "a frame with the names of columns, as the pipeline changes their order"
-                check(same or names is not None, self.label, expected, "an array")
-                return encoding.sum_back(values)
-        if width != own:
-            more = f"{own} columns, or as many as the pipeline makes of them"
+        encoded_width = _count_encoded(function, x)
+        if width == encoded_width:
+            return self._sum_back(names, values, find_encoding(model, function, self.label), x)
+        if width != own_width:
+            more = f"{own_width} columns, or as many as the pipeline makes of them"
             raise ModelError(f"{self.label}: expected attributions of {more}, got {width}")
         return values
+
+    def _sum_back(self, names: list[str] | None, values: Array, encoding: Encoding, x: Tensor) -> Array:
+        """Attributions `(N, F)` of the user's columns, from those of encoded columns `(N, E)`."""
+        columns = list(range(x.shape[1]))
+        keeps_order = len(encoding.owner) != len(columns) or encoding.owner.tolist() == columns
+        expected = "a frame with the names of columns, as the pipeline changes their order"
+        check(keeps_order or names is not None, self.label, expected, "an array")
+        if names is not None and set(names) == set(encoding.names):
+            values = values[:, [names.index(name) for name in encoding.names]]
+        encoding.check_rows(x)
+        return encoding.sum_back(values)
+
+
+def _count_encoded(function: FrameFunction, x: Tensor) -> int | None:
+    """How many columns a pipeline makes of the user's; None where it makes none, or no numbers."""
+    if not unwrap(function.estimator).transformers:
+        return None
+    try:
+        return int(transform(function, x[:1]).shape[1])
+    except ArgumentError:
+        return None
 
 
 def compute_contributions(function: FrameFunction, frame: Any) -> Array | None:
@@ -99,23 +133,51 @@ def compute_contributions(function: FrameFunction, frame: Any) -> Array | None:
     Returns:
         `(N, F + 1, outputs)`, the last column for what does not depend on the row; None for another kind of model.
     """
-    estimator = find_final(function.estimator)
+    estimator = unwrap(function.estimator).final
     package = type(estimator).__module__.partition(".")[0]
     if package == "lightgbm":
-        model = estimator if is_booster(estimator) else estimator.booster_
-        found = np.asarray(model.predict(frame, pred_contrib=True), dtype=np.float64)
-        width = len(function.table.columns) + 1
-        return found.reshape(len(found), -1, width).transpose(0, 2, 1)
+        return _compute_lightgbm(estimator, frame, len(function.table.columns))
     if package == "xgboost":
-        import xgboost
-
-        rows = xgboost.DMatrix(frame, enable_categorical=True)
-        found = np.asarray(estimator.get_booster().predict(rows, pred_contribs=True), dtype=np.float64)
-        return found[..., None] if found.ndim == 2 else found.transpose(0, 2, 1)
+        return _compute_xgboost(estimator, frame)
     if package == "catboost":
-        import catboost
-
-        rows = catboost.Pool(frame, cat_features=estimator.get_cat_feature_indices())
-        found = np.asarray(estimator.get_feature_importance(rows, type="ShapValues"), dtype=np.float64)
-        return found[..., None] if found.ndim == 2 else found.transpose(0, 2, 1)
+        return _compute_catboost(estimator, frame)
     return None
+
+
+def _compute_lightgbm(estimator: Any, frame: Any, columns: int) -> Array:
+    """It stops at the best iteration by itself."""
+    booster = estimator if is_booster(estimator) else estimator.booster_
+    contributions = np.asarray(booster.predict(frame, pred_contrib=True), dtype=np.float64)
+    return contributions.reshape(len(contributions), -1, columns + 1).transpose(0, 2, 1)
+
+
+def _compute_xgboost(estimator: Any, frame: Any) -> Array:
+    """Of the rounds with which the estimator predicts; XGBoost's own booster predicts with all of them."""
+    import xgboost
+
+    is_booster_alone = not hasattr(estimator, "get_booster")
+    booster = estimator if is_booster_alone else estimator.get_booster()
+    missing = np.nan if is_booster_alone else estimator.missing
+    rows = xgboost.DMatrix(frame, missing=missing, enable_categorical=True)
+    rounds = (0, 0) if is_booster_alone else _find_rounds(estimator)
+    contributions = np.asarray(booster.predict(rows, pred_contribs=True, iteration_range=rounds), dtype=np.float64)
+    return contributions[..., None] if contributions.ndim == 2 else contributions.transpose(0, 2, 1)
+
+
+def _find_rounds(estimator: Any) -> tuple[int, int]:
+    """The rounds up to the best one, where early stopping chose it; (0, 0) stands for all."""
+    if estimator.booster == "gblinear":
+        return 0, 0
+    try:
+        return 0, int(estimator.best_iteration) + 1
+    except AttributeError:  # it was not stopped early
+        return 0, 0
+
+
+def _compute_catboost(estimator: Any, frame: Any) -> Array:
+    """A model that was stopped early has no trees after its best one."""
+    import catboost
+
+    rows = catboost.Pool(frame, cat_features=estimator.get_cat_feature_indices())
+    contributions = np.asarray(estimator.get_feature_importance(rows, type="ShapValues"), dtype=np.float64)
+    return contributions[..., None] if contributions.ndim == 2 else contributions.transpose(0, 2, 1)

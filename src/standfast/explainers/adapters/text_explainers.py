@@ -94,7 +94,7 @@ class TextExplainer(Explainer):
         if not unset or model.reference is None:
             return self.explainer
         retrieved = len(model.reference.rows) > 1  # words of the texts: no one of them stands for all
-        code = np.array([[float(GONE if retrieved else model.reference.median[0])]])
+        code = np.array([[float(GONE if retrieved else model.reference.baseline[0])]])
         reading = box.reader.read(code)[0]
         own = reading.ids[reading.first : reading.last]
         number = int(own[0]) if len(own) == 1 else box.network.padding

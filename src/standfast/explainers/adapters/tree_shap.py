@@ -38,14 +38,16 @@ from standfast.explainers.background import resolve_background
 from standfast.explainers.base import Baseline, Explainer, Explanation
 from standfast.explainers.completeness import record_gap
 from standfast.frames import find_frame_function
-from standfast.frames.model import find_final
+from standfast.frames.encoded import Encoding
+from standfast.frames.wrappers import describe_wrapping, unwrap
 from standfast.model import Model, Output, module_name
 from standfast.records import Background
 from standfast.tasks import Binary, Regression
 from standfast.tensors import Array
 
-#: how far the probabilities that attributions add up to may be from the model's; XGBoost has single precision
-_TOLERANCE = 1e-3
+#: how far what attributions add up to may be from the model's answers: a share of the spread of these, and for XGBoost,
+#: which has single precision, of the sizes of what is added
+_TOLERANCE, _SINGLE = 1e-3, 2e-6
 #: rows on which trees are compared with the model, once
 _TRIED = 128
 
@@ -68,6 +70,7 @@ class TreeSHAPExplainer(Explainer):
     background: Baseline | Background | Literal["reference"] | None = None
     output: Output = "logit"
     name: ClassVar[str] = "shap"
+    version: ClassVar[int] = 2  # encoded columns of data frames: no product passes, no attribution is dropped
     needs: ClassVar[str] = "trees: a Model of a method of scikit-learn's, XGBoost's or LightGBM's estimator"
 
     @property
@@ -78,28 +81,33 @@ class TreeSHAPExplainer(Explainer):
         self._check_graph(create_graph)
         with torch.no_grad():
             logits = model.forward(x.detach())
-        values = self._find_contributions(model, x)
-        if values is None:
-            trees = self._read_trees(model, x)
-            values = trees.given.sum_back(trees.compute(trees.given.encode(x.detach())))
-            sums = trees.add_up(values), trees.predict
+        contributions = self._find_contributions(model, x)
+        if contributions is None:
+            values = self._explain_trees(model, x, logits)
         else:
-            values, rest = values[:, :-1], values[:, -1]
-            sums = values.sum(1) + rest, _make_probabilities
-        _check_sums(self.label, *sums, logits, model)
+            values, rest = contributions[:, :-1], contributions[:, -1]
+            spread = _measure_spread(model, x)
+            _check_sums(self.label, values, rest, _make_probabilities, logits, model, spread)
         record_gap(self, model, 0.0)
         classes = model.task.answer(logits) if targets is None else targets
-        found = torch.from_numpy(values).to(x.device)
-        if found.shape[2] == 1 and not isinstance(model.task, Regression):  # of two classes, shap explains class 1
-            maps = torch.where(classes[:, None] == 1, found[..., 0], -found[..., 0])
-        else:
-            maps = found.gather(2, model.task.describe(classes)[:, None, None].expand(-1, x.shape[1], 1))[..., 0]
-        return maps.to(x.dtype), logits
+        return _choose_outputs(values, classes, model, x).to(x.dtype), logits
+
+    def _explain_trees(self, model: Model, x: Tensor, logits: Tensor) -> Array:
+        """Attributions `(N, features, outputs)` that shap computes, and that add up to the model's logits."""
+        trees = self._read_trees(model, x)
+        given = trees.given
+        encoded = given.encode(x.detach())
+        values = trees.compute(encoded)
+        if given.encoding is not None:
+            given.encoding.check_rows(x, encoded)
+            values = given.encoding.sum_back(values)
+        _check_sums(self.label, values, trees.base, trees.predict, logits, model, _measure_spread(model, x))
+        return values
 
     def _find_contributions(self, model: Model, x: Tensor) -> Array | None:
         """What a booster's own package computes for a data frame, of which shap cannot read categories; else None."""
         function = find_frame_function(model)
-        if function is None or getattr(function.estimator, "steps", None) or self.background is not None:
+        if function is None or unwrap(function.estimator).transformers or self.background is not None:
             return None
         return compute_contributions(function, function.table.decode(x))
 
@@ -119,6 +127,7 @@ class TreeSHAPExplainer(Explainer):
         if self.background is not None:
             background = None if self.background == "reference" else self.background
             references = given.encode(resolve_background(model, x, background))
+            _check_readable(given.estimator, self.label)
         with _silence(), torch.no_grad():
             if isinstance(self.method, type):
                 explainer = self._construct(given.estimator, name, references)
@@ -137,14 +146,19 @@ class TreeSHAPExplainer(Explainer):
         """The estimator, and how rows reach it: for a model of data frames, through the steps before it."""
         function = find_frame_function(model)
         if function is not None:
+            unwrapped = unwrap(function.estimator)
+            self._check_decides(unwrapped.final)
             encoding = find_encoding(model, function, self.label)
-            estimator = find_final(function.estimator)
-            return _Given(estimator, encoding.make_model(model), encoding.encode, encoding.sum_back)
+            return _Given(unwrapped.final, encoding.make_model(model), encoding)
         estimator = None if model.black_box is None else model.black_box.estimator
         expected = "a Model of an estimator's own method, as Model.from_callable(fitted.predict_proba, ...)"
         name = module_name(model.module)
         check(estimator is not None, "model", f"{expected}, since {self.label} reads its trees", name)
-        return _Given(estimator, model, lambda rows: rows.cpu().numpy(), lambda values: values)
+        unwrapped = unwrap(estimator)
+        self._check_decides(unwrapped.final)
+        if not unwrapped.transformers:
+            estimator = unwrapped.final
+        return _Given(estimator, model, None)
 
     def _check_splits(self, trees: _Trees, model: Model, x: Tensor, references: Array | None) -> None:
         """Raise `ModelError` unless the trees give the model's answers on both sides of all kinds of splits.
@@ -156,8 +170,9 @@ class TreeSHAPExplainer(Explainer):
         rows = trees.mix_rows(seen if references is None else np.concatenate([seen, references]))
         given = torch.as_tensor(rows, dtype=x.dtype, device=x.device).clamp(*model.bounds)
         (logits,) = model.map_rows(lambda z: (model.forward(z),), given)
-        sums = trees.add_up(trees.compute(given.cpu().numpy()))
-        _check_sums(self.label, sums, trees.predict, logits, model)
+        values = trees.compute(given.cpu().numpy())
+        spread = _measure_answers(logits, model)
+        _check_sums(self.label, values, trees.base, trees.predict, logits, model, spread)
 
     def _construct(self, estimator: object, name: str, references: Array | None) -> Any:
         from shap.maskers import Independent
@@ -166,27 +181,54 @@ class TreeSHAPExplainer(Explainer):
         masker = None if references is None else Independent(references, max_samples=len(references))
         construct = partial(self.method, estimator, masker)
         try:
-            found = construct()
-            if self.output == "probability" and found.model.tree_output != "probability":
+            explainer = construct()
+            if self.output == "probability" and explainer.model.tree_output != "probability":
                 expected = f"'logit', or a background beside 'probability', for {self.label}"
                 check(references is not None, "output", expected, "'probability' without a background")
-                found = construct(model_output="probability")
-            return found
+                explainer = construct(model_output="probability")
+            return explainer
         except ArgumentError:
             raise
         except Exception as error:  # shap has several kinds, among them a bare Exception
-            expected = f"a model of trees that {self.label} can read"
-            raise ArgumentError("model", expected, f"{name}: {type(error).__name__}: {error}") from error
+            problem = f"{name}: {type(error).__name__}: {error}"
+            raise ArgumentError("model", self._expected_trees, problem) from error
+
+    @property
+    def _expected_trees(self) -> str:
+        return f"a model of trees that {self.label} can read (kernel_shap needs predictions alone)"
+
+    def _check_decides(self, estimator: object) -> None:
+        """Raise `ArgumentError` for an estimator that changes or joins the answers of others."""
+        wrapping = describe_wrapping(estimator)
+        check(not wrapping, "model", self._expected_trees, wrapping)
 
 
 @dataclass(frozen=True)
 class _Given:
-    """What trees are read from: the estimator and a model of it alone, and how a table's rows reach them and back."""
+    """What trees are read from.
+
+    Attributes:
+        estimator: that has them.
+        model: of it alone.
+        encoding: how rows of a data frame reach it; None where they do as they are.
+    """
 
     estimator: object
     model: Model
-    encode: Callable[[Tensor], Array]
-    sum_back: Callable[[Array], Array]
+    encoding: Encoding | None
+
+    def encode(self, rows: Tensor) -> Array:
+        """Rows as the trees get them, `(N, E)`."""
+        return rows.cpu().numpy() if self.encoding is None else self.encoding.encode(rows)
+
+
+def _check_readable(estimator: Any, label: str) -> None:
+    """Raise `ArgumentError` for trees that shap reads with a background so that the process ends."""
+    if type(estimator).__module__.partition(".")[0] != "catboost":
+        return
+    loss = str(estimator.get_all_params().get("loss_function", ""))
+    expected = f"None for CatBoost with several outputs ({loss}) and {label}, which cannot read them with a background"
+    check(not loss.startswith("Multi"), "background", expected, "one")
 
 
 class _Trees:
@@ -248,15 +290,18 @@ class _Trees:
         values = np.asarray(found, dtype=np.float64)
         return values[..., None] if values.ndim == 2 else values
 
-    def add_up(self, values: Array) -> Array:
-        """What attributions `(N, features, outputs)` add up to, `(N, outputs)`."""
-        sums = values.sum(1)
-        if self.logits is not None and sums.shape[1] > 1 and not self.of_probabilities:
+    @property
+    def base(self) -> Array:
+        """What attributions are added to, `(outputs,)`: the mean over the references, or over the training rows."""
+        outputs = np.asarray(self.explainer.expected_value, dtype=np.float64).reshape(-1)
+        if self.logits is None or self.of_probabilities:
+            return outputs
+        if isinstance(self.given.model.task, Regression):  # shap's own base is wrong for CatBoost
+            return np.asarray(self.logits.double().mean(0).cpu().numpy())
+        if len(outputs) > 1:
             # shap's own base is wrong for XGBoost with several classes; a constant for all classes cancels
-            base = self.logits.double().log_softmax(1).mean(0).cpu().numpy()
-        else:
-            base = np.asarray(self.explainer.expected_value, dtype=np.float64).reshape(-1)
-        return np.asarray(sums + base)
+            return np.asarray(self.logits.double().log_softmax(1).mean(0).cpu().numpy())
+        return outputs
 
     def predict(self, sums: Array) -> Array:
         """The probabilities `(N, classes)` that belong to what attributions add up to, `(N, outputs)`."""
@@ -277,32 +322,81 @@ def _make_probabilities(sums: Array) -> Array:
 _TREES: WeakKeyDictionary[nn.Module, dict[tuple[TreeSHAPExplainer, int], _Trees]] = WeakKeyDictionary()
 
 
-def _check_sums(label: str, sums: Array, predict: Callable[[Array], Array], logits: Tensor, model: Model) -> None:
+#: how much the answers of each model differ between rows of its reference
+_SPREADS: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
+
+
+def _measure_spread(model: Model, x: Tensor) -> float:
+    """The standard deviation of the model's answers for rows of its reference, or else for these rows."""
+    if model.module not in _SPREADS or model.reference is None:
+        rows = x.detach() if model.reference is None else model.reference.rows[:_TRIED].to(x)
+        with torch.no_grad():
+            (logits,) = model.map_rows(lambda part: (model.forward(part),), rows)
+        _SPREADS[model.module] = _measure_answers(logits, model)
+    return _SPREADS[model.module]
+
+
+def _measure_answers(logits: Tensor, model: Model) -> float:
+    """The standard deviation of numbers, or the largest of those of the classes' probabilities."""
+    answers = _read_answers(logits, model)
+    return float(answers.std(0).max())
+
+
+def _read_answers(logits: Tensor, model: Model) -> Array:
+    """The numbers of a regressor `(N, outputs)`, or the probabilities of classes `(N, classes)`."""
+    if isinstance(model.task, Regression):
+        return np.asarray(logits.double().cpu().numpy())
+    both = torch.cat([-logits / 2, logits / 2], 1) if isinstance(model.task, Binary) else logits
+    return np.asarray(both.double().softmax(1).cpu().numpy())
+
+
+def _choose_outputs(values: Array, classes: Tensor, model: Model, x: Tensor) -> Tensor:
+    """Of attributions `(N, features, outputs)`, those of each row's class."""
+    outputs = torch.from_numpy(np.ascontiguousarray(values)).to(x.device)
+    if outputs.shape[2] == 1 and not isinstance(model.task, Regression):  # of two classes, shap explains class 1
+        return torch.where(classes[:, None] == 1, outputs[..., 0], -outputs[..., 0])
+    chosen = model.task.describe(classes)[:, None, None].expand(-1, x.shape[1], 1)
+    return outputs.gather(2, chosen)[..., 0]
+
+
+def _check_sums(
+    label: str,
+    values: Array,
+    base: Array,
+    predict: Callable[[Array], Array],
+    logits: Tensor,
+    model: Model,
+    spread: float,
+) -> None:
     """Raise `ModelError` unless attributions add up to the numbers of the model, or to the logits of its classes.
 
     Args:
         label: of the explainer.
-        sums: of the attributions, `(N, outputs)`.
-        predict: the probabilities that belong to these.
+        values: attributions, `(N, features, outputs)`.
+        base: what they are added to, `(N, outputs)` or `(outputs,)`.
+        predict: the probabilities that belong to what they add up to.
         logits: of the model.
         model: which one.
+        spread: how much its answers differ between rows.
     """
     name, task = module_name(model.module), model.task
-    known = task.classes or isinstance(task, Regression | Binary)
-    check(known, "model", f"classes, a binary task or a regression for {label}", f"the task {task.name}")
-    if isinstance(task, Regression):
-        own, found = logits.double().cpu().numpy(), sums
-        own, found = own / (1 + np.abs(own)), found / (1 + np.abs(own))
-    else:
-        both = torch.cat([-logits / 2, logits / 2], 1) if isinstance(task, Binary) else logits
-        own, found = both.double().softmax(1).cpu().numpy(), predict(sums)
-    if found.shape != own.shape:
-        raise ModelError(f"{label}: expected {own.shape[1]} classes, got {found.shape[1]} from the trees of {name}")
-    difference = float(np.nan_to_num(np.abs(found - own)).max())
-    if difference > _TOLERANCE:
+    is_readable = task.classes or isinstance(task, Regression | Binary)
+    check(is_readable, "model", f"classes, a binary task or a regression for {label}", f"the task {task.name}")
+    sums, answers = values.sum(1) + base, _read_answers(logits, model)
+    # what single precision loses is a share of the largest term
+    sizes = np.abs(values).sum(1) + np.abs(base)
+    if not isinstance(task, Regression):
+        sums = predict(sums)
+        sizes = np.maximum(sizes.max(axis=1, keepdims=True), 1.0)
+    if sums.shape != answers.shape:
+        raise ModelError(f"{label}: expected {answers.shape[1]} classes, got {sums.shape[1]} from the trees of {name}")
+    differences = np.nan_to_num(np.abs(sums - answers))
+    if (differences > _TOLERANCE * spread + _SINGLE * sizes).any():
+        kind = "numbers" if isinstance(task, Regression) else "probabilities"
         raise ModelError(
-            f"{label}: expected attributions that add up to the answers of {name}, got probabilities that differ by up"
-            f" to {difference:.3g}. Was it fitted again, or does it have splits or a loss that shap cannot read?"
+            f"{label}: expected attributions that add up to the answers of {name}, got {kind} that differ by up to"
+            f" {differences.max():.3g}. Was it fitted again, or does it have splits or a loss that shap cannot read?"
+            " kernel_shap needs predictions alone"
         )
 
 

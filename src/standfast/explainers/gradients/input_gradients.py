@@ -109,7 +109,7 @@ class IntegratedGradients(GradientExplainer):
 
     Args:
         steps: points on the path, at least 1.
-        baseline: `b`: a number, or one for each channel. By default 0, and for tables the median of the model's
+        baseline: `b`: a number, or one for each channel. By default 0, and for tables the baseline of the model's
             reference.
 
     >>> from standfast.model import Model

@@ -80,7 +80,7 @@ class ExtremalPerturbations(Explainer):
         smoothness: the width `sigma` of the max-convolution's kernel, as a share of the shorter side, at least 0 (in
             the paper 21 of 224 pixels).
         baseline: what a masked pixel fades to: a number, or one for each channel. By default 0, and for tables the
-            median of the model's reference.
+            baseline of the model's reference.
         output: the score: `"logit"`, as in the paper, or `"probability"`.
         learning_rate: above 0, for a mask of 32x32 cells as in the paper. For other masks it is multiplied by their
             number of cells over that of 32x32.

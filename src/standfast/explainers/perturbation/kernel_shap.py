@@ -53,7 +53,7 @@ class KernelSHAP(ShapleyExplainer):
             how many segments; labels of the spatial shape (see `standfast.segments.segment`); or `"pixels"`: each
             pixel, time step or flat feature is a player.
         baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds. By default
-            0, and for tables the median of the model's reference.
+            0, and for tables the baseline of the model's reference.
         output: the score: `"logit"`, as for integrated gradients and DeepLift, or `"probability"`.
         seed: of the samples.
         segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the

@@ -41,7 +41,7 @@ class LIME(CoalitionExplainer):
             number, about how many segments; labels of the spatial shape (see `standfast.segments.segment`); or
             `"pixels"`: each pixel, time step or flat feature is one.
         baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds. By default
-            0, and for tables the median of the model's reference.
+            0, and for tables the baseline of the model's reference.
         output: `"probability"`, as in the paper and in its package; or `"logit"`, which does not saturate where the
             model is certain, and which Captum takes from a module that returns logits.
         seed: of the samples.

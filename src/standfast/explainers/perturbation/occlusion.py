@@ -46,7 +46,7 @@ class Occlusion(CopyExplainer):
         stride: steps between windows: a number for all axes, or one for each, from 1 to the window's side, so that
             every pixel is covered. By default half the window, rounded up.
         baseline: the values of covered pixels: a number, or one for each channel. By default 0, and for tables the
-            median of the model's reference.
+            baseline of the model's reference.
         output: the score: `"probability"`, as in the paper, or `"logit"`.
 
     Raises:

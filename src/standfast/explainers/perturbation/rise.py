@@ -56,7 +56,7 @@ class RISE(CopyExplainer):
             than positions. By default 7 along each side of an image (as in the paper), 20 along a series.
         keep: the probability that a cell is kept, above 0 and below 1.
         baseline: the values where a mask is 0: a number, or one for each channel. By default 0, and for tables the
-            median of the model's reference.
+            baseline of the model's reference.
         output: the score: `"probability"`, as in the paper, or `"logit"`.
         seed: of the masks.
 

@@ -129,7 +129,7 @@ class DeepLift(Explainer):
     that are on the other side of their kink than at the baseline. So differentiate within `smooth_relu`.
 
     Args:
-        baseline: `b`: a number, or one for each channel. By default 0, and for tables the median of the model's
+        baseline: `b`: a number, or one for each channel. By default 0, and for tables the baseline of the model's
             reference.
         times_input: multiply by `x - b`; `False` returns `m`.
         epsilon: a unit that differs from the baseline by less than this passes back its gradient; above 0.

@@ -150,7 +150,7 @@ class CorruptionCurve(Metric):
             their middle and a quarter of their range, and for infinite bounds 0 and 1, as in the paper, whose inputs
             are standardised.
         baseline: the constant: one number, or one for each channel; within the bounds. By default 0, and for tables the
-            median of the model's reference.
+            baseline of the model's reference.
         background: reference inputs for `"sample"`: each draw uses one of them, whole.
         unit: what counts as one position: an `"entry"`, of any channel, or a `"pixel"` (a time step) with all its
             channels. The relevance of a pixel is the sum over its channels.

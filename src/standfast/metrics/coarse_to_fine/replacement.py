@@ -23,6 +23,7 @@ from standfast.metrics.positions import Order, Unit, compute_relevance, count_po
 from standfast.metrics.probe import Probe
 from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies
 from standfast.model import Model
+from standfast.reference import Reference
 from standfast.segments import spatial_shape
 from standfast.similarity.rows import order_rows
 from standfast.tensors import count_at_once, describe_bounds, hashed_uniform, send
@@ -137,19 +138,50 @@ def resolve_noise(model: Model, inputs: Tensor, mean: Baseline | None, sd: Basel
 def make_gaussian_fields(
     model: Model, inputs: Tensor, mean: Baseline | None = None, sd: Baseline | None = None
 ) -> Fields:
-    """Fields of `N(mean, sd)`, each one number or one for each channel of `inputs`, or None; see `resolve_noise`."""
+    """Fields of `N(mean, sd)`, each one number or one for each channel of `inputs`, or None; see `resolve_noise`.
+
+    Of a data frame, without mean and sd, categories are drawn by their frequencies in the reference, as their codes are
+    no numbers, and no number is so low that it stands for a missing cell.
+    """
     centre, scale = resolve_noise(model, inputs, mean, sd)
+    reference = model.reference_for(inputs) if mean is None and sd is None else None
+    fit_cells = None if reference is None else _find_fit(reference)
 
     def fields(x: Tensor, keys: Tensor) -> Tensor:
         count = x[0].numel()
         parts = []
         for own in torch.split(keys, max(1, count_at_once(_DRAWN, keys) // count)):
             values = centre + scale * draw_normal(own, count).reshape(-1, *x.shape[1:])
+            if fit_cells is not None:
+                values = fit_cells(values, own)
             # float64 until here, so that rounding removes the last bits, in which `erfinv` of two devices may differ
             parts.append(values.to(x.dtype))
         return torch.cat(parts)
 
     return fields
+
+
+def _find_fit(reference: Reference) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """What makes noise `(m, F)` of keys `(m,)` fit the columns of a data frame; None for other tables.
+
+    Categories are drawn from the cells of the reference, by the random number that the noise was made of.
+    """
+    codes = reference.codes
+    if codes is None:
+        return None
+    lowest = torch.tensor(codes.lowest, dtype=torch.float64)
+    has_missing = torch.tensor(codes.edges, dtype=torch.float64) > -torch.inf
+    chosen = [column for column, category in enumerate(codes.categories) if category]
+    cells = {column: reference.known[:, column].double().sort().values for column in chosen}
+
+    def fit(noise: Tensor, keys: Tensor) -> Tensor:
+        values = torch.where(has_missing.to(noise.device), torch.maximum(noise, lowest.to(noise)), noise)
+        uniform = hashed_uniform(keys, noise.shape[1]).double()
+        for column, known in cells.items():
+            values[:, column] = known.to(noise)[(uniform[:, column] * len(known)).long()]
+        return values
+
+    return fit
 
 
 def make_constant_fields(model: Model, inputs: Tensor, baseline: Baseline | None) -> Fields:

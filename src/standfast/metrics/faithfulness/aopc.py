@@ -97,7 +97,7 @@ class AOPC(Metric):
         replacement: `"uniform"` values within the model's bounds, or a `"constant"`, the baseline. For a table, uniform
             values are those of a row of the model's reference, if it has one, each row as likely as the others.
         baseline: the constant: one number, or one for each channel; within the bounds. By default 0, and for tables the
-            median of the model's reference.
+            baseline of the model's reference.
         absolute: score regions by the absolute map; the paper uses signed maps.
         score: of the explained class: its `"probability"` or its `"logit"`.
         segments: regions that are not cells: a method, about how many, or a tensor of labels; see

@@ -88,7 +88,7 @@ class LogOdds(Metric):
             turned towards the class with the second largest logit. `preset="paper"` has the paper's pairs of digits.
         fraction: which share of all pixels, time steps or flat features may be erased (rounded, at least one).
         baseline: the value of erased pixels: one number, or one for each channel; within the bounds. By default 0, and
-            for tables the median of the model's reference.
+            for tables the baseline of the model's reference.
 
     Raises:
         ArgumentError: options out of range; in the call, classes that the model does not have, a baseline outside the

@@ -235,6 +235,10 @@ class AttributionAttack(Metric):
         first = self._similarities()[0]
         return first(*(first.of_maps(each.abs() if self.absolute else each) for each in (maps, others)))
 
+    @property
+    def compares_in_order(self) -> bool:
+        return not self._similarities()[0].symmetric
+
     def describe_misfit(self, explainer: Explainer) -> str:
         """Only blind attacks take an explainer that cannot be differentiated."""
         guided = isinstance(get_attack(self.attack), GuidedObjective)

@@ -261,6 +261,10 @@ class MisinterpretationProbability(Metric):
         alike = event.compare_maps(maps, others, self.absolute)
         return None if alike is None else event.has_happened(alike, torch.full_like(alike, -1.0)).double()
 
+    @property
+    def compares_in_order(self) -> bool:
+        return not get_similarity(self.similarity).symmetric
+
     def takes_control(self, control: Explainer) -> bool:
         """None: a copy of the input changes so rarely that its probability would cost more than all explainers."""
         return False
@@ -332,6 +336,12 @@ class MisinterpretationProbability(Metric):
             budget,
             self.from_event,
         )
+
+    @property
+    def revision(self) -> int:
+        """One more where the search for a witness meets candidates, which it used not to know."""
+        has_witness = self.from_event and self.method == "subset"
+        return self.version + 1 if has_witness and self.neighbourhood.chooses else self.version
 
     def _plan_search(self) -> int:
         """How many evaluations the search for a witness has, one of which checks what was found; 0: no search."""

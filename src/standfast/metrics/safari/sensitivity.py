@@ -73,6 +73,11 @@ class _Sensitivity(Metric):
         distance: Tensor = (other - own).flatten(1).norm(dim=1)
         return distance / _norms(own) if self.normalise else distance
 
+    @property
+    def compares_in_order(self) -> bool:
+        """The distance is divided by the norm of the first map, if at all."""
+        return self.normalise
+
     def evaluate(self, call: Call) -> SensitivityResult:
         """Sample the neighbourhood of every input."""
         inputs, region = call.inputs, self.neighbourhood.around(call.inputs, call.model.bounds)

@@ -25,6 +25,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
+from standfast.algorithms.searches.auto import AutoSearch
 from standfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
@@ -56,7 +57,7 @@ class WorstCaseResult(PerturbedResult):
         gap: an estimate of how much worse than `value` the true worst case may be, `(N,)`, from a search that has one
             (`"grid"`, and `"auto"` for a few parameters). It holds as far as explanations change nowhere faster than
             they were seen to, so it is not a bound; NaN from other searches, infinite where `found` is False and where
-            the budget was too small to vary each parameter.
+            the budget was too small to vary each parameter. Where `exact` holds it is 0, and no estimate.
         sens_max: largest `||g(x') - g(x)||_2` among all candidates (Table 1); NaN without tracking. `(N,)`
         sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
         trace: best similarity and margin so far against the search's evaluations, for the samples of `traced`.
@@ -64,6 +65,9 @@ class WorstCaseResult(PerturbedResult):
         plausibility: of the worst inputs, from 0 to 1, where the neighbourhood can say, as one of tables with training
             rows can: a small number means that few of these rows are as far from the others; NaN for skipped samples.
             `(N,)`
+        exact: all inputs that the neighbourhood can make were evaluated, so this is the true worst case, `(N,)` bool;
+            None where parameters are numbers within ranges, such as angles. Where `found` is False as well, there is no
+            input that meets the constraint.
 
     The other attributes are those of `PerturbedResult`, for the worst inputs.
     """
@@ -78,6 +82,7 @@ class WorstCaseResult(PerturbedResult):
     trace: WorstCaseTrace
     traced: Tensor = field(metadata={"per_sample": False})
     plausibility: Tensor | None = None
+    exact: Tensor | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Clean and worst inputs, their explanations, and the trace, NaN for skipped samples."""
@@ -115,7 +120,8 @@ class WorstCase(Metric):
         event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`, whose margin does not depend on the
             explainer.
         similarity: a similarity or its name.
-        search: `"auto"` (follows gradients where model, explainer and similarity have them, black box elsewhere),
+        search: `"auto"` (follows gradients where model, explainer and similarity have them, black box elsewhere; tries
+            all words, categories and steps where their combinations fit the budget, and searches among them elsewhere),
             `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, `"grid"` (for a few
             parameters, which is what `"auto"` takes for at most 4 of them), with options as in
             `"genetic:population=50"`; or a configured search.
@@ -186,9 +192,19 @@ class WorstCase(Metric):
         return self._event().compare_maps(maps, others, self.absolute)
 
     @property
+    def compares_in_order(self) -> bool:
+        return not get_similarity(self.similarity).symmetric
+
+    @property
     def own_label(self) -> str:
         """The metric's name and the event's."""
         return f"{self.name}: {self.event}"
+
+    @property
+    def revision(self) -> int:
+        """One more where `auto` searches among candidates: it used to know only the two ends of each parameter."""
+        searches_candidates = self.neighbourhood.chooses and isinstance(self.make_search(), AutoSearch)
+        return self.version + 1 if searches_candidates else self.version
 
     def cost(self, classes: int | None = None) -> Cost:
         """The budget."""
@@ -255,14 +271,15 @@ class WorstCase(Metric):
         )
         objective = EventObjective(event, probe, inputs, self.track_sensitivity)
         usable, points, trace = objective.usable, region.centre.clone(), _empty_trace(inputs)
-        followed, gap, kept = False, None, KeptClass(probe, plan_draws(self.budget, probe))
+        followed, gap, exact = False, None, None
+        kept = KeptClass(probe, plan_draws(self.budget, probe))
         if len(usable):
             own, seed = region.select(usable), call.seed
             found = objective.run(search, own, self.plan_search(probe), seed)
             kept.draw(~seed)
             points[usable] = own.project(found.inputs[:, None])[:, 0]
             trace = _read_trace(event, found.trace)
-            followed, gap = found.followed_gradients, found.gap
+            followed, gap, exact = found.followed_gradients, found.gap, found.exact
         seen, perturbed, _ = reevaluate_found(probe, self.neighbourhood, inputs, points)
         plausibility = self.neighbourhood.measure_plausibility(inputs, perturbed["inputs"])
         similarity, margin = seen.similarity, seen.margin
@@ -290,6 +307,7 @@ class WorstCase(Metric):
             sens_max=objective.sens_max,
             sens_lips=objective.sens_lips,
             plausibility=None if plausibility is None else torch.where(evaluated, plausibility.double(), torch.nan),
+            exact=None if exact is None else probe.scatter_to_all(exact),
             trace=trace,
             traced=usable,
         )

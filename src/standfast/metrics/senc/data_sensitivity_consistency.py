@@ -80,7 +80,7 @@ class DataSensitivityConsistency(SensitivityConsistency):
             `"windows"`, `"columns"`, about how many segments, or a tensor of labels; see `standfast.segments.segment`.
             Labels for each sample are in the order of the samples; a study cuts them into jobs with the samples.
         baseline: what replaces a segment that is off: a number, or one for each channel; within the bounds. By default
-            0, and for tables the median of the model's reference.
+            0, and for tables the baseline of the model's reference.
 
     `masks`, `keep` and the other options are those of `SensitivityConsistency`.
 

@@ -65,7 +65,7 @@ from standfast.study.file.references import read_data_at
 from standfast.study.file.texts import find_texts, make_samples
 from standfast.study.grid import ModelSource, Samples
 from standfast.study.identity import is_estimator
-from standfast.tasks import Classification, Regression, Task
+from standfast.tasks import Classification, Task
 from standfast.tensors import describe_bounds
 from standfast.texts import TextModel, encode_texts
 from standfast.texts.model import Granularity, Removal
@@ -355,11 +355,6 @@ class ModelEntry(Entry):
         """The keys of a module that are not as they are by default."""
         return set(self.model_dump(include=_OF_MODULES, exclude_defaults=True))
 
-    @property
-    def method(self) -> Literal["predict_proba", "predict"]:
-        """What the answers of an estimator are read from."""
-        return "predict" if isinstance(self.task, Regression) else "predict_proba"
-
     def source(self, base: Path) -> StudyModel:
         """What the entry stands for; its file, whose path is relative to `base`, is read here and now.
 
@@ -440,15 +435,16 @@ class ModelProgram(ModelEntry):
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The program of the file."""
-        return load_program(content, self.path, device, self.trust, self.method)
+        return load_program(content, self.path, device, self.trust, self.task)
 
 
 class ModelFunction(ModelEntry):
     """A module, an estimator or a model that a function of the user's returns.
 
     Args:
-        function: module:function that returns a torch.nn.Module, a fitted estimator with predict_proba (of a
-            regression: with predict), or a standfast.Model; with random numbers from a fixed seed.
+        function: module:function that returns a torch.nn.Module, a fitted estimator (of classes, with
+            predict_proba or decision_function; of a regression, with predict), or a standfast.Model; with random
+            numbers from a fixed seed.
         options: arguments of the function.
         weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
         seeds: make this many models, name#0, name#1 and so on, with the further argument seed of the function: 0, 1
@@ -496,7 +492,7 @@ class ModelFunction(ModelEntry):
             if isinstance(found, TextModel):
                 raise reject(_TEXTS, "other data")
             try:
-                found = as_module(found, "function", self.method)
+                found = as_module(found, "function", self.task)
             except ArgumentError as error:
                 expected = f"{error.expected}, or a standfast.Model"
                 raise reject(expected, f"{with_article(str(error.got))} from {self.function}") from error

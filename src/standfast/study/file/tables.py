@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
-import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
@@ -111,8 +110,7 @@ def join_tables(data: Mapping[str, Samples], parts: Iterable[Any]) -> tuple[dict
     ordered = {each.label: each.categories for each in tables[0].columns if each.kind == "ordered"}
     references = [table.decode(table.rows) for table in tables]
     frames = [each.table.decode(each.inputs) for each in data.values() if each.table is not None]
-    joined = Table.read(*references, *frames, ordered=ordered, missing=find_losses(parts))
-    joined = replace(joined, rows=torch.cat([joined.encode(frame) for frame in references]))
+    joined = Table.join(references, frames, ordered=ordered, missing=find_losses(parts))
     about = {"columns": joined.plain()}
     found = {
         name: replace(

@@ -68,7 +68,13 @@ class WorstCasePresentation(Presentation):
         limit = 0.0 if results.options.get("event") == "misclassification" else find_threshold(results.options)
         rules = () if limit is None else (limit,)
         without = _searched_without_gradients(results)
-        return {**describe_event(results.options), "rules": rules, "without_gradients": without}
+        exact, total = count_samples(results.frame, "exact")
+        return {
+            **describe_event(results.options),
+            "rules": rules,
+            "without_gradients": without,
+            "all_exact": exact == total > 0,
+        }
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How often the event was found, and the largest sensitivities if they were tracked."""
@@ -78,6 +84,10 @@ class WorstCasePresentation(Presentation):
             found.append(Detail("class changed", hit, total))
         elif "found" in frame.columns and hit < total:  # the clean input may be outside of the neighbourhood
             found.append(Detail("no input that keeps the answer", total - hit, total))
+        exact, total = count_samples(frame, "exact")
+        if exact:
+            found.append(Detail("exact, all possible inputs were tried", exact, total))
+            frame = frame.filter(~read_flags(frame, "exact"))
         if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
             found.append(Detail("misinterpreted", *measured))
         labels = {

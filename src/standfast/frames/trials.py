@@ -1,0 +1,301 @@
+"""Which of the user's columns each encoded column depends on, found by mixing rows.
+
+Of two rows, a mixed row has some cells of the first and all others of the second. If an encoded column depends on one
+of the user's columns alone, then its value in the mixed row is that of the row from which this cell came. Which cells
+come from the first row is said by one binary digit of the columns' numbers. So with one mix for each digit, the number
+of the column is read digit by digit, for all encoded columns at the same time:
+
+| | first | second | digit 0 from the first | digit 1 from the first |
+| --- | --- | --- | --- | --- |
+| column 0 | a | A | A | A |
+| column 1 | b | B | b | B |
+| column 2 | c | C | C | c |
+
+An encoded column that agrees with neither row, or whose digits differ from pair to pair, depends on several columns.
+Every two columns differ in a digit, so that there is a mix that parts them.
+
+Rows are those of the reference, and made ones in which each column takes all of its values equally often: every
+category, both values of a flag however rare, and a missing cell.
+
+Cost: `rows x (1 + log2(columns))` encoded rows, in chunks of bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from standfast.frames.columns import Column
+from standfast.frames.table import Table
+from standfast.tensors import Array
+
+#: rows of the reference in which columns are tried, and made rows at least
+_REFERENCE_ROWS, _MADE_ROWS = 512, 256
+#: different values of a column that are all tried; of more, these many quantiles and places in its range
+_ALL_VALUES, _QUANTILES, _PLACES = 4096, 65, 129
+#: encoded cells at a time, and rows at least
+_CELLS, _FEWEST_ROWS = 2**23, 64
+#: rows that explained rows are mixed with, and mixes of explained rows at a time, of which each row has two at least
+_PARTNERS, _MIXES = 16, 4096
+#: how far the same value may be computed from itself in another batch, in units of the last place of the largest
+_ROUNDING = 64
+#: pairs of rows in which the columns are looked for that an encoded column depends on
+_WITNESSES = 32
+
+Encode = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of numbers `(N, F)`, and what a pipeline makes of them, `(N, E)`."""
+
+    cells: Array
+    encoded: Array
+
+    def __getitem__(self, index: Array) -> Rows:
+        return Rows(self.cells[index], self.encoded[index])
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """An encoded column that depends on several of the user's, and those that were found, by number."""
+
+    encoded: int
+    columns: tuple[int, ...]
+
+
+class DigitReader:
+    """What mixed rows have said so far of each of `E` encoded columns.
+
+    Args:
+        columns: the number of the user's columns.
+        encoded: the number of encoded columns.
+
+    Attributes:
+        masks: for each digit, the columns whose cells come from the first row, `(digits, F)`.
+        from_first, from_second: for each digit, whether a value of a mixed row was that of the one row and not that of
+            the other, `(digits, E)`.
+        from_none: whether a value was that of neither, `(E,)`.
+    """
+
+    def __init__(self, columns: int, encoded: int) -> None:
+        self.columns = columns
+        self.digits = max(1, (columns - 1).bit_length())
+        numbers = np.arange(columns)
+        self.masks = (numbers >> np.arange(self.digits)[:, None]) % 2 == 1
+        self.from_first = np.zeros((self.digits, encoded), dtype=bool)
+        self.from_second = np.zeros((self.digits, encoded), dtype=bool)
+        self.from_none = np.zeros(encoded, dtype=bool)
+
+    def add(self, digits: Array, first: Array, second: Array, mixed: Array, tolerance: Array) -> None:
+        """Compare encoded mixed rows `(N, E)`, by these digits `(N,)`, with the encoded rows that they are mixed of."""
+        as_first = are_close(mixed, first, tolerance)
+        as_second = are_close(mixed, second, tolerance)
+        for digit in np.unique(digits):
+            rows = digits == digit
+            self.from_first[digit] |= (as_first[rows] & ~as_second[rows]).any(0)
+            self.from_second[digit] |= (as_second[rows] & ~as_first[rows]).any(0)
+        self.from_none |= (~as_first & ~as_second).any(0)
+
+    @property
+    def owners(self) -> Array:
+        """The number of the column that each encoded one depends on, `(E,)`; -1 where not all digits are known."""
+        is_read = (self.from_first | self.from_second).all(0)
+        weights = 1 << np.arange(self.digits)
+        return np.where(is_read, weights @ self.from_first.astype(int), -1)
+
+    @property
+    def conflicts(self) -> Array:
+        """The encoded columns that depend on several, by number."""
+        differs = (self.from_first & self.from_second).any(0)
+        return np.flatnonzero(self.from_none | differs | (self.owners >= self.columns))
+
+
+class Trials:
+    """What rows that were tried have said of encoded columns; explained rows can be added.
+
+    Args:
+        encode: rows of numbers `(N, F)` as encoded columns, float64 `(N, E)`.
+        rows: the first rows to try, `(N, F)`.
+
+    Attributes:
+        reader: of the digits.
+        tolerance: of each encoded column, `(E,)`.
+        partners: rows that explained rows are mixed with.
+        conflict: the first encoded column that depends on several, if there is one. Nothing is tried after it.
+    """
+
+    def __init__(self, encode: Encode, rows: Array) -> None:
+        self.encode = encode
+        self.partners = Rows(rows[:_PARTNERS], encode(rows[:_PARTNERS]))
+        self.width = self.partners.encoded.shape[1]
+        self.reader = DigitReader(rows.shape[1], self.width)
+        self.tolerance = measure_rounding(self.partners.encoded)
+        self.conflict: Conflict | None = None
+        self._try(rows)
+
+    def _try(self, rows: Array) -> None:
+        """Mix all rows with each other, in chunks."""
+        generator = np.random.default_rng(1)
+        size = max(_FEWEST_ROWS, _CELLS // self.width)
+        for cells in np.array_split(rows, max(1, len(rows) // size)):
+            chunk = Rows(cells, self.encode(cells))
+            self.tolerance = np.maximum(self.tolerance, measure_rounding(chunk.encoded))
+            count = len(cells)
+            digits_at_a_time = max(1, _CELLS // (count * self.width))
+            for start in range(0, self.reader.digits, digits_at_a_time):
+                digits = np.arange(start, min(start + digits_at_a_time, self.reader.digits))
+                firsts = np.tile(np.arange(count), len(digits))
+                seconds = np.concatenate([_draw_partners(generator, count) for _ in digits])
+                self._mix(np.repeat(digits, count), chunk[firsts], chunk[seconds])
+
+    def add(self, rows: Rows) -> None:
+        """Mix explained rows with rows of the reference: all digits of few rows, one digit of each of many."""
+        digits = self.reader.digits
+        every_row = np.arange(len(rows.cells))
+        self.tolerance = np.maximum(self.tolerance, measure_rounding(rows.encoded))
+        if 2 * digits * len(every_row) <= _MIXES:
+            self._mix_with_partners(every_row.repeat(digits), rows)
+            return
+        self._mix_with_partners(every_row, rows)
+        # encoded columns that move here for the first time need all digits, of one row each
+        differs = ~are_close(rows.encoded, self.partners.encoded[:1], self.tolerance)
+        is_new = differs & (self.reader.owners < 0)
+        first_with_each = np.unique(is_new.argmax(0)[is_new.any(0)])
+        self._mix_with_partners(first_with_each.repeat(digits), rows)
+
+    def _mix_with_partners(self, numbers: Array, rows: Rows) -> None:
+        """Mix rows by the digits in turn, each as the first and as the second of its pair."""
+        size = max(_FEWEST_ROWS, _CELLS // (2 * self.width))
+        for start in range(0, len(numbers), size):
+            positions = np.arange(start, min(start + size, len(numbers)))
+            explained = rows[numbers[positions]]
+            # the partner does not follow from the digit, so that a digit meets all partners
+            partners = (positions * 7 + positions // _PARTNERS) % len(self.partners.cells)
+            others = self.partners[partners]
+            digits = positions % self.reader.digits
+            self._mix(digits, explained, others)
+            self._mix(digits, others, explained)
+
+    def _mix(self, digits: Array, first: Rows, second: Rows) -> None:
+        """Mix pairs of rows by these digits `(N,)`, and read what becomes of each encoded column."""
+        if self.conflict is not None or not len(digits):
+            return
+        masks = self.reader.masks[digits]
+        cells = np.where(masks, first.cells, second.cells)
+        mixed = Rows(cells, self.encode(cells))
+        self.reader.add(digits, first.encoded, second.encoded, mixed.encoded, self.tolerance)
+        conflicts = self.reader.conflicts
+        if len(conflicts):
+            columns = self._find_columns(int(conflicts[0]), masks, first, second, mixed)
+            self.conflict = Conflict(int(conflicts[0]), columns)
+
+    def _find_columns(self, number: int, masks: Array, first: Rows, second: Rows, mixed: Rows) -> tuple[int, ...]:
+        """The columns on which an encoded column depends, found by changing a pair's cells one after another.
+
+        The cells that the mixed row has from the second row come first. So the walk passes the mixed row, and meets a
+        change on each side of it where the mixed row is like neither. The way back meets what hid behind a change.
+        """
+        tolerance = self.tolerance[number]
+        start, end, middle = (rows.encoded[:, number] for rows in (first, second, mixed))
+        as_first, as_second = are_close(middle, start, tolerance), are_close(middle, end, tolerance)
+        kinds = (~as_first & ~as_second, as_first & ~as_second, as_second & ~as_first)
+        pairs = np.concatenate([np.flatnonzero(kind)[:_WITNESSES] for kind in kinds])
+        columns: set[int] = set()
+        for pair in pairs:
+            order = np.argsort(masks[pair], kind="stable")
+            for direction in (order, order[::-1]):
+                walk = _walk(first.cells[pair], second.cells[pair], direction)
+                passed = self.encode(walk)[:, number]
+                columns |= set(direction[~are_close(passed[1:], passed[:-1], tolerance)].tolist())
+            if len(columns) > 1:
+                break
+        return tuple(sorted(columns))
+
+
+def _walk(start: Array, end: Array, order: Array) -> Array:
+    """Rows `(F + 1, F)` from one to another, with one more cell changed in each, in this order."""
+    walk = np.repeat(start[None], len(order) + 1, axis=0)
+    for step, column in enumerate(order, 1):
+        walk[step:, column] = end[column]
+    return walk
+
+
+def are_close(values: Array, others: Array, tolerance: Array) -> Array:
+    """Where encoded values `(N, E)` or `(N,)` are the same but for rounding; NaN is the same as NaN."""
+    close = np.asarray(values == others)
+    unequal = np.nonzero(~close)  # of one-hot columns, these are few
+    left, right = values[unequal], np.broadcast_to(others, values.shape)[unequal]
+    with np.errstate(invalid="ignore"):
+        rounded = np.abs(left - right) <= np.broadcast_to(tolerance, values.shape)[unequal]
+    close[unequal] = rounded | (np.isnan(left) & np.isnan(right))
+    return close
+
+
+def measure_rounding(encoded: Array) -> Array:
+    """How much encoded columns `(N, E)` may differ by rounding, `(E,)`: vectorised functions round by position.
+
+    Columns of whole numbers are exact but for their last places. Others that single precision holds come from it.
+    """
+    values = np.where(np.isfinite(encoded), encoded, 0.0)
+    single = (values == values.astype(np.float32)).all(0) & (values != values.round()).any(0)
+    precision = np.where(single, np.finfo(np.float32).eps, np.finfo(np.float64).eps)
+    return np.asarray(_ROUNDING * precision * np.abs(values).max(axis=0, initial=0.0))
+
+
+def _draw_partners(generator: np.random.Generator, count: int) -> Array:
+    """A partner for each of some rows, another row wherever there is one; each row is a partner once."""
+    cycle = generator.permutation(count)
+    partners = np.empty(count, dtype=np.int64)
+    partners[cycle] = np.roll(cycle, 1)
+    return partners
+
+
+def choose_rows(table: Table) -> Array:
+    """Rows `(N, F)` in which columns are tried, in a random order that is always the same."""
+    generator = np.random.default_rng(0)
+    reference = table.rows.numpy()
+    spaced = np.linspace(0, len(reference) - 1, min(_REFERENCE_ROWS, len(reference)))
+    chosen_rows = reference[spaced.round().astype(int)]
+    value_lists = [list_values(column, cells) for column, cells in zip(table.columns, reference.T, strict=True)]
+    count = max(_MADE_ROWS, *map(len, value_lists))
+    made_columns = [generator.permutation(np.resize(values, count)) for values in value_lists]
+    made_rows = np.stack(made_columns, axis=1)
+    return generator.permutation(np.concatenate([chosen_rows, made_rows]))
+
+
+def list_values(column: Column, seen: Array) -> Array:
+    """What a column is tried with: its categories or its different numbers, and a missing cell.
+
+    Args:
+        column: what is known of it.
+        seen: its numbers in the reference, `(B,)`.
+    """
+    is_gap = seen < column.low
+    if column.categories:
+        values = np.arange(len(column.categories), dtype=float)
+    else:
+        values = _list_numbers(column, seen[~is_gap])
+    gaps = np.unique(seen[is_gap])
+    if column.missing is not None:
+        gaps = np.union1d(gaps, [column.missing])
+    return np.concatenate([values, gaps])
+
+
+def _list_numbers(column: Column, seen: Array) -> Array:
+    """All different numbers, or of too many quantiles; and all steps of the range, or places in it."""
+    has_steps = column.kind != "number" and column.unit != "s"
+    if has_steps and column.high - column.low < _ALL_VALUES:
+        return np.arange(column.low, column.high + 1)
+    places = np.linspace(column.low, column.high, _PLACES)
+    distinct = np.unique(seen)
+    if len(distinct) > _ALL_VALUES:
+        shares = np.linspace(0, 1, _QUANTILES)
+        of_distinct = np.quantile(distinct, shares, method="nearest")
+        of_all = np.quantile(seen, shares, method="nearest")
+        distinct = np.concatenate([of_distinct, of_all])
+    if has_steps:
+        places = places.round()
+    return np.unique(np.concatenate([distinct, places]))

@@ -1,0 +1,128 @@
+"""Trees behind what people fit: codes of whole numbers, products with rare flags, samplers, searches, targets."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+import standfast
+from standfast.errors import ArgumentError
+from standfast.explainers.adapters.frame_functions import FrameExplainer
+from standfast.frames import Table, make_model
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    shap = pytest.importorskip("shap")
+
+
+def explain_trees(pipeline: Any, part: Any, classes: Any) -> Any:
+    """A function of the user's, which returns values of encoded columns."""
+    return shap.TreeExplainer(pipeline[-1]).shap_values(pipeline[0].transform(part))
+
+
+@pytest.mark.parametrize("explainer", [FrameExplainer(explain_trees), "tree_shap"], ids=["function", "name"])
+def test_the_number_of_a_shop_is_the_sum_of_its_forty_codes(explainer: Any) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"shop": rng.integers(0, 40, 600), "x": rng.normal(size=600)})
+    sales = rng.normal(size=40)[frame["shop"]] * 3 + frame["x"]
+    encoder = ColumnTransformer([("shop", OneHotEncoder(sparse_output=False), ["shop"])], remainder="passthrough")
+    fitted = make_pipeline(encoder, RandomForestRegressor(n_estimators=10, random_state=0)).fit(frame, sales)
+    rows = frame[:12]
+    values = explain_trees(fitted, rows, None)
+    table = Table.read(frame, rows)
+    explainer = standfast.explainers.get(explainer) if isinstance(explainer, str) else explainer
+    maps = explainer(make_model(fitted, table), table.encode(rows))
+    np.testing.assert_allclose(maps, np.stack([values[:, :-1].sum(1), values[:, -1]], 1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.03, 0.003])
+def test_a_product_with_a_rare_flag_is_refused_by_name(share: float) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"debt": rng.uniform(0, 40, 2000), "default": rng.random(2000) < share, "x": rng.normal(size=2000)}
+    )
+    lost = (frame["debt"] * frame["default"] > 20) | (frame["x"] > 1)
+    step = FunctionTransformer(lambda d: pd.DataFrame({"x": d["x"], "lost": d["debt"] * d["default"]}))
+    fitted = make_pipeline(step, RandomForestClassifier(20, random_state=0)).fit(frame, lost)
+    rows = frame[frame["default"]][:6]
+    table = Table.read(frame, rows)
+    with pytest.raises(ArgumentError, match="encoded column 1, which depends on 'debt' and 'default'"):
+        standfast.explainers.get("tree_shap")(make_model(fitted, table), table.encode(rows))
+
+
+class Sampler:
+    """As imbalanced-learn's are: it acts when a pipeline is fitted, and has no `transform`."""
+
+    def fit_resample(self, x: Any, y: Any) -> tuple[Any, Any]:
+        rare = np.flatnonzero(np.asarray(y) == 1)
+        every = np.concatenate([np.arange(len(y)), rare, rare])
+        return x[every], np.asarray(y)[every]
+
+
+class ResamplingPipeline:
+    """As imbalanced-learn's is."""
+
+    def __init__(self, steps: list[tuple[str, Any]]) -> None:
+        self.steps = steps
+
+    def fit(self, x: Any, y: Any) -> ResamplingPipeline:
+        for _, step in self.steps[:-1]:
+            if hasattr(step, "fit_resample"):
+                x, y = step.fit_resample(x, y)
+            else:
+                x = step.fit_transform(x)
+        self.steps[-1][1].fit(x, y)
+        return self
+
+    def predict_proba(self, x: Any) -> Any:
+        for _, step in self.steps[:-1]:
+            x = x if hasattr(step, "fit_resample") else step.transform(x)
+        return self.steps[-1][1].predict_proba(x)
+
+
+@pytest.mark.parametrize("package", ["imblearn", "one like it"])
+def test_a_sampler_between_encoder_and_forest_changes_no_value(package: str) -> None:
+    sampler, pipeline = Sampler, ResamplingPipeline
+    if package == "imblearn":
+        pytest.importorskip("imblearn")
+        from imblearn.over_sampling import RandomOverSampler as sampler
+        from imblearn.pipeline import Pipeline as pipeline
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=400), "town": rng.choice(["Ulm", "Bonn", "Kiel"], 400)})
+    y = (frame["a"] + (frame["town"] == "Ulm") + 0.5 * rng.normal(size=400) > 1.6).astype(int)
+    encoder = ColumnTransformer([("town", OneHotEncoder(sparse_output=False), ["town"])], remainder="passthrough")
+    forest = RandomForestClassifier(20, max_depth=4, random_state=0)
+    fitted = pipeline([("encode", encoder), ("balance", sampler()), ("forest", forest)]).fit(frame, y)
+    rows = frame[:8]
+    values = shap.TreeExplainer(fitted.steps[-1][1]).shap_values(fitted.steps[0][1].transform(rows))
+    values = values[np.arange(8), :, fitted.predict_proba(rows).argmax(1)]
+    table = Table.read(frame[20:], rows)
+    maps = standfast.explainers.get("tree_shap")(make_model(fitted, table), table.encode(rows))
+    np.testing.assert_allclose(maps, np.stack([values[:, 3], values[:, :3].sum(1)], 1), rtol=0, atol=1e-6)
+
+
+def test_a_search_leads_to_its_best_estimator_and_a_changed_target_to_another_explainer() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "c"])
+    y = np.exp(frame["a"] + 0.3 * frame["b"])
+    pipeline = make_pipeline(StandardScaler(), RandomForestRegressor(10, random_state=0))
+    search = GridSearchCV(pipeline, {"randomforestregressor__max_depth": [3, 5]}, cv=2).fit(frame, y)
+    table = Table.read(frame)
+    explainer = standfast.explainers.get("tree_shap")
+    best = search.best_estimator_
+    values = shap.TreeExplainer(best[-1]).shap_values(best[0].transform(frame[:6]))
+    maps = explainer(make_model(search, table), table.encode(frame[:6]))
+    np.testing.assert_allclose(maps, values, rtol=0, atol=1e-6)
+    target = TransformedTargetRegressor(pipeline, func=np.log, inverse_func=np.exp).fit(frame, y)
+    words = r"\(kernel_shap needs predictions alone\), got TransformedTargetRegressor around RandomForestRegressor"
+    with pytest.raises(ArgumentError, match=words):
+        explainer(make_model(target, table), table.encode(frame[:6]))
