@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from standfast.data.image_files import IMAGES
 from standfast.data.root import VARIABLE, MissingDataError, data_root
-from standfast.data.user_files import IMAGES
 from standfast.errors import check
 
 FOLDER = "imagenet_sample/images"

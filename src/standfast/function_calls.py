@@ -351,17 +351,36 @@ def walk_graph(values: Tensor) -> Iterator[Node]:
             yield node
 
 
+#: how torch names the node of an operation that it cannot differentiate, and through which it passes zeros
+_UNKNOWN_DERIVATIVES = ("WarnNotImplemented", "NotImplemented")
+_WITHOUT_GRADIENTS = "What needs no gradients can be used: explainers such as occlusion, block search"
+
+
 def check_has_gradients(scores: Tensor, x: Tensor, by: str = "") -> None:
-    """Raise `NoGradientsError` if no graph leads from `x` to the scores: gradients of 0 would say nothing of the model.
+    """Raise `NoGradientsError` unless gradients by `x` say how the scores depend on it.
+
+    They do not if no graph leads from `x` to the scores, or if an operation on the way has no derivative, as those of
+    quantised layers: torch then gives zeros, which would say nothing of the model.
 
     Args:
         scores: computed from logits.
         x: an input, or what the module makes of it.
         by: what `x` is, for the message, if it is no input.
     """
-    wanted = get_gradient_edge(x).node if x.requires_grad else None
-    if not any(node is wanted for node in walk_graph(scores)):
+    subject = f"module: its logits have no gradients{by and f' by {by}'}"
+    dependent: set[Node] = {get_gradient_edge(x).node} if x.requires_grad else set()
+    reached = False
+    for node in walk_graph(scores):  # the sources of a node come before it
+        reached = reached or node in dependent
+        if dependent.isdisjoint(find_sources(node)):
+            continue
+        dependent.add(node)
+        if node.name().rpartition("::")[2] in _UNKNOWN_DERIVATIVES:
+            raise NoGradientsError(
+                f"{subject}: torch cannot differentiate one of its operations. Are its layers quantised? Then explain "
+                f"the module that they were made from. {_WITHOUT_GRADIENTS}"
+            )
+    if not reached:
         raise NoGradientsError(
-            f"module: its logits have no gradients{by and f' by {by}'}. Do forward or preprocess use torch.no_grad, "
-            "detach or whole numbers? What needs no gradients can be used: explainers such as occlusion, block search"
+            f"{subject}. Do forward or preprocess use torch.no_grad, detach or whole numbers? {_WITHOUT_GRADIENTS}"
         )

@@ -30,6 +30,7 @@ from standfast.errors import (
     warn_user,
 )
 from standfast.function_calls import find_training_calls, run_eagerly
+from standfast.input_types import find_input_types
 from standfast.reference import FEWEST_ROWS, Reference, make_reference
 from standfast.tasks import Classification, Task, ZeroShot, find_output
 from standfast.tasks import get as get_task
@@ -187,6 +188,10 @@ class BlackBox(nn.Module):
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""
         return None
 
+    def find_short(self, x: Tensor) -> Tensor | None:
+        """Which of the inputs `(N, W)` have too few features for maps to be compared, bool `(N,)`; None for none."""
+        return None
+
     def join_maps(self, maps: Tensor, x: Tensor) -> Tensor:
         """Maps of inputs, `(N, ...)` each, in the units that are explained; by default as they are."""
         return maps
@@ -262,6 +267,7 @@ class Model:
             is moved to `device`. Every call restores its train/eval mode and the `requires_grad` of its parameters. It
             may be compiled or exported; an exported program stays in the mode in which it was exported, which must be
             evaluation mode. One in bfloat16 or float16 gets its inputs in that type; all other numbers are float32.
+            Its type is that of its first layer with real weights; whole numbers, such as quantised ones, are no type.
         bounds: `(lower, upper)`, the valid values of an input: numbers, or tensors that broadcast against one
             sample, for example `(C, 1, 1)` for inputs normalised per channel.
         preprocess: applied to inputs before the module, for example a normalisation. Gradients include it.
@@ -334,7 +340,8 @@ class Model:
         _check_weights(module)
         parameter = next(module.parameters(), None)
         #: the type in which the module computes; inputs, maps and logits have `dtype`, which is never below float32
-        self.precision = parameter.dtype if parameter is not None else torch.get_default_dtype()
+        self.precision, *other_types = find_input_types(module)
+        self._other_types = tuple(other_types)
         self.dtype = widen_half(torch.empty(0, dtype=self.precision)).dtype
         if self.dtype != self.precision and find_black_box(module) is None:
             forward = functools.partial(_run_in, self.precision, forward or operator.call)
@@ -353,6 +360,7 @@ class Model:
         self.device = resolve_device("cpu" if self.black_box and device == "auto" else device, parameter)
         if self.black_box is not None:
             self.dtype = self.precision = self.black_box.dtype
+            self._other_types = ()
         module.to(self.device)
         keep_freed_memory()
         self.bounds = read_bounds(bounds, self.dtype, self.device)
@@ -824,6 +832,8 @@ class Model:
         check(isinstance(inputs, Tensor), name, "a torch.Tensor", describe_no_tensor(inputs))
         dense = inputs.layout == torch.strided and not inputs.is_meta and not inputs.is_nested
         check(dense, name, "a dense tensor with values", _describe_kind(inputs))
+        if inputs.dtype in self._other_types and self.precision == self.dtype:
+            self._try_type(inputs)
         fits, own = inputs.dtype in (self.dtype, self.precision), f"{self.precision} (the module's)"
         known = own if self.dtype == self.precision else f"{self.dtype} or {own}"
         check(fits, name, f"dtype {known}", f"{inputs.dtype}: {suggest_dtype(inputs, self.dtype)}")
@@ -843,6 +853,21 @@ class Model:
             expected = f"values within the bounds {describe_bounds((lower, upper))}"
             raise ArgumentError(name, expected, f"values in {describe_bounds((inputs, inputs))}")
         return inputs.to(self.dtype).clamp(*self.bounds)
+
+    def _try_type(self, inputs: Tensor) -> None:
+        """Take the type of inputs `(N, ...)` from now on, if the module, which has weights of several types, does."""
+        kind = inputs.dtype
+        self._other_types = tuple(other for other in self._other_types if other != kind)
+        if inputs.ndim < 2 or not inputs.numel() or kind != widen_half(inputs[:0]).dtype:
+            return
+        try:
+            with self.session(), torch.no_grad():
+                self.forward(inputs[:1].to(self.device))
+        except Exception:  # whatever the module raises: it does not take them
+            return
+        lower, upper = self.bounds
+        self.precision = self.dtype = kind
+        self.bounds = lower.to(kind), upper.to(kind)
 
     def _fits_bounds(self, inputs: Tensor) -> bool:
         """Whether the bounds broadcast to each of the inputs without making it larger."""

@@ -67,19 +67,19 @@ class ReadTexts:
 
     @classmethod
     def read(cls, models: Any, inputs: Any) -> ReadTexts:
-        """The texts as all models see them.
+        """The texts as all models see them; metrics skip those of one or two words.
 
         Raises:
-            ArgumentError: no texts; models that cut them in different ways.
+            ArgumentError: no texts, or none of three words; models that cut them in different ways.
         """
         several = list(models.values()) if isinstance(models, Mapping) else [models]
         wrong = [type(each).__name__ for each in several if not isinstance(each, TextModel)]
         check(not wrong, "model", "a TextModel beside another", ", ".join(wrong))
         texts = list_texts(inputs)
         found = [each.split(texts) for each in several]
-        short = next((place for place, words in enumerate(found[0]) if len(words) < FEWEST), None)
-        got = "" if short is None else f"{texts[short]!r} at place {short}"
-        check(short is None, "inputs", f"texts of at least {FEWEST} words, which maps put in an order", got)
+        longest = max(map(len, found[0]))
+        expected = f"a text of at least {FEWEST} words, which maps put in an order"
+        check(longest >= FEWEST, "inputs", expected, f"texts of at most {longest}")
         same = all(each == found[0] for each in found[1:])
         expected = "models that read the same words of all texts (granularity, number of tokens)"
         check(same, "model", expected, "others")

@@ -194,12 +194,12 @@ def test_an_empty_text_and_a_missing_cell_are_refused_with_their_row(folder: Pat
 
 def test_words_that_look_like_missing_cells_and_numbers_are_texts(folder: Path) -> None:
     texts = ["NA null a", "none", "007 1 a"]
-    write(folder, texts, ["0", "1", "0"])
-    refused(make_study(folder), "data.reviews", "'none' at place 1")  # one word, which has no order
-    write(folder, [texts[0], texts[2]], ["1", "0"])
+    write(folder, texts, ["1", "1", "0"])
     samples = make_study(folder).grid().data["reviews"]
-    assert samples.tokens == (("NA", " null", " a"), ("007", " 1", " a"))
-    assert samples.extras["labels"].tolist() == [1, 0]
+    assert samples.tokens == (("NA", " null", " a"), ("none",), ("007", " 1", " a"))
+    assert samples.extras["labels"].tolist() == [1, 1, 0]
+    write(folder, texts[1:2], ["0"])
+    refused(make_study(folder), "data.reviews", "a text of at least 3 words", "of at most 1")  # a word has no order
 
 
 def test_a_wrong_column_is_named_with_its_line(folder: Path) -> None:

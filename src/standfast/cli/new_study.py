@@ -111,8 +111,10 @@ class Setting:
 
         Data sets know it, and so do pictures and other values of type uint8, which are scaled to it.
         """
-        known = self.data.name or "bounds" in self.data.options or {"name", "images", "texts"} & set(self.samples.about)
-        if known or self.samples.table is not None or not {"path", "function"} & set(self.samples.about):
+        about = self.samples.about
+        scaled = "images" in about and "floats" not in about
+        known = self.data.name or "bounds" in self.data.options or {"name", "texts"} & set(about) or scaled
+        if known or self.samples.table is not None or not {"path", "function"} & set(about):
             return False
         levels = 255 * self.samples.inputs
         return not torch.allclose(levels, levels.round(), rtol=0.0, atol=1e-3)

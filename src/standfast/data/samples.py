@@ -16,6 +16,8 @@ from standfast.errors import ArgumentError, as_number, check
 from standfast.tensors import Bound
 
 Size = int | tuple[int, int]
+#: the largest grey value of 16 bits
+_MOST_GREY = 65535
 
 
 def from_samples(
@@ -136,10 +138,11 @@ def _collect(
 
 
 def to_input(value: Any, size: Size | None = None) -> Tensor:
-    """Convert a Pillow picture to `(1 or 3, height, width)` in [0, 1], or an array or tensor to float32.
+    """Convert a Pillow picture to `(1 or 3, height, width)`, or an array or tensor to float32.
 
-    Values of type uint8 are divided by 255. Pictures with a palette or with transparency become RGB; the transparency
-    is ignored. Arrays and tensors keep their shape.
+    Pictures of whole numbers are scaled to [0, 1]; those of floats keep their values. Values of type uint8 are divided
+    by 255. Pictures with a palette or with transparency become RGB; the transparency is ignored. Arrays and tensors
+    keep their shape.
 
     Args:
         value: a picture, array, tensor, or nested lists of numbers.
@@ -161,10 +164,25 @@ def to_input(value: Any, size: Size | None = None) -> Tensor:
 
 
 def from_pillow(picture: Any) -> Tensor:
-    """Convert a Pillow picture to `(1 or 3, height, width)` in [0, 1]."""
-    if str(picture.mode).startswith("I"):  # 16 bits of grey
-        return torch.from_numpy(np.asarray(picture).astype(np.float32))[None].div_(65535).clamp_(0, 1)
-    array = np.array(picture.convert("L" if picture.mode in ("1", "L", "LA") else "RGB"))
+    """Convert a Pillow picture to `(1 or 3, height, width)`: in [0, 1], or with the values of a picture of floats.
+
+    Raises:
+        ArgumentError: grey values that are whole numbers of more than 16 bits.
+
+    >>> from PIL import Image
+    >>> from_pillow(Image.new("L", (2, 1), 51)), from_pillow(Image.new("F", (2, 1), 51.5))
+    (tensor([[[0.2000, 0.2000]]]), tensor([[[51.5000, 51.5000]]]))
+    """
+    mode = str(picture.mode)
+    if mode == "F":
+        return torch.from_numpy(np.array(picture, dtype=np.float32))[None]
+    if mode.startswith("I"):  # 16 bits of grey, which Pillow may hold in 32
+        grey = np.asarray(picture).astype(np.float32)
+        low, high = float(grey.min()), float(grey.max())
+        expected = f"grey values from 0 to {_MOST_GREY}, of 8 or 16 bits; others as floats"
+        check(low >= 0 and high <= _MOST_GREY, "input", expected, f"values from {low:g} to {high:g}")
+        return torch.from_numpy(grey)[None].div_(_MOST_GREY)
+    array = np.array(picture.convert("L" if mode in ("1", "L", "LA") else "RGB"))
     tensor = torch.from_numpy(array).to(torch.float32).div_(255)
     return tensor[None] if tensor.ndim == 2 else tensor.permute(2, 0, 1).contiguous()
 

@@ -5,12 +5,12 @@ Nothing in them is ever executed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
-import itertools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
+from standfast.data.csv_text import MISSING_WORDS, decode_text, read_csv_text
 from standfast.data.dataset import Dataset
-from standfast.data.samples import Size, from_pillow, resize
+from standfast.data.image_files import load_images
+from standfast.data.samples import Size
 from standfast.data.series_files import ENDINGS, number_labels, read_series
 from standfast.errors import FINITE, ArgumentError, MissingExtraError, check, suggest_name, warn_user
 from standfast.files import load_npy, load_npz, read_file
 from standfast.tensors import Bound, suggest_layout, widen_half
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 #: the columns of a table that may have the labels
 LABEL_COLUMNS = ("label", "labels", "y", "class", "target")
 #: what reads the bytes of a file of arrays
@@ -43,6 +44,8 @@ _ARRAYS: Mapping[str, Callable[[bytes], dict[str, Any]]] = {
 _OTHER_CELLS = (
     " (texts, dates and missing cells: {table: FILE} in a study, evaluate(pipeline, ..., frame, ...) in Python)"
 )
+#: what is wrong with a table whose rows do not fit its header
+_MORE_CELLS = "a row has more cells than the header has names (decimal commas beside commas between cells?)"
 _KINDS = "a .npz, .npy, .safetensors, .csv, .ts or .tsv file, or a folder of images"
 
 
@@ -136,8 +139,8 @@ def read_data(
         grayscale: whether images get one channel or three; by default one if all images have one.
         label: the column of a table that has the classes; by default see `read_table`.
 
-    uint8 values are divided by 255. Other values stay as they are; NumPy's doubles become single precision, with which
-    most models were trained.
+    uint8 values are divided by 255, and images of whole numbers are scaled to [0, 1]. Other values stay as they are;
+    NumPy's doubles become single precision, with which most models were trained.
 
     Raises:
         ArgumentError: the file is missing, of another kind or broken, or its content is not valid. Its argument is
@@ -190,6 +193,8 @@ def _describe(path: Path, content: bytes) -> dict[str, Any]:
 def read_table(path: Path, label: str | None = None) -> Content:
     """Read a CSV table with a header: a row for each sample, and a column of numbers for each feature.
 
+    It may have semicolons, tabs or bars between cells, then also decimal commas, and the encodings of `decode_text`.
+
     Args:
         path: the file.
         label: the column with the classes; by default the one called label, labels, y, class or target, if there is
@@ -198,31 +203,67 @@ def read_table(path: Path, label: str | None = None) -> Content:
     Raises:
         ArgumentError: the file is no such table; a cell is empty or no number.
     """
-    try:
-        content = read_file(path)
-        table = pl.read_csv(io.BytesIO(content), infer_schema_length=None)
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ArgumentError("path", "a .csv table", f"{path.name}: {' '.join(str(error).split())}") from error
-    named = [name for name in table.columns if name.lower() in LABEL_COLUMNS] if label is None else [label]
-    check(len(named) <= 1, "path", "one column of labels", f"{path.name} with {', '.join(named)}")
-    hint = "" if label is None else suggest_name(label, table.columns)
-    check(not named or named[0] in table.columns, "label", f"one of {', '.join(table.columns)}", f"{label!r}{hint}")
-    features = [name for name in table.columns if name not in named]
+    content = _read_content(path, "a .csv table")
+    with _reading(path, "a .csv table"):
+        table = pl.read_csv(read_csv_text(path, content), infer_schema_length=None)
+    named = _find_label(path, table.columns, label)
+    features = [name for name in table.columns if name != named]
     check(bool(features) and table.height > 0, "path", "columns of numbers", f"{path.name} without any")
     for name in table.columns:
-        empty = table[name].null_count()
-        cells = "1 empty cell" if empty == 1 else f"{empty} empty cells"
-        check(empty == 0, "path", f"a value in every cell{_OTHER_CELLS}", f"{path.name}: {cells} in the column {name}")
-        numbers = name in named or table[name].dtype.is_numeric()
-        expected = "columns of numbers" + ("" if named else ", and the name of the column of classes as `label`")
-        expected += _OTHER_CELLS
-        check(numbers, "path", expected, f"{path.name}: the column {name} has {table[name].dtype} values")
+        _check_column(path, table[name], named)
     about, inputs = _describe(path, content), as_inputs(table.select(features).cast(pl.Float32).to_numpy())
     labels = None
-    if named:
-        labels, classes = number_classes(table[named[0]])
-        about |= {"classes": classes} if classes else {}
+    if named is not None:
+        labels, classes = number_classes(table[named])
+        if classes:
+            about["classes"] = classes
     return Content(inputs, labels, about, tuple(features))
+
+
+def _read_content(path: Path, expected: str) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise ArgumentError("path", expected, f"{path.name}: {' '.join(str(error).split())}") from error
+
+
+@contextlib.contextmanager
+def _reading(path: Path, expected: str) -> Iterator[None]:
+    """Inside the block, errors of packages that read tables are `ArgumentError`s."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except (OSError, ValueError, ImportError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        said = " ".join(str(error).split())
+        if "truncate_ragged_lines" in said:  # an option that the user cannot give
+            said = _MORE_CELLS
+        raise ArgumentError("path", expected, f"{path.name}: {said}") from error
+
+
+def _find_label(path: Path, columns: Sequence[str], label: str | None) -> str | None:
+    """The column of the labels: the given one, or the one with a usual name; None without one."""
+    if label is not None:
+        got = f"{label!r}{suggest_name(label, columns)}"
+        check(label in columns, "label", f"one of {', '.join(columns)}", got)
+        return label
+    usual = [name for name in columns if name.lower() in LABEL_COLUMNS]
+    check(len(usual) <= 1, "path", "one column of labels", f"{path.name} with {', '.join(usual)}")
+    return usual[0] if usual else None
+
+
+def _check_column(path: Path, column: pl.Series, label: str | None) -> None:
+    """Raise `ArgumentError` for a column with empty cells, or for one of texts that is not that of the labels."""
+    empty, name = column.null_count(), column.name
+    cells = "1 empty cell" if empty == 1 else f"{empty} empty cells"
+    check(empty == 0, "path", f"a value in every cell{_OTHER_CELLS}", f"{path.name}: {cells} in the column {name}")
+    expected = "columns of numbers"
+    if label is None:
+        expected += ", and the name of the column of classes as `label`"
+    got = f"{path.name}: the column {name} has {column.dtype} values"
+    if column.dtype == pl.String:
+        got += f", such as {column[0]!r}"
+    check(name == label or column.dtype.is_numeric(), "path", expected + _OTHER_CELLS, got)
 
 
 def number_classes(column: pl.Series) -> tuple[Tensor, list[str]]:
@@ -239,12 +280,17 @@ def number_classes(column: pl.Series) -> tuple[Tensor, list[str]]:
     return as_labels(torch.tensor([classes.index(str(value)) for value in column], dtype=torch.int64)), classes
 
 
-def read_frame(path: Path, types: Mapping[str, str | Sequence[str]]) -> tuple[Any, dict[str, Any]]:
+def read_frame(
+    path: Path, types: Mapping[str, str | Sequence[str]], count: int | None = None
+) -> tuple[Any, dict[str, Any]]:
     """Read a table with any cells as a data frame of pandas.
 
     Args:
-        path: a `.csv` table with a header, whose empty cells are missing, or a `.parquet` file.
+        path: a `.csv` table with a header, or a `.parquet` file.
         types: of columns that a .csv file does not tell: "text", "date", "category", or all categories in their order.
+            A cell of a .csv file is missing if it is empty, or a word for a missing value such as NA; in a column of
+            the type "text" only if it is empty, and a category of the given ones is never missing.
+        count: read at most so many rows from the start.
 
     Returns:
         The frame, and plain values that describe the source.
@@ -259,23 +305,57 @@ def read_frame(path: Path, types: Mapping[str, str | Sequence[str]]) -> tuple[An
         raise MissingExtraError("a table of texts, dates or missing cells", "export") from error
     kind = path.suffix.lower()
     check(kind in (".csv", ".parquet") and path.is_file(), "path", "a .csv or .parquet file", repr(str(path)))
-    texts = {name: str for name, how in types.items() if how != "date"}
-    try:
-        content = read_file(path)
-        source = io.BytesIO(content)
-        frame = pd.read_parquet(source) if kind == ".parquet" else pd.read_csv(source, dtype=texts, low_memory=False)
-    except (OSError, ValueError, ImportError) as error:
-        raise ArgumentError("path", f"a {kind} table", f"{path.name}: {' '.join(str(error).split())}") from error
+    content = _read_content(path, f"a {kind} table")
+    with _reading(path, f"a {kind} table"):
+        if kind == ".parquet":
+            frame = pd.read_parquet(io.BytesIO(content))[:count]
+        else:
+            frame = _parse_csv(path, content, types, count)
     for name, how in types.items():
-        known = list(map(str, frame.columns))
-        check(name in known, "types", f"columns of {path.name}", f"{name!r}{suggest_name(name, known)}")
-        try:
-            with warnings.catch_warnings(action="error"):  # where pandas would guess the format cell by cell
-                frame[name] = pd.to_datetime(frame[name]) if how == "date" else frame[name]
-        except (ValueError, TypeError, UserWarning) as error:
-            raise ArgumentError("types", f"dates in the column {name}", str(error).partition("\n")[0]) from error
-        frame[name] = frame[name].astype("category") if how == "category" else frame[name]
+        columns = list(map(str, frame.columns))
+        check(name in columns, "types", f"columns of {path.name}", f"{name!r}{suggest_name(name, columns)}")
+        if how == "date":
+            frame[name] = _read_dates(frame[name])
+        elif how == "category":
+            frame[name] = frame[name].astype("category")
     return frame, _describe(path, content)
+
+
+def _parse_csv(path: Path, content: bytes, types: Mapping[str, str | Sequence[str]], count: int | None) -> Any:
+    """The frame of a .csv table; columns of texts are strings, of which only empty cells are missing."""
+    import pandas as pd
+
+    strings = [name for name, how in types.items() if how != "date"]
+    source = read_csv_text(path, content, strings)
+    options: dict[str, Any] = {"dtype": dict.fromkeys(strings, str), "low_memory": False, "nrows": count}
+    if any(how not in ("date", "category") for how in types.values()):
+        header = pd.read_csv(io.BytesIO(source), nrows=0).columns
+        options["na_values"] = {name: _list_missing_words(types.get(name)) for name in header}
+        options["keep_default_na"] = False
+    frame = pd.read_csv(io.BytesIO(source), **options)
+    # pandas would take the first cell of longer rows as their name
+    named = not frame.index.equals(pd.RangeIndex(len(frame)))
+    check(not named, "path", "a .csv table", f"{path.name}: {_MORE_CELLS}")
+    return frame
+
+
+def _list_missing_words(how: str | Sequence[str] | None) -> list[str]:
+    """The cells of a column that are missing: of texts empty ones alone, of ordered categories no category."""
+    if how == "text":
+        return [""]
+    categories = [] if how is None or isinstance(how, str) else how
+    return ["", *sorted(MISSING_WORDS.difference(categories))]
+
+
+def _read_dates(column: Any) -> Any:
+    import pandas as pd
+
+    try:
+        with warnings.catch_warnings(action="error"):  # where pandas would guess the format cell by cell
+            return pd.to_datetime(column)
+    except (ValueError, TypeError, UserWarning) as error:
+        reason = str(error).partition("\n")[0]
+        raise ArgumentError("types", f"dates in the column {column.name}", reason) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,62 +388,71 @@ def read_texts(path: Path, column: str, label: str | None = None, count: int | N
         ArgumentError: the file is no such table, or has no such columns; a text or a label is missing.
     """
     table, content = read_strings(path)
-    known = table.columns
     for key, name in (("text", column), ("label", label)):
-        hint = suggest_name(str(name), known)
-        check(name is None or name in known, key, f"a column of {path.name} ({', '.join(known)})", f"{name!r}{hint}")
-    texts, whole = table[column], f"a text in every cell of the column {column}"
-    check(table.height > 0 and texts.dtype == pl.String, "text", whole, f"{table.height} cells of type {texts.dtype}")
-    texts = texts[:count]
-    empty = next((row for row, text in enumerate(texts, 1) if text is None or not text.strip()), None)
-    got = "" if empty is None else f"{'none' if texts[empty - 1] is None else 'blanks'} in row {empty} of {path.name}"
-    check(empty is None, "text", whole, got)
-    usual = [
-        name for name in known if name.lower() in LABEL_COLUMNS and name != column and not table[name].null_count()
-    ]
-    named = usual[:1] if label is None else [label]
+        expected = f"a column of {path.name} ({', '.join(table.columns)})"
+        got = f"{name!r}{suggest_name(str(name), table.columns)}"
+        check(name is None or name in table.columns, key, expected, got)
+    texts = _check_texts(path, table[column], count)
     about = _describe(path, content)
-    if not named:
-        return TextContent(tuple(texts), None, about)
-    labels, rows = table[named[0]], table[named[0]].null_count()
-    check(rows == 0, "label", f"a label in every row of the column {named[0]}", f"{rows} without")
+    named = _find_complete_label(table, column) if label is None else label
+    if named is None:
+        return TextContent(texts, None, about)
+    labels, empty = table[named], table[named].null_count()
+    check(empty == 0, "label", f"a label in every row of the column {named}", f"{empty} without")
     if path.suffix.lower() == ".csv":
-        labels = next(
-            (n for n in (labels.cast(t, strict=False) for t in (pl.Int64, pl.Float64)) if not n.null_count()), labels
-        )
+        labels = _read_numbers(labels)
     numbers, classes = number_classes(labels)
-    return TextContent(tuple(texts), numbers[:count], about | ({"classes": classes} if classes else {}))
+    if classes:
+        about["classes"] = classes
+    return TextContent(texts, numbers[:count], about)
+
+
+def _check_texts(path: Path, column: pl.Series, count: int | None) -> tuple[str, ...]:
+    """The texts of a column; raises `ArgumentError` if one of the first `count` is missing or blank."""
+    expected = f"a text in every cell of the column {column.name}"
+    fits = len(column) > 0 and column.dtype == pl.String
+    check(fits, "text", expected, f"{len(column)} cells of type {column.dtype}")
+    texts = column[:count].to_list()
+    for row, text in enumerate(texts, 1):
+        what = "none" if text is None else "blanks"
+        check(text is not None and bool(text.strip()), "text", expected, f"{what} in row {row} of {path.name}")
+    return tuple(texts)
+
+
+def _find_complete_label(table: pl.DataFrame, texts: str) -> str | None:
+    """The first column with a usual name of labels and no empty cell, other than that of the texts; None without."""
+    usual = [name for name in table.columns if name.lower() in LABEL_COLUMNS and name != texts]
+    return next((name for name in usual if not table[name].null_count()), None)
+
+
+def _read_numbers(column: pl.Series) -> pl.Series:
+    """A column of strings as whole numbers, or as numbers, if all are; else as it is."""
+    for kind in (pl.Int64, pl.Float64):
+        numbers = column.cast(kind, strict=False)
+        if not numbers.null_count():
+            return numbers
+    return column
 
 
 def read_strings(path: Path) -> tuple[pl.DataFrame, bytes]:
     """The table of a file, where all cells of a `.csv` file are strings; and its content.
 
     Raises:
-        ArgumentError: it is no `.csv`, `.jsonl` or `.parquet` file, or not in UTF-8.
+        ArgumentError: it is no `.csv`, `.jsonl` or `.parquet` file, or has an encoding that is not read
+            (`csv_text.decode_text`).
     """
     kind = path.suffix.lower()
     expected = "a .csv, .jsonl or .parquet file of texts"
     check(kind in (".csv", ".jsonl", ".parquet") and path.is_file(), "path", expected, repr(str(path)))
-    try:
-        content = read_file(path)
-        _check_utf8(path, content if kind != ".parquet" else b"")
-        source = io.BytesIO(content)
+    content = _read_content(path, f"a {kind} table")
+    with _reading(path, f"a {kind} table"):
         if kind == ".csv":  # texts stay as they are, such as 007
-            table = pl.read_csv(source, infer_schema=False)
+            table = pl.read_csv(read_csv_text(path, content, texts=None), infer_schema=False)
+        elif kind == ".parquet":
+            table = pl.read_parquet(io.BytesIO(content))
         else:
-            table = pl.read_parquet(source) if kind == ".parquet" else pl.read_ndjson(source, infer_schema_length=None)
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ArgumentError("path", f"a {kind} table", f"{path.name}: {' '.join(str(error).split())}") from error
+            table = pl.read_ndjson(decode_text(path, content).encode(), infer_schema_length=None)
     return table, content
-
-
-def _check_utf8(path: Path, content: bytes) -> None:
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        got = f"byte {content[error.start]:#x} in line {line} of {path.name}"
-        raise ArgumentError("path", "texts in UTF-8", got) from error
 
 
 def read_labelled_series(path: Path) -> Content:
@@ -450,61 +539,22 @@ def as_labels(values: Any, argument: str = "path") -> Tensor:
 def read_images(
     folder: Path, count: int | None = None, size: Size | None = None, grayscale: bool | None = None
 ) -> Content:
-    """Read the images in a folder, `(N, channels, height, width)` in [0, 1], in the order of their names.
+    """Read the images in a folder, `(N, channels, height, width)`, in the order of their names.
 
     Subfolders are classes, in the order of their names, and give the labels. Then the samples are the
     first image of each class, the second of each, and so on, so the first few samples have all classes.
-    Images have one channel if all of them are gray, else three; transparency is ignored.
+    Images have one channel if all of them are gray, else three; transparency is ignored. Values of 8 and 16 bits are
+    scaled to [0, 1]; those of a TIFF of floats stay as they are. Photos are not turned as their EXIF orientation says,
+    with a warning. Of an animation the first picture is taken.
 
     Raises:
         ArgumentError: there are no images; there are images both in the folder and in its subfolders; a file is not an
-            image; the images have several sizes.
+            image, or a stack of several; the images have several sizes; some are floats and others are not.
     """
-    classes = sorted(p.name for p in folder.iterdir() if p.is_dir() and _list_images(p))
-    flat = _list_images(folder)
-    check(not (classes and flat), "path", "images in the folder or in its subfolders", f"both in {folder.name}")
-    rounds = itertools.zip_longest(*([(f, n) for f in _list_images(folder / c)] for n, c in enumerate(classes)))
-    found: list[tuple[Path, int | None]] = [(file, None) for file in flat] or [
-        pair for turn in rounds for pair in turn if pair is not None
-    ]
-    check(len(found) > 0, "path", f"images ({', '.join(IMAGES)})", f"none in {folder.name}")
-    chosen = found if count is None else found[:count]
-    pictures = [_read_picture(file, folder) for file, _ in chosen]
-    gray = all(len(p) == 1 for p in pictures) if grayscale is None else grayscale
-    pictures = [_to_channels(p, gray) for p in pictures]
-    if size is not None:
-        pictures = [resize(p, size) for p in pictures]
-    for (file, _), picture in zip(chosen, pictures, strict=True):
-        if picture.shape != pictures[0].shape:
-            first, other = (f"{p.shape[1]} x {p.shape[2]}" for p in (pictures[0], picture))
-            got = f"{first} ({chosen[0][0].name}) and {other} ({file.name})"
-            raise ArgumentError("path", "images of one size, or size: [height, width] to resize them", got)
-    labels = torch.tensor([label for _, label in chosen if label is not None]) if classes else None
-    about: dict[str, Any] = {"path": folder.name, "images": len(found)}
-    return Content(torch.stack(pictures), labels, about | ({"classes": classes} if classes else {}))
-
-
-def _list_images(folder: Path) -> list[Path]:
-    files = (p for p in folder.iterdir() if p.suffix.lower() in IMAGES and not p.name.startswith(".") and p.is_file())
-    return sorted(files, key=lambda file: file.name)
-
-
-def _read_picture(file: Path, folder: Path) -> Tensor:
-    """One image `(1 or 3, height, width)` in [0, 1]."""
-    from PIL import Image
-
-    try:
-        with Image.open(file) as image:
-            return from_pillow(image)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        got = f"{file.relative_to(folder)}: {' '.join(str(error).split())}".replace(str(file), file.name)
-        raise ArgumentError("path", "images that Pillow can read", got) from error
-
-
-def _to_channels(picture: Tensor, gray: bool) -> Tensor:
-    if gray == (len(picture) == 1):
-        return picture
-    if not gray:
-        return picture.expand(3, -1, -1).contiguous()
-    weights = torch.tensor([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's
-    return (picture * weights[:, None, None]).sum(0, keepdim=True).clamp_(0, 1)
+    images = load_images(folder, count, size, grayscale)
+    about: dict[str, Any] = {"path": folder.name, "images": images.count}
+    if images.classes:
+        about["classes"] = list(images.classes)
+    if images.floats:
+        about["floats"] = True
+    return Content(images.inputs, images.labels, about)

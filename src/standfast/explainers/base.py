@@ -14,7 +14,15 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ArgumentError, ModelError, StandfastError, as_number, check, warn_user
+from standfast.errors import (
+    ArgumentError,
+    ModelError,
+    NoGradientsError,
+    StandfastError,
+    as_number,
+    check,
+    warn_user,
+)
 from standfast.explainers.shared_passes import share_pass
 from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
@@ -159,6 +167,8 @@ class Explainer(metaclass=ConfigurationType):
                     run, *columns, rows_per_input=self.count_rows_of(x), kind="backward", batches=self.batches
                 )
         except Exception as error:
+            if self.needs.startswith("gradients"):
+                _refuse_without_gradients(model, x, error)
             if self._is_refused(error, model, x):
                 where = f"{module_name(model.module)} runs on the inputs, but not on {self.visits}"
                 raise ModelError(f"{self.label}: {where}. It says: {type(error).__name__}: {error}") from error
@@ -253,6 +263,23 @@ class GradientExplainer(Explainer):
     needs: ClassVar[str] = "gradients"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
+
+
+def _refuse_without_gradients(model: Model, x: Tensor, error: Exception) -> None:
+    """Raise `NoGradientsError` if this is why an explainer failed: its own error names an operation at most.
+
+    Rules for layers and functions fail in ways of their own on a module that has no gradients, such as a quantised one.
+    """
+    if isinstance(error, NoGradientsError | ArgumentError):  # of an option
+        return
+    try:
+        with torch.enable_grad():
+            leaf = x[:1].detach().to(model.device).requires_grad_(True)
+            check_has_gradients(model.forward(leaf.clone()), leaf)
+    except NoGradientsError as reason:
+        raise reason from error
+    except Exception:  # whatever the module raises: the first error says more
+        return
 
 
 def _warn_of_flat_columns(label: str, model: Model, x: Tensor, maps: Tensor, classes: Tensor) -> None:

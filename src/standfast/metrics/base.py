@@ -266,9 +266,8 @@ class Metric(metaclass=_PresetsApplied):
         explainer.check_classifier(model)
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
-            widths = None if model.black_box is None or self.takes_widths else model.black_box.find_widths(inputs)
-            got = "" if widths is None else f"{int(widths.min())} to {int(widths.max())} words"
-            check(widths is None, "inputs", "texts of the same length, for a metric alone (evaluate takes any)", got)
+            if not self.takes_widths:
+                _check_widths(model, inputs)
             check_one_for_all(explainer, inputs)
             checked = None if targets is None else model.check_targets(targets, inputs)
             warn_of_radius(self, model, inputs)
@@ -400,6 +399,17 @@ class Metric(metaclass=_PresetsApplied):
         owner = options.get(role.option)
         name = split_tag(owner)[1] or str(owner).partition(":")[0]
         return name in role.only if role.only else name not in role.unless
+
+
+def _check_widths(model: Model, inputs: Tensor) -> None:
+    """Raise `ArgumentError` for texts `(N, W)` of different lengths, unless all are too short to be evaluated."""
+    widths = None if model.black_box is None else model.black_box.find_widths(inputs)
+    if model.black_box is None or widths is None:
+        return
+    short = model.black_box.find_short(inputs)
+    fits = short is not None and bool(short.all())
+    got = f"{int(widths.min())} to {int(widths.max())} words"
+    check(fits, "inputs", "texts of the same length, for a metric alone (evaluate takes any)", got)
 
 
 def warn_of_radius(metric: Metric, model: Model, inputs: Tensor) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from standfast.algorithms.rare_events.estimate import clopper_pearson
 from standfast.metrics.probe import Probe
 from standfast.metrics.result import Result
+from standfast.statistics.proportions import proportion_interval
+from standfast.tensors import send
 
 _MOST = 100  # draws for each input: the interval of a share of one half is then 0.4 to 0.6
 _BLOCK = 32  # points drawn at once for each input
@@ -92,7 +93,8 @@ class KeptClass:
             rows = usable[self._drawn[usable] == count]
             kept = self._kept[rows]
             shares[0, rows] = kept.double() / count
-            shares[1:, rows] = clopper_pearson(kept, count, 0.95).exp().T
+            intervals = [proportion_interval(hits, count, 0.95) for hits in kept.tolist()]
+            shares[1:, rows] = send(intervals, shares.device, torch.float64).T
         return dict(zip(("class_kept", "class_kept_low", "class_kept_high"), shares, strict=True))
 
 

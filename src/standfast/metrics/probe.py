@@ -90,9 +90,9 @@ class Probe:
     """Queries perturbed copies of P clean inputs, which are called their origins. For use in `Metric.evaluate`.
 
     When a probe is made, it predicts and explains each origin once. An origin is skipped, with a status that says why,
-    where the logits or the explanation are not finite, where the model does not predict the target class, and where
-    the explanation is constant although a similarity has to compare it. Queries of skipped origins are allowed; what
-    they return does not count.
+    where the logits or the explanation are not finite, where the model does not predict the target class, where a text
+    is too short, and where the explanation is constant although a similarity has to compare it. Queries of skipped
+    origins are allowed; what they return does not count.
 
     Args:
         call: the model, in a session as it is in `Metric.evaluate`; the explainer; the P origins and their targets.
@@ -148,7 +148,9 @@ class Probe:
         self.similarity = None if similarity is None else get_similarity(similarity)
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
         self.model.check_repeatable(inputs)
-        maps, logits = self.explainer.attribute_all(self.model, inputs, targets)
+        #: origins that have too few words for their maps to be compared, bool `(P,)`; None where there are none
+        self._short = None if self.model.black_box is None else self.model.black_box.find_short(inputs)
+        maps, logits = self._explain_all(inputs, targets, self._short)
         self.targets = self.model.task.answer(logits) if targets is None else targets
         self.maps, self.logits = maps, logits
         self._fixed = self.explainer.fixed_part(inputs)
@@ -161,6 +163,8 @@ class Probe:
         self._degenerate = torch.zeros_like(self._evaluations)
         self._nonfinite = torch.zeros_like(self._evaluations)
         self._status: list[Status] = ["ok"] * len(inputs)
+        if self._short is not None:
+            self.skip(self._short)
         finite = _finite(logits)
         self.skip(~(finite & _finite(maps) if needs_maps else finite), "nonfinite")
         task = self.model.task
@@ -170,6 +174,22 @@ class Probe:
         compared = self.similarity
         if needs_maps and compared is not None and (compared.larger_is_closer or compared.ordinal):
             self.skip_constant(self._compared)
+
+    def _explain_all(
+        self, x: Tensor, targets: Tensor | None, short: Tensor | None, fixed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Maps and logits of inputs `(M, ...)`; those that are `short`, bool `(M,)`, are predicted alone: maps of 0."""
+        if short is None or not bool(short.any()):
+            return self.explainer.attribute_all(self.model, x, targets, fixed)
+        (logits,) = self.model.map_rows(lambda rows: (self.model.forward(rows),), x)
+        maps = torch.zeros_like(x)
+        rows = (~short).nonzero()[:, 0]
+        if len(rows):
+            columns = [None if values is None else values[rows] for values in (targets, fixed)]
+            explained, logits[rows] = self.explainer.attribute_all(self.model, x[rows], *columns)
+            maps = maps.to(explained.dtype)
+            maps[rows] = explained
+        return maps, logits
 
     @property
     def status(self) -> tuple[Status, ...]:
@@ -295,8 +315,9 @@ class Probe:
         targets = self.targets[origin]
         wanted = self.choose_explained(targets)
         fixed = None if self._fixed is None else self._fixed[origin]
+        short = None if self._short is None else self._short[origin]
         with recall_passes():
-            signed, logits = self.explainer.attribute_all(self.model, self.perturb(x, origin), wanted, fixed)
+            signed, logits = self._explain_all(self.perturb(x, origin), wanted, short, fixed)
         maps = self._prepare(signed)
         compared = self._of_maps(maps)
         low, high = extremes(compared.flatten(1).to(working_dtype(compared)))

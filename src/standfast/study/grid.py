@@ -20,6 +20,7 @@ from standfast.metrics.sanity import SanityChecks
 from standfast.model import Bound, Model
 from standfast.neighbourhoods.text import Word
 from standfast.records import set_fields
+from standfast.segments import FEWEST
 from standfast.study.identity import Answers
 
 _ALL = slice(None)
@@ -96,8 +97,12 @@ class Samples:
             return [Part(model.for_sample(self.extras, row), slice(row, row + 1)) for row in numbers]
         if self.lengths is None:
             return [Part(model, rows)]
-        groups = [(length, [*own]) for length, own in groupby(numbers, key=self.lengths.__getitem__)]
-        return [Part(model.with_width(n), slice(own[0], own[-1] + 1), n) for n, own in groups]
+        parts = []
+        for length, group in groupby(numbers, key=self.lengths.__getitem__):
+            places = list(group)
+            width = max(length, FEWEST)  # shorter ones are skipped by the metrics, which expect so many features
+            parts.append(Part(model.with_width(width), slice(places[0], places[-1] + 1), width))
+        return parts
 
 
 class ModelSource(ABC):

@@ -135,7 +135,8 @@ class Worker:
             joined = {name: _join([each[name] for each in tensors]) for name in tensors[0]}
             record["seconds"] = time.perf_counter() - began
             record["choices"] = "; ".join(f"{option} {chosen}" for option, chosen in found[0].choices.items()) or None
-            return pack(record, pl.concat(frames, how="vertical_relaxed"), joined)
+            # where no sample of a part was evaluated, a column may be missing
+            return pack(record, pl.concat(frames, how="diagonal_relaxed"), joined)
         except (Exception, SystemExit) as error:  # a model or explainer may call sys.exit
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, *describe_failure(error))

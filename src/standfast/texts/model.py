@@ -19,6 +19,7 @@ from standfast.tasks import Task
 from standfast.texts.network import Network, Reader, TextBox, make_text_model
 from standfast.texts.tokenizers import Tokenizer, read_tokenizer
 from standfast.texts.words import encode_texts, mark_sentences, split_words, write_text
+from standfast.texts.wrapped import find_attribute
 
 #: what maps have a number for
 Granularity = Literal["token", "word", "sentence"]
@@ -28,11 +29,54 @@ Removal = Literal["mask", "pad", "delete", "retrieve"]
 _DRAWN, _COMPARED = 32, 8
 
 
+#: where pairs of sentences are taken
+_PAIRS = "TransformersText(model).embed(ids, token_types=...) takes them: see docs/how-to/text.md"
+
+
 def _is_text(value: object) -> bool:
     """Whether it is a string with something to see, that can be written as UTF-8."""
     if not isinstance(value, str) or not value.strip():
         return False
     return not any(0xD800 <= ord(letter) < 0xE000 for letter in value)
+
+
+def _check_texts(texts: Any) -> list[str]:
+    """Texts as a list of strings.
+
+    Raises:
+        ArgumentError: something else, such as pairs of sentences; none; or one without a word.
+    """
+    got = type(texts).__name__ if not isinstance(texts, str) else "one text"
+    check(not isinstance(texts, str | Mapping) and isinstance(texts, Iterable), "inputs", "a list of texts", got)
+    strings = [str(text) if isinstance(text, np.str_) else text for text in texts]
+    check(len(strings) > 0, "inputs", "a list of texts", "none")
+    pair = next((place for place, text in enumerate(strings) if _is_pair(text)), None)
+    got = "" if pair is None else f"the pair {strings[pair]!r} at place {pair}"
+    check(pair is None, "inputs", f"texts, and no pairs of sentences ({_PAIRS})", got)
+    wrong = next((place for place, text in enumerate(strings) if not _is_text(text)), None)
+    got = "" if wrong is None else f"{strings[wrong]!r} at place {wrong}"
+    check(wrong is None, "inputs", "texts of at least one word", got)
+    return strings
+
+
+def _is_pair(value: object) -> bool:
+    """Whether it is several strings, as tokenizers take sentence pairs: a tuple, a list, or a mapping by column."""
+    parts = list(value.values()) if isinstance(value, Mapping) else value
+    return isinstance(parts, tuple | list) and len(parts) > 1 and all(isinstance(part, str) for part in parts)
+
+
+def _explain_padding_fault(model: nn.Module) -> str:
+    """Why padding may change the answer of a model."""
+    dynamic = [name for name, part in model.named_modules() if ".quantized.dynamic." in f"{type(part).__module__}."]
+    if dynamic:
+        return (
+            f"Its layers with dynamic quantization ({', '.join(dynamic[:3])}) choose one scale for all tokens and rows"
+            " of a batch, so that other texts change it, too. Give the model that it was made from"
+        )
+    return (
+        "It must not look at tokens that its mask leaves out; config.pad_token_id is what it pads with. Dynamic"
+        " quantization, where all tokens of a batch share a scale, does so, too"
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,7 +149,7 @@ class TextModel:
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, where the model's configuration has some; else empty."""
-        named = getattr(getattr(self.model, "config", None), "id2label", None) or {}
+        named = getattr(find_attribute(self.model, "config"), "id2label", None) or {}
         names = tuple(str(named[number]) for number in sorted(named))
         return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
 
@@ -122,7 +166,7 @@ class TextModel:
     def _box(self) -> TextBox:
         padding = self._asked.padding
         assert padding is not None
-        known = getattr(getattr(self.model, "config", None), "pad_token_id", None)
+        known = getattr(find_attribute(self.model, "config"), "pad_token_id", None)
         unseen = padding if self._asked.own_padding and self._asked.blank is not None else None
         fill = known if isinstance(known, int) and known >= 0 else padding
         network = Network(self.model, fill, unseen, self._find_labels(), self.word, self.embedding)
@@ -138,7 +182,7 @@ class TextModel:
 
     @property
     def _most(self) -> int | None:
-        positions = getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
+        positions = getattr(find_attribute(self.model, "config"), "max_position_embeddings", None)
         layers = (layer for name, layer in self.model.named_modules() if name.endswith("position_embeddings"))
         unused = [each.padding_idx + 1 for each in layers if getattr(each, "padding_idx", None) is not None]
         positions = positions - max(unused, default=0) if isinstance(positions, int) else None  # RoBERTa counts from 2
@@ -151,25 +195,27 @@ class TextModel:
         Raises:
             ArgumentError: something else than strings, or one without a word.
         """
-        got = type(texts).__name__ if not isinstance(texts, str) else "one text"
-        check(not isinstance(texts, str | Mapping) and isinstance(texts, Iterable), "inputs", "a list of texts", got)
-        texts = [str(each) if isinstance(each, np.str_) else each for each in texts]
-        check(len(texts) > 0, "inputs", "a list of texts", "none")
-        wrong = next((place for place, each in enumerate(texts) if not _is_text(each)), None)
-        got = "" if wrong is None else f"{texts[wrong]!r} at place {wrong}"
-        check(wrong is None, "inputs", "texts of at least one word", got)
-        whole = [split_words(text) for text in texts]
-        whole = [self._split_tokens(words) for words in whole] if self.granularity == "token" else whole
-        found = [self._cut(words) for words in whole]
-        short = sum(len(own) < len(words) for own, words in zip(found, whole, strict=True))
-        if short:
-            warn_user(f"{short} of {len(texts)} texts have more than {self._most} tokens; the rest is not looked at")
+        whole = [split_words(text) for text in _check_texts(texts)]
+        if self.granularity == "token":
+            whole = [self._split_tokens(words) for words in whole]
+        visible = [self._cut(words) for words in whole]
+        shortened = sum(len(part) < len(words) for part, words in zip(visible, whole, strict=True))
+        if shortened:
+            count = f"{shortened} of {len(whole)} texts"
+            warn_user(f"{count} have more than {self._most} tokens; the rest is not looked at")
         if self.word is not None:
-            few = next((place for place, words in enumerate(found) if len(words) <= self.word), None)
-            got = "" if few is None else f"{len(found[few])} at place {few}"
-            check(few is None, "word", f"a word that all texts have, of which there are more than {self.word}", got)
-            found = [[w._replace(fixed=k == self.word) for k, w in enumerate(words)] for words in found]
-        return [mark_sentences(words) if self.granularity == "sentence" else words for words in found]
+            visible = self._fix_word(visible, self.word)
+        if self.granularity == "sentence":
+            visible = [mark_sentences(words) for words in visible]
+        return visible
+
+    @staticmethod
+    def _fix_word(texts: list[list[Word]], number: int) -> list[list[Word]]:
+        """The words, of which that of the answer does not change."""
+        lacking = next((place for place, words in enumerate(texts) if len(words) <= number), None)
+        got = "" if lacking is None else f"{len(texts[lacking])} at place {lacking}"
+        check(lacking is None, "word", f"a word that all texts have, of which there are more than {number}", got)
+        return [[word._replace(fixed=k == number) for k, word in enumerate(words)] for words in texts]
 
     def _split_tokens(self, words: Sequence[Word]) -> list[Word]:
         """The tokens of words, as pieces of them."""
@@ -239,8 +285,7 @@ class TextModel:
         if fault:
             raise ModelError(
                 "model: expected the same answer for a text with padding beside it, got differences of up to"
-                f" {fault:.2g}. It must not look at tokens that its mask leaves out; config.pad_token_id is what it"
-                " pads with"
+                f" {fault:.2g}. {_explain_padding_fault(self.model)}"
             )
         if "delete" in self.removals and not bool(torch.isfinite(empty).all()):
             warn_user(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,13 +13,16 @@ from torch import Tensor, nn
 
 from standfast.errors import ModelError, StandfastError, check
 from standfast.function_calls import run_eagerly
+from standfast.input_types import find_input_types
 from standfast.model import BlackBox, Model, count_padding, pad_rows
 from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word, find_present
+from standfast.segments import FEWEST
 from standfast.tasks import Task, find_output
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.tokenizers import Reading, Tokenizer, assign_tokens
 from standfast.texts.words import encode_texts, split_words, sum_sentences, write_text
+from standfast.texts.wrapped import find_attribute, find_mask_argument
 
 #: lengths of batches are multiples of this, so that a text is read alike whatever the others are
 _STEP = 8
@@ -89,12 +91,14 @@ class Network:
         module = self.module
         if isinstance(module, EmbeddedText):
             return self._select(module(module.embed(ids)), present, place)
-        names = list(inspect.signature(module.forward).parameters)
-        if "attention_mask" in names:
-            found = module(ids, attention_mask=present.long())
+        mask = find_mask_argument(module)
+        if mask == "name":
+            returned = module(ids, attention_mask=present.long())
+        elif mask == "position":
+            returned = module(ids, present)
         else:
-            found = module(ids, present) if len(names) > 1 else module(ids)
-        return self._select(find_output(found, rows=len(ids)), present, place)
+            returned = module(ids)
+        return self._select(find_output(returned, rows=len(ids)), present, place)
 
     def _select(self, out: Tensor, present: Tensor, place: int | None) -> Tensor:
         if place is not None:
@@ -109,7 +113,7 @@ class Network:
     @property
     def masks(self) -> bool:
         """Whether it is told which tokens are there; if not, no text is filled up."""
-        return isinstance(self.module, EmbeddedText) or len(inspect.signature(self.module.forward).parameters) > 1
+        return isinstance(self.module, EmbeddedText) or find_mask_argument(self.module) != "none"
 
     def find_embedding(self) -> nn.Embedding:
         """The layer of token embeddings.
@@ -121,13 +125,16 @@ class Network:
             return self.embedding
         if isinstance(self.module, EmbeddedText):
             return self.module.embedding
-        own = getattr(self.module, "get_input_embeddings", None)
-        layers = [each for each in self.module.modules() if isinstance(each, nn.Embedding)]
-        found = own() if callable(own) else layers[0] if len(layers) == 1 else None
-        got = f"{len(layers)} layers of embeddings"
-        check(found is not None, "embedding", "the layer of token embeddings, TextModel(embedding=...)", got)
-        assert isinstance(found, nn.Embedding)
-        return found
+        get_embeddings = find_attribute(self.module, "get_input_embeddings")
+        if callable(get_embeddings):
+            layer = get_embeddings()
+        else:
+            layers = [part for part in self.module.modules() if isinstance(part, nn.Embedding)]
+            expected = "the layer of token embeddings, TextModel(embedding=...)"
+            check(len(layers) == 1, "embedding", expected, f"{len(layers)} layers of embeddings")
+            layer = layers[0]
+        assert isinstance(layer, nn.Embedding)
+        return layer
 
     def make_engine(self, before: tuple[int, ...], after: tuple[int, ...], place: int | None) -> EmbeddedText:
         """The network on the embeddings of the tokens between those that stand before and after each text."""
@@ -324,7 +331,7 @@ class TextBox(BlackBox):
             present = batch.find_present(ids, self.network.unseen)
             found.append(widen_half(self._ask(ids, present, place)).double().cpu())
         alone, padded = found
-        precision = next((each.dtype for each in self.parameters()), torch.float32)
+        precision = find_input_types(self.network.module)[0]
         difference = float((alone - padded).abs().max())
         return difference if difference > torch.finfo(precision).eps ** (2 / 3) * float(alone.abs().max()) else 0.0
 
@@ -333,6 +340,11 @@ class TextBox(BlackBox):
         if bool(there[:, -1].all()):
             return None
         return (there * torch.arange(1, x.shape[1] + 1, device=x.device)).amax(1)
+
+    def find_short(self, x: Tensor) -> Tensor | None:
+        """Texts of one or two words: two numbers are always correlated by 1 or -1."""
+        short = (x != NO_WORD).sum(1) < FEWEST
+        return short if bool(short.any()) else None
 
     def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor:
         """At least one word of each text is another's, at places that depend on the text alone."""

@@ -10,7 +10,7 @@ from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.statistics.proportions import proportion_interval, stopped_interval
+from standfast.statistics.proportions import stopped_interval
 from standfast.tensors import send
 
 Score = Callable[..., Tensor]
@@ -193,12 +193,6 @@ def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, leve
     width = send(torch.from_numpy(quantiles), error.device) * error
     middle = logarithm + error**2 / 2
     return middle - width, middle + width
-
-
-def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:
-    """Exact interval for ln of a proportion; `(P, 2)`. See `proportion_interval`."""
-    ends = [proportion_interval(k, samples, level) for k in hits.tolist()]
-    return send(ends, hits.device, torch.float64).view(-1, 2).log()
 
 
 def as_columns(values: Tensor, rows: int) -> Tensor:

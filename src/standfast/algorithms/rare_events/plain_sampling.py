@@ -9,11 +9,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from standfast.algorithms.rare_events.estimate import Levels, RareEventEstimate, Score, as_columns, clopper_pearson
+from standfast.algorithms.rare_events.estimate import Levels, RareEventEstimate, Score, as_columns
 from standfast.algorithms.rare_events.pooling import select
 from standfast.algorithms.rare_events.population import Population, order_keys, sort_by_key
 from standfast.errors import check_integer
 from standfast.neighbourhoods import Region
+from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import draw_seed, send
 
 #: numbers of draws after which hits are counted, each with the fewest hits that end the draws
@@ -116,8 +117,9 @@ def _estimate(hits: Tensor, samples: int, extreme: Tensor) -> RareEventEstimate:
     """The estimates from these hits `(P,)` in as many draws each."""
     share = hits.double() / samples
     none = hits == 0
+    largest = [proportion_interval(count, samples, 0.95)[1] for count in hits.tolist()]
     return RareEventEstimate(
-        log_probability=torch.where(none, clopper_pearson(hits, samples, 0.95)[:, 1], share.log()),
+        log_probability=torch.where(none, send(largest, hits.device, torch.float64).log(), share.log()),
         own_error=torch.where(none, torch.nan, ((1 - share) / (share * samples)).sqrt()),
         censored=none,
         resolved=torch.ones_like(none),

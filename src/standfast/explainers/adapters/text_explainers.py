@@ -15,6 +15,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, ModelError, StandfastError
 from standfast.explainers.base import Explainer, Explanation
+from standfast.input_types import find_input_types
 from standfast.model import Model
 from standfast.neighbourhoods.text import GONE, find_present
 from standfast.tensors import widen_half
@@ -106,7 +107,7 @@ class TextExplainer(Explainer):
         if around in known:
             return
         first, own = found[:_COMPARED].double(), expected[:_COMPARED].double()
-        precision = next((each.dtype for each in box.parameters()), torch.float32)
+        precision = find_input_types(box.network.module)[0]
         allowed = torch.finfo(precision).eps ** (2 / 3) * float(own.abs().max())
         if not torch.allclose(first, own, rtol=0, atol=allowed, equal_nan=True):
             got = f"differences of up to {float((first - own).abs().max()):.2g}"

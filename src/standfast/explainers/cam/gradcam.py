@@ -41,6 +41,11 @@ _TOKEN_NORMS = (nn.LayerNorm, nn.RMSNorm)
 _FEATURES_LAST = (*_TOKEN_NORMS, nn.Linear, nn.MultiheadAttention)
 _FEATURES_SECOND = (*_CONVOLUTIONS, nn.modules.batchnorm._BatchNorm, nn.GroupNorm)
 _CONCATENATIONS = split_names("cat concat concatenate")
+#: how a module of waveforms, which adds the axis of channels itself, is given inputs that have one
+_SERIES = (
+    "Inputs (N, T) are read as rows of a table. Give waveforms as series (N, 1, T), with"
+    " Model(..., forward=lambda module, x: module(x[:, 0]))"
+)
 # nodes of the graph, without the number at the end of the name
 _SUMS, _PRODUCTS = {"AddBackward", "SubBackward"}, {"MulBackward", "DivBackward"}
 
@@ -54,7 +59,8 @@ class GradCAM(Explainer):
 
     Selvaraju et al., Grad-CAM: visual explanations from deep networks via gradient-based localization, ICCV 2017,
     Equations 1 and 2. `A` `(N, K, h, w)` is the output of `layer`. The map `(N, 1, h, w)` is resized to the input's
-    spatial size and repeated over its channels. For images `(N, C, H, W)`, series and embedded text `(N, C, T)`.
+    spatial size and repeated over its channels. For images `(N, C, H, W)`, series and embedded text `(N, C, T)`. Raw
+    waveforms `(N, T)` are refused, with the way that takes them as series `(N, 1, T)`.
 
     In a transformer the positions are tokens: `A` is `(N, T, K)`, with the tokens of the patches in reading order after
     special ones (class, distillation, registers), which are left out; or `(N, h, w, K)`, as in Swin. Layers whose
@@ -181,6 +187,8 @@ class KeptOutput(FunctionMode):
         #: what `find` has found: the layer, or the parts of a concatenation; and whether its positions are tokens
         self.found: list[nn.Module] = []
         self.of_tokens = False
+        #: a layer with positions although the inputs, rows of numbers, have none
+        self.inner_series = ""
 
     def layers(self) -> list[tuple[str, nn.Module]]:
         """The layers whose outputs have to be kept."""
@@ -199,9 +207,13 @@ class KeptOutput(FunctionMode):
         """Keep the output of one run of a layer; what the module goes on with."""
         fits = self._has_positions(layer, out)
         if self.wanted is None:
+            if self._is_inner_series(out):
+                self.inner_series = name
             return self._keep(name, layer, out) if fits and self._has_tokens(layer, out) else out
         got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         expected = f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(self.x.shape)}"
+        if self._is_inner_series(out):
+            expected = f"a layer whose positions are those of the inputs. {_SERIES}"
         check(fits, "layer", expected, f"{name!r} with output {got}")
         return self._keep(name, layer, out)
 
@@ -210,6 +222,10 @@ class KeptOutput(FunctionMode):
             out = out.detach().requires_grad_(True)
         self.runs.append(_Run(name, layer, out, len(self.watch.weights) if self.watch else 0))
         return out.clone()  # the next layer may work in place
+
+    def _is_inner_series(self, out: Any) -> bool:
+        """Whether inputs are rows of numbers `(N, T)`, and a layer in the module sees them as `(N, channels, t)`."""
+        return self.x.ndim == 2 and isinstance(out, Tensor) and out.ndim > 2 and len(out) == len(self.x)
 
     def _has_positions(self, layer: nn.Module, out: Any) -> bool:
         """Whether it has a value for each channel at each position, or for each feature of each token."""
@@ -265,6 +281,9 @@ class KeptOutput(FunctionMode):
             ends = [run for run in norms if _find_node(run.output) in flows][-1:] or ends
         for run in self.runs[-1:] if not ends else []:
             check_has_gradients(logits, run.output, "a layer with positions")
+        if not ends and self.inner_series:
+            got = f"(N, {self.x.shape[1]}), of which the module makes positions for its layer {self.inner_series!r}"
+            raise ModelError(f"{self.who}: expected inputs with positions, got {got}. {_SERIES}")
         if not ends:
             words = "with outputs (N, channels, positions...) that it can see (not in TorchScript or a program)"
             raise ModelError(
@@ -296,8 +315,16 @@ class KeptOutput(FunctionMode):
         if values.ndim > 3:
             return values.movedim(-1, 1)
         convolved = self.watch.grid if self.watch else None
-        grid = find_token_grid(values.shape[1], self.x.shape[1:], self.grid, convolved, self.who)
+        try:
+            grid = find_token_grid(values.shape[1], self.x.shape[1:], self.grid, convolved, self.who)
+        except ModelError as error:
+            raise ModelError(f"{error}{self._suggest_convolution()}") from error
         return arrange_tokens(values, grid)
+
+    def _suggest_convolution(self) -> str:
+        """What to say of the last convolution that ran, whose positions need no grid; empty without one."""
+        names = [run.name for run in self.runs if isinstance(run.layer, _CONVOLUTIONS)]
+        return f", and `layer` can name a convolution, such as {names[-1]!r}" if names else ""
 
 
 @contextlib.contextmanager

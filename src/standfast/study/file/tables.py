@@ -7,7 +7,7 @@ several years.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -37,12 +37,13 @@ class DataTable(DataEntry):
     """A table with any cells, for a pickled pipeline or a function that returns one.
 
     Args:
-        table: a .csv file with a header, whose empty cells are missing, or a .parquet file; relative to the study file.
+        table: a .csv file with a header, or a .parquet file; relative to the study file.
         label: the column that is predicted, which the model does not get; by default one called label, labels, y,
             class or target. It is needed for the accuracy alone.
         drop: further columns that the model does not get.
         types: of columns that a .csv file does not tell: text, date, category, or all categories in their order, as in
-            {since: date, size: [small, large]}.
+            {since: date, size: [small, large]}. Codes such as 00123 are text. NA and other words for missing values are
+            missing cells, but not in a column of the type text, and not where they are one of the given categories.
         reference: a file of training rows with the same columns; by default all rows of the table.
     """
 
@@ -55,27 +56,41 @@ class DataTable(DataEntry):
 
     def _load(self, base: Path, count: int | None) -> Samples:
         whole, about = read_frame(base / self.table, self.types)
-        known = list(map(str, whole.columns))
-        usual = [name for name in known if name.lower() in LABEL_COLUMNS and name not in self.drop][:1]
-        named = usual if self.label is None else [self.label]
-        unused = [*named, *self.drop]
-        for name in unused:
-            key = "drop" if name in self.drop else "label"
-            check(name in known, key, f"a column of {self.table}", f"{name!r}{suggest_name(name, known)}")
+        label = self._find_label(list(map(str, whole.columns)))
+        unused = [*([] if label is None else [label]), *self.drop]
         extras: dict[str, Tensor] = {}
-        if named and not whole[named[0]].isna().any():
-            labels, classes = number_classes(pl.Series(whole[named[0]].tolist()))
+        if label is not None and not whole[label].isna().any():
+            labels, classes = number_classes(pl.Series(whole[label].tolist()))
             extras["labels"] = labels[:count]
             about |= {"classes": classes} if classes else {}
         types = {name: how for name, how in self.types.items() if name not in unused}
         reference = whole if self.reference is None else read_frame(base / self.reference, types)[0]
-        frame, reference = (each.drop(columns=unused, errors="ignore") for each in (whole[:count], reference))
+        frame = whole[:count].drop(columns=unused, errors="ignore")
         ordered = {name: how for name, how in types.items() if isinstance(how, tuple)}
-        table = Table.read(reference, frame, ordered=ordered)
-        targets = extras.get("labels") if self.targets == "labels" else None
-        fits = self.targets == "predicted" or (targets is not None and not targets.is_floating_point())
-        check(fits, "targets", "predicted, as there are no labels that are classes", "labels")
+        table = Table.read(reference.drop(columns=unused, errors="ignore"), frame, ordered=ordered)
+        targets = self._choose_targets(extras.get("labels"))
         return Samples(table.encode(frame), targets, table.bounds, about, extras, table.names, table=table)
+
+    def _find_label(self, columns: Sequence[str]) -> str | None:
+        """The column that is predicted; None without one.
+
+        Raises:
+            ArgumentError: it, or one to drop, is not there.
+        """
+        usual = [name for name in columns if name.lower() in LABEL_COLUMNS and name not in self.drop]
+        label = self.label if self.label is not None else next(iter(usual), None)
+        keys = {**({} if label is None else {label: "label"}), **dict.fromkeys(self.drop, "drop")}
+        for name, key in keys.items():
+            check(name in columns, key, f"a column of {self.table}", f"{name!r}{suggest_name(name, columns)}")
+        return label
+
+    def _choose_targets(self, labels: Tensor | None) -> Tensor | None:
+        """The labels, where these are explained."""
+        if self.targets == "predicted":
+            return None
+        fits = labels is not None and not labels.is_floating_point()
+        check(fits, "targets", "predicted, as there are no labels that are classes", "labels")
+        return labels
 
 
 def join_tables(data: Mapping[str, Samples], parts: Iterable[Any]) -> tuple[dict[str, Samples], Table | None]:

@@ -1,0 +1,201 @@
+"""Which types the columns of a .csv file have for a fitted model: a file does not say whether 00123 is a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from standfast.tasks.estimators import choose_reading
+from standfast.tensors import Array
+
+_ISO_DATE = r"\d{4}-\d\d-\d\d"
+_LEADING_ZERO = r"[+-]?0\d"
+#: how deep the parts of a model are looked through for encoders
+_DEEPEST = 12
+#: how many columns are tried as texts one by one, where nothing else makes the model answer
+_MOST_SINGLE = 20
+#: the type of each column that a file does not tell
+Types = dict[str, str]
+#: the first rows of a table, of which these columns have these types
+ReadRows = Callable[[Types], Any]
+
+
+class Encoded(NamedTuple):
+    """A column that an encoder within a model was fitted with.
+
+    Attributes:
+        name: of the column; empty where the encoder got an array.
+        texts: the categories that are texts; none where all are numbers.
+    """
+
+    name: str
+    texts: frozenset[str]
+
+
+def find_types(estimator: Any, frame: Any, cells: Any, read_rows: ReadRows) -> Types:
+    """The types with which the model answers; none where it answers for the table as it is read without types.
+
+    A column whose cells are changed by that, since they look like numbers or like missing cells, is one of texts if an
+    encoder of the model was fitted with these texts, or if the model answers only then.
+
+    Args:
+        estimator: fitted.
+        frame: its columns as they are read without types.
+        cells: the same columns as texts, as they stand in the file; None for a file that tells the types.
+        read_rows: reads columns with other types.
+    """
+    guesses = [set[Any]()] if cells is None else _guess_texts(frame, cells, find_encoded(estimator))
+    for texts in guesses:
+        types = _choose_types(estimator, frame, texts, read_rows)
+        if types is not None:
+            return types
+    return dict.fromkeys(sorted(guesses[0]), "text")
+
+
+def find_encoded(estimator: Any) -> list[Encoded]:
+    """The columns of all encoders within a model, with those of their categories that are texts.
+
+    >>> from types import SimpleNamespace
+    >>> encoder = SimpleNamespace(categories_=[np.array(["NA", "DE"], dtype=object), np.array([1, 2])])
+    >>> columns = SimpleNamespace(transformers_=[("encoder", encoder, ["country", "size"])])
+    >>> [(column.name, sorted(column.texts)) for column in find_encoded(columns)]
+    [('country', ['DE', 'NA']), ('size', [])]
+    """
+    columns: list[Encoded] = []
+    for part, names in _walk_parts(estimator, (), set(), 0):
+        categories = _as_list(getattr(part, "categories_", None)) or _as_list(getattr(part, "pandas_categorical", None))
+        own_names = _as_list(getattr(part, "feature_names_in_", None)) or list(names)
+        if len(own_names) != len(categories):
+            own_names = [""] * len(categories)
+        for name, values in zip(own_names, categories, strict=True):
+            texts = frozenset(value for value in _as_list(values) if isinstance(value, str))
+            columns.append(Encoded(str(name), texts))
+    return columns
+
+
+def is_text_label(estimator: Any, column: Any, cells: Any) -> bool:
+    """Whether the classes of a model are the texts of a label column, which look like numbers or missing cells."""
+    classes = {name for name in _as_list(getattr(estimator, "classes_", None)) if isinstance(name, str)}
+    return _is_changed(column, cells) and set(cells.dropna()) <= classes
+
+
+def _guess_texts(frame: Any, cells: Any, encoded: Collection[Encoded]) -> list[set[Any]]:
+    """Columns that may be texts though they do not look so: those that encoders know, then further ones."""
+    changed = [name for name in frame.columns if _is_changed(frame[name], cells[name])]
+    known = {name for name in changed if _are_known(frame[name], cells[name], encoded)}
+    possible = [name for name in changed if not _has_other_categories(cells[name], encoded)]
+    coded = {name for name in possible if _loses_text(frame[name], cells[name])}
+    matching = {name for name in possible if _may_be_known(cells[name], encoded)}
+    guesses: list[set[Any]] = [known]
+    for further in (coded, matching, *({name} for name in possible[:_MOST_SINGLE])):
+        if known | further not in guesses:
+            guesses.append(known | further)
+    return guesses
+
+
+def _walk_parts(part: Any, names: Sequence[str], seen: set[int], depth: int) -> Iterator[tuple[Any, Sequence[str]]]:
+    """A fitted model and all parts of it, with the columns that each gets, where a `ColumnTransformer` says so."""
+    if id(part) in seen or depth > _DEEPEST or isinstance(part, str | bytes | int | float | np.ndarray | type):
+        return
+    seen.add(id(part))
+    if isinstance(part, list | tuple | Mapping):
+        inner = [*part.values()] if isinstance(part, Mapping) else [*part]
+    else:
+        yield part, names
+        for entry in _as_list(getattr(part, "transformers_", None)):
+            yield from _walk_parts(entry[1], _list_names(entry[2]), seen, depth + 1)
+        inner = [*getattr(part, "__dict__", {}).values()]
+    for each in inner:
+        yield from _walk_parts(each, names, seen, depth + 1)
+
+
+def _list_names(columns: Any) -> list[str]:
+    """The names of the columns of a transformer; empty where it has numbers, masks or functions."""
+    names = [columns] if isinstance(columns, str) else _as_list(columns)
+    return names if all(isinstance(name, str) for name in names) else []
+
+
+def _as_list(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, list | tuple | np.ndarray) else []
+
+
+def _is_text(column: Any) -> bool:
+    import pandas as pd
+
+    return bool(pd.api.types.is_string_dtype(column.dtype))
+
+
+def _is_changed(column: Any, cells: Any) -> bool:
+    """Whether reading without a type makes something else than texts of the cells, or misses some of them."""
+    return not _is_text(column) or bool((column.isna() & cells.notna()).any())
+
+
+def _are_known(column: Any, cells: Any, encoded: Collection[Encoded]) -> bool:
+    """Whether an encoder was fitted with texts of a column, of which some are lost if it is read without a type.
+
+    An encoder of an array, whose columns have no names, must know all of them.
+    """
+    texts = set(cells.dropna())
+    lost = set(cells[(column.astype(str) != cells) & cells.notna()])
+    if _is_text(column):
+        lost &= set(cells[column.isna()])
+        return any(lost & each.texts for each in encoded if each.name in (str(column.name), ""))
+    named = any(texts & each.texts for each in encoded if each.name == str(column.name))
+    return named or (bool(lost) and any(texts <= each.texts for each in encoded if not each.name))
+
+
+def _may_be_known(cells: Any, encoded: Collection[Encoded]) -> bool:
+    """Whether an encoder of an array has all texts of a column, as it may by chance."""
+    texts = set(cells.dropna())
+    return bool(texts) and any(texts <= each.texts for each in encoded if not each.name)
+
+
+def _has_other_categories(cells: Any, encoded: Collection[Encoded]) -> bool:
+    """Whether an encoder of this very column knows none of its texts: it may ignore them without a word."""
+    own = [each for each in encoded if each.name == str(cells.name)]
+    return bool(own) and not any(set(cells.dropna()) & each.texts for each in own)
+
+
+def _loses_text(column: Any, cells: Any) -> bool:
+    """Whether a number is written as codes are, with a zero before it, or a text looks like a missing cell."""
+    return _is_text(column) or bool(cells.dropna().str.match(_LEADING_ZERO).any())
+
+
+def _choose_types(estimator: Any, frame: Any, texts: Collection[str], read_rows: ReadRows) -> Types | None:
+    """The types with which the model answers, where `texts` are read as such; None where it answers for none.
+
+    Other columns of texts are dates, if they look so, and categories, if the model answers for these alone.
+    """
+    strings = [name for name in frame.columns if _is_text(frame[name]) and name not in texts]
+    dates = [name for name in strings if _looks_like_dates(frame[name])]
+    others = [*texts, *(name for name in strings if name not in dates)]
+    choices = [
+        {**dict.fromkeys(dates, when), **dict.fromkeys(others, what)}
+        for what in ("text", "category")
+        for when in ("date", what)
+    ]
+    # columns of texts are read as texts without a type
+    written = [{name: how for name, how in types.items() if how != "text" or name in texts} for types in choices]
+    answers = [_ask(estimator, read_rows(types)) for types in written]
+    fitting = [types for types, answer in zip(written, answers, strict=True) if answer is not None]
+    if not fitting:
+        return None
+    as_dates, as_texts = answers[:2]
+    if as_dates is not None and as_texts is not None and not np.array_equal(as_dates, as_texts):
+        return written[1]  # a model that was fitted with texts knows no dates
+    return fitting[0]
+
+
+def _looks_like_dates(column: Any) -> bool:
+    cells = column.dropna()
+    return len(cells) > 0 and bool(cells.str.match(_ISO_DATE).all())
+
+
+def _ask(estimator: Any, frame: Any) -> Array | None:
+    """What the model answers; None where it fails."""
+    try:
+        return np.asarray(choose_reading(estimator)(frame))
+    except Exception:  # whatever the estimator raises
+        return None
