@@ -27,10 +27,10 @@ class LRPComposite(RelevanceExplainer):
     Relevance starts as the target's logit (zennit's examples start with 1). Sums, averages and products with constant
     matrices follow the epsilon rule. Max-pooling passes relevance to the largest value. Activations with `f(0) = 0`,
     softplus, and shifts and scalings of single values pass it on; a value that is scaled by 0 gets none. A batch
-    normalisation is merged into the layer before it; without such a layer it passes relevance on. The rules are for functions and not for layers, as in `LRP`. So
-    functional calls, flattening, series, residual sums and layers that run twice work. Inputs and attributions
-    `(N, ...)`; an attribution does not depend on the other inputs of the batch. With a preprocessing, relevance is that
-    of the preprocessed input.
+    normalisation is merged into the layer before it; without such a layer it passes relevance on. The rules are for
+    functions and not for layers, as in `LRP`. So functional calls, flattening, series, residual sums and layers that
+    run twice work. Inputs and attributions `(N, ...)`; an attribution does not depend on the other inputs of the batch.
+    With a preprocessing, relevance is that of the preprocessed input.
 
     Biases take part in the denominators, so they absorb relevance. Cost: one forward pass, and in the backward pass two
     to nine passes through each weighted layer, depending on the rule.
