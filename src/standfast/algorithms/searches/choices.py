@@ -249,32 +249,62 @@ class _Evolution:
 
     def _breed(self, count: int, draws: Tensor) -> Tensor:
         """Children `(P, count, D)` of the best settings; the first `draws` `(P, 1)` are drawn from all combinations."""
-        space, parents = self.space, self.best.shape[1]
-        size = space.size
-        u = self.streams.uniform((count, 5 + 4 * size), torch.float32).double()
-        kind, mother, father, number, side = u[..., :5].unbind(2)
-        mixture, position, setting, manner = torch.split(u[..., 5:], size, dim=2)
-        # the chance of a parent falls linearly from the best to the worst: the square root of a uniform number
-        first = ((1 - (1 - mother).sqrt()) * parents).long().clamp(max=parents - 1)
-        second = (father * parents).long().clamp(max=parents - 1)
-        children = take_points(self.best, first)
-        mixed = (kind >= _ANEW) & (kind < _ANEW + _MIXED)
-        from_father = mixed[..., None] & (mixture < 0.5)
-        children = torch.where(from_father, take_points(self.best, second), children)
-        changes = torch.exp(self.log_most * number).floor() - mixed.double()
-        # a third of the children changes more of what is clean, and a third only what is not
-        is_clean = children == space.clean[:, None]
-        is_passed = torch.where(side[..., None] < 1 / 3, is_clean, (side[..., None] < 2 / 3) & ~is_clean)
-        position = torch.where(space.is_free[:, None], position + is_passed, torch.inf)
-        is_changed = (position.argsort(dim=2).argsort(dim=2) < changes[..., None]) & space.is_free[:, None]
-        is_nudged = space.is_ordered[:, None] & (manner < 0.5)
-        moved = torch.where(is_nudged, space.nudge(children, setting), space.draw_other(children, setting))
-        children = torch.where(is_changed, moved, children)
-        is_drawn = (kind < _ANEW) | (torch.arange(count, device=kind.device) < draws)
-        # few other candidates, or many, or nearly all
-        is_other = mixture < father[..., None]
-        drawn = torch.where(is_other, space.draw(setting), space.clean[:, None])
-        return torch.where(is_drawn[..., None], drawn, children)
+        numbers = _ChildNumbers(self.streams, count, self.space.size)
+        is_mixed = (numbers.kind >= _ANEW) & (numbers.kind < _ANEW + _MIXED)
+        children = self._join_parents(numbers, is_mixed)
+        changes = torch.exp(self.log_most * numbers.changes).floor()
+        changes = torch.where(is_mixed, changes - 1, changes)  # mixing is a change, too
+        is_changed = self._choose_changed(children, numbers, changes)
+        children = torch.where(is_changed, self._change(children, numbers), children)
+        is_drawn = numbers.kind < _ANEW
+        is_drawn = is_drawn | (torch.arange(count, device=draws.device) < draws)
+        return torch.where(is_drawn[..., None], self._draw(numbers), children)
+
+    def _join_parents(self, numbers: _ChildNumbers, is_mixed: Tensor) -> Tensor:
+        """Copies of the best settings, and where `is_mixed` `(P, n)` mixtures of two, `(P, n, D)`."""
+        parents = self.best.shape[1]
+        # the chance of a parent falls linearly from the best to the worst
+        share = 1 - (1 - numbers.mother).sqrt()
+        mother = (share * parents).long().clamp(max=parents - 1)
+        father = (numbers.father * parents).long().clamp(max=parents - 1)
+        is_of_father = is_mixed[..., None] & (numbers.mixture < 0.5)
+        return torch.where(is_of_father, take_points(self.best, father), take_points(self.best, mother))
+
+    def _choose_changed(self, children: Tensor, numbers: _ChildNumbers, changes: Tensor) -> Tensor:
+        """Which parameters of children change, bool `(P, n, D)`: `changes` `(P, n)` of each.
+
+        A third of the children changes what is not clean as long as there is any, and a third what is clean. Else a
+        child of settings that changed nearly everything would go back in nearly all of its changes.
+        """
+        is_clean = children == self.space.clean[:, None]
+        wants_unclean = numbers.side[..., None] < 1 / 3
+        wants_clean = ~wants_unclean & (numbers.side[..., None] < 2 / 3)
+        comes_later = (wants_unclean & is_clean) | (wants_clean & ~is_clean)
+        is_free = self.space.is_free[:, None]
+        order = torch.where(is_free, numbers.position + comes_later, torch.inf)
+        rank = order.argsort(dim=2).argsort(dim=2)
+        return (rank < changes[..., None]) & is_free
+
+    def _change(self, children: Tensor, numbers: _ChildNumbers) -> Tensor:
+        """Another setting of each parameter: a neighbour for half of those with an order, else any other one."""
+        is_nudged = self.space.is_ordered[:, None] & (numbers.manner < 0.5)
+        neighbours = self.space.nudge(children, numbers.setting)
+        others = self.space.draw_other(children, numbers.setting)
+        return torch.where(is_nudged, neighbours, others)
+
+    def _draw(self, numbers: _ChildNumbers) -> Tensor:
+        """Settings in which few parameters are not clean, or many, or nearly all."""
+        is_other = numbers.mixture < numbers.father[..., None]
+        return torch.where(is_other, self.space.draw(numbers.setting), self.space.clean[:, None])
+
+
+class _ChildNumbers:
+    """The uniform numbers that make children, float64: five for each child `(P, n)`, four for each parameter."""
+
+    def __init__(self, streams: Streams, count: int, size: int) -> None:
+        uniform = streams.uniform((count, 5 + 4 * size), torch.float32).double()
+        self.kind, self.mother, self.father, self.changes, self.side = uniform[..., :5].unbind(2)
+        self.mixture, self.position, self.setting, self.manner = torch.split(uniform[..., 5:], size, dim=2)
 
 
 class _Singles:
