@@ -1,7 +1,8 @@
 """`Guard`: sees what a job has left behind on a model and in the process, and undoes it.
 
-An explainer of somebody else's may leave a hook, another mode, or other weights on the module, or another default type
-in torch, and all later numbers would be others. A job itself may change weights, if it puts them back.
+An explainer of somebody else's may leave a hook, another mode, or other weights on the module, another default type in
+torch, a hook of all modules, or a function of its own in the place of one of torch's, and all later numbers would be
+others. A job itself may change these, if it puts them back.
 """
 
 from __future__ import annotations
@@ -28,6 +29,58 @@ _SHARED: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
 }
 
 
+#: what torch keeps of hooks of all modules
+_GLOBAL_HOOKS = [name for name in vars(torch.nn.modules.module) if name.startswith("_global_")]
+
+
+class TorchFunctions:
+    """The functions of torch and the methods of its layers, of tensors and of a model's own classes, as they are.
+
+    Args:
+        module: the model's, whose classes count, too.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        layers = [entry for entry in vars(nn).values() if isinstance(entry, type) and issubclass(entry, nn.Module)]
+        classes: set[type] = {*layers, torch.Tensor, torch.autograd.Function}
+        for part in module.modules():
+            classes.update(type(part).__mro__[:-1])  # all but `object`
+        places = [torch, nn.functional, torch.autograd, *sorted(classes, key=lambda kind: kind.__qualname__)]
+        #: for each module or class what it had by name, if it can be called
+        self.before = [(place, _list_code(place)) for place in places]
+        self.hooks = {name: _copy(getattr(nn.modules.module, name)) for name in _GLOBAL_HOOKS}
+
+    def restore(self) -> list[str]:
+        """Put everything back, and say what was not as before."""
+        changed: dict[str, None] = {}
+        for place, entries in self.before:
+            now = vars(place)
+            for name, entry in entries.items():
+                if now.get(name) is not entry:
+                    setattr(place, name, entry)
+                    changed[_name_entry(place, name)] = None
+            for name in _list_hiding(place, entries):
+                delattr(place, name)
+                changed[_name_entry(place, name)] = None
+        if self._restore_hooks():
+            changed["the hooks of all modules"] = None
+        return list(changed)
+
+    def _restore_hooks(self) -> bool:
+        """Put back the hooks of all modules, and say whether any was not as before."""
+        found_others = False
+        for name, before in self.hooks.items():
+            now = getattr(nn.modules.module, name)
+            if not isinstance(before, dict):
+                found_others |= now != before
+                setattr(nn.modules.module, name, before)
+            elif list(now) != list(before):
+                found_others = True
+                now.clear()  # the same dictionary, since handles of hooks refer to it
+                now.update(before)
+        return found_others
+
+
 class Guard:
     """What a model, and what the process shares, is before a job.
 
@@ -48,8 +101,8 @@ class Guard:
             self.parts.append((part, attributes, inside))
         tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
         self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
-        self.versions = self._read_versions()
         self.shared = {name: read() for name, (read, _) in _SHARED.items()}
+        self.functions = TorchFunctions(model.module)
         self.answer = self._ask()
 
     def clean_up(self, explainer: str) -> bool:
@@ -67,12 +120,12 @@ class Guard:
 
     def _restore_shared(self) -> list[str]:
         """Put back what the process shares, and say what was not as before."""
-        found = []
+        changed = self.functions.restore()
         for name, (read, restore) in _SHARED.items():
             if read() != self.shared[name]:
                 restore(self.shared[name])
-                found.append(name)
-        return found
+                changed.append(name)
+        return changed
 
     def find_changes(self) -> list[str]:
         """What is not as it was: hooks, mode, weights, gradients; or only the answers."""
@@ -83,10 +136,9 @@ class Guard:
             found.append("mode")
         if any(t.requires_grad != needed for t, _, needed in self.tensors):
             found.append("requires_grad")
-        if self._read_versions() != self.versions:  # also where a job has put them back
-            if not all(torch.equal(t.detach().nan_to_num(), kept.nan_to_num()) for t, kept, _ in self.tensors):
-                found.append("weights")
-            self.versions = self._read_versions()
+        # by value: what is written through `.data`, or through NumPy, counts no writes
+        if not all(_hold_the_same(tensor.detach(), kept) for tensor, kept, _ in self.tensors):
+            found.append("weights")
         if not found and not _same(self._ask(), self.answer):
             found.append("answers")
         return found
@@ -104,17 +156,60 @@ class Guard:
             for tensor, kept, needed in self.tensors:
                 tensor.requires_grad_(needed)
                 tensor.copy_(kept)
-        self.versions = self._read_versions()
         return _same(self._ask(), self.answer)
 
-    def _read_versions(self) -> list[int]:
-        return [tensor._version for tensor, _, _ in self.tensors]
+    def _ask(self) -> list[Tensor] | None:
+        """The answer to the sample, and its derivatives; None where the model fails, of which the jobs say why.
 
-    def _ask(self) -> Tensor | None:
-        """The answer to the sample; None where the model fails, of which the jobs say why."""
-        with contextlib.suppress(Exception), self.model.session(), torch.no_grad():
-            return self.model.forward(self.sample.clone()).double().cpu()
+        On a card derivatives differ from call to call, so there it is the answer alone.
+        """
+        with contextlib.suppress(Exception), self.model.session():
+            with torch.no_grad():
+                answer = self.model.forward(self.sample.clone())
+            return [answer.double().cpu(), *self._differentiate()]
         return None
+
+    def _differentiate(self) -> list[Tensor]:
+        if not self.model.differentiable or self.sample.device.type != "cpu":
+            return []
+        with contextlib.suppress(Exception), torch.enable_grad():  # a function without derivatives is no fault here
+            sample = self.sample.clone().requires_grad_(True)
+            (slope,) = torch.autograd.grad(self.model.forward(sample).sum(), sample)
+            return [slope.double()]
+        return []
+
+
+def _is_code(entry: object) -> bool:
+    return callable(entry) or isinstance(entry, staticmethod | classmethod)
+
+
+def _list_code(place: Any) -> dict[str, Any]:
+    """What a module or a class has that can be called, by name."""
+    return {name: entry for name, entry in vars(place).items() if _is_code(entry)}
+
+
+def _copy(entry: Any) -> Any:
+    return dict(entry) if isinstance(entry, dict) else entry
+
+
+def _list_hiding(place: Any, entries: Mapping[str, Any]) -> list[str]:
+    """What a class has got since then that stands before a method of a class below it."""
+    if not isinstance(place, type):
+        return []
+    added = [name for name, entry in vars(place).items() if name not in entries and _is_code(entry)]
+    return [name for name in added if any(name in vars(base) for base in place.__mro__[1:])]
+
+
+def _name_entry(place: Any, name: str) -> str:
+    """As a user would write it."""
+    if not isinstance(place, type):
+        return f"{place.__name__}.{name}"
+    return f"{place.__module__.partition('.modules')[0]}.{place.__qualname__}.{name}"
+
+
+def _hold_the_same(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors have the same values; those that are no numbers count as equal."""
+    return torch.equal(first, second) or torch.equal(first.nan_to_num(), second.nan_to_num())
 
 
 def _list_hooks(attributes: Mapping[str, Any]) -> list[list[int]]:
@@ -122,8 +217,12 @@ def _list_hooks(attributes: Mapping[str, Any]) -> list[list[int]]:
     return [list(attributes.get(name, ())) for name in _HOOKS]
 
 
-def _same(first: Tensor | None, second: Tensor | None) -> bool:
-    """Whether two answers are the same but for rounding."""
+def _same(first: list[Tensor] | None, second: list[Tensor] | None) -> bool:
+    """Whether two answers, with their derivatives, are the same but for rounding."""
     if first is None or second is None:
         return first is second
+    return len(first) == len(second) and all(map(_are_close, first, second))
+
+
+def _are_close(first: Tensor, second: Tensor) -> bool:
     return first.shape == second.shape and torch.allclose(first, second, 1e-5, 1e-5, equal_nan=True)

@@ -110,6 +110,8 @@ class Worker:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self._ready: _Ready | None = None
+        #: the explainer after whose job the model was not as before, and had to be built again
+        self._suspect: str | None = None
         # passes that explainers of a metric have in common, of the last job and those before it with the same samples
         self._passes: tuple[tuple[object, ...], PassMemory] | None = None
 
@@ -143,6 +145,7 @@ class Worker:
         finally:
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
                 self._ready = self._passes = None  # it is built again, and has to prove that it is the planned model
+                self._suspect = job.explainer
 
     def _split(self, job: Job, model: Model) -> list[Part]:
         """The samples of a job that are evaluated together."""
@@ -210,6 +213,12 @@ class Worker:
         parts = self.grid.data[job.data].split(model, slice(0, _PROVED))
         asked = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
         different = planned.find_difference(asked, model.precision)
+        if different and self._suspect is not None:
+            raise ModelError(
+                f"model {job.model!r}: its answers ({different}) are not those of the model that the jobs were planned"
+                f" with, since explainer {self._suspect!r} has changed something in this process that could not be"
+                " undone. Run the other explainers in a study of their own"
+            )
         if different:
             raise ModelError(
                 f"model {job.model!r}: its answers ({different}) are not those of the model that the jobs were planned"
