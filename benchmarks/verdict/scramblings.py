@@ -74,7 +74,6 @@ MODELS: dict[str, Callable[[Path, int], Subject]] = {
     "products": KINDS["tables"]["products"],
     "CBF": KINDS["series"]["CBF"],
     "topics max": KINDS["text"]["topics max"],
-    "transformer": KINDS["text"]["transformer"],
 }
 
 
