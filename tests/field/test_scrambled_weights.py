@@ -16,7 +16,7 @@ from standfast.results.sanity import Sanity, decide_checks
 
 SIDE, SAMPLES = 16, 100
 CORNERS = ((4, 4), (4, 11), (11, 4), (11, 11))
-#: above the upper end of the 95% interval for 1 of 80, the scramblings of two networks like this one
+#: the upper end of the documented interval for a network like this one, of which 1 of 60 scramblings passed
 MOST = 0.09
 
 
