@@ -1,7 +1,7 @@
 """Rare-event estimates, compared with exact answers, the paper's random walk, plain Monte Carlo and other packages.
 
-python benchmarks/rare_events/compare.py [--runs 200] [--part PART], with the parts exact, stages, traps, cost, modes,
-particles, walk, model and peers.
+python benchmarks/rare_events/compare.py [--runs 200] [--part PART], with the parts exact, stages, traps, cost, corner,
+modes, particles, walk, model and peers.
 
 `peers` compares OpenTURNS and UQpy (see `other_tools.py`); its default is 20 runs. It stores its runs.
 """
@@ -145,6 +145,32 @@ def compare_cost(runs: int) -> None:
             )
 
 
+#: for boxes of so many features, how many of them must be near their upper end
+CORNERS = ((20, 1), (20, 5), (20, 20), (200, 5), (200, 200))
+
+
+def compare_corner(runs: int) -> None:
+    """What an event in one corner of a box costs: several uniform features are all near their upper end."""
+    print("\n| features | near the end | P | evaluations, median | least | most | error of ln P, mean | sd | covered |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for features, near_the_end in CORNERS:
+        for p in (6e-5, 1e-6):
+            limit = 1 - p ** (1 / near_the_end)
+            found = repeat(
+                SubsetSimulation(),
+                lambda x, count=near_the_end, limit=limit: x[:, :count].amin(1) - limit,
+                UnitBox(features),
+                runs,
+            )
+            errors = np.array([e.log_probability.item() for e in found]) - math.log(p)
+            spent = np.array([e.model_evaluations.item() for e in found])
+            print(
+                f"| {features} | {near_the_end} | {p:g} | {np.median(spent):,.0f} | {spent.min():,} | {spent.max():,} |"
+                f" {errors.mean():+.2f} | {errors.std():.2f} | {count_covered(found, math.log(p))} of {runs} |",
+                flush=True,
+            )
+
+
 def compare_modes(runs: int) -> None:
     """Three modes of other steepness: how many intervals hold, in how many dimensions."""
     print("\n| problem | d | interval holds | unresolved | error of ln P, median | evaluations per run |")
@@ -256,6 +282,7 @@ PARTS: dict[str, Callable[[int], None]] = {
     "stages": compare_stages,
     "traps": compare_traps,
     "cost": compare_cost,
+    "corner": compare_corner,
     "modes": compare_modes,
     "walk": compare_walk,
     "model": compare_model,

@@ -87,6 +87,8 @@ class Task(metaclass=ConfigurationType):
             it is False, what was chosen for the clean input is explained everywhere.
         takes_vectors: whether targets are vectors `(N, D)`, and not whole numbers.
         linear: whether a score is linear in the outputs, so that attributions can add up to its change.
+        peaks: whether an input's own answer may have the largest score at the input itself. The margin then has no
+            gradient there. Searches for the least change look for a direction to leave it.
         may_be_empty: whether a module may find nothing at all, and then returns what has no gradients.
         scales: whether scores are logits that also are probabilities; otherwise both scales are the same.
     """
@@ -100,6 +102,7 @@ class Task(metaclass=ConfigurationType):
     switches: ClassVar[bool] = False
     takes_vectors: ClassVar[bool] = False
     linear: ClassVar[bool] = True
+    peaks: ClassVar[bool] = False
     may_be_empty: ClassVar[bool] = False
     scales: ClassVar[bool] = False
 

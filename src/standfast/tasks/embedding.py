@@ -38,7 +38,9 @@ class Embedding(Task):
 
     name: ClassVar[str] = "embedding"
     usual: ClassVar[str] = "least=0.9"
+    version: ClassVar[int] = 2
     linear: ClassVar[bool] = False
+    peaks: ClassVar[bool] = True
     takes_vectors: ClassVar[bool] = True
     words: ClassVar[TaskWords] = TaskWords(
         "part along the reference",

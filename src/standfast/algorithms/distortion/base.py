@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from standfast.algorithms.distortion.flat_inputs import bridge_flat_inputs
 from standfast.algorithms.distortion.geometry import check_norm
 from standfast.algorithms.distortion.minimal import MinimalDistortion
 from standfast.algorithms.distortion.space import FreeSpace, Nearest
@@ -149,7 +150,10 @@ def _minimise(space: FreeSpace, attack: Attack, seed: int, start: Tensor | None)
     if len(rows):
         part = space.select(rows)
         nearest = Nearest(part)
-        attack.run(part, nearest, Streams.for_rows(part.x, seed), None if start is None else start[rows])
+        streams = Streams.for_rows(part.x, seed)
+        if space.model.task.peaks:
+            bridge_flat_inputs(part, nearest, streams)
+        attack.run(part, nearest, streams, None if start is None else start[rows])
         distortion[rows] = torch.where(nearest.found, nearest.distortion, nearest.searched)
         points[rows], found[rows], second[rows] = nearest.points, nearest.found, nearest.second
         space.evaluations[rows] += part.evaluations

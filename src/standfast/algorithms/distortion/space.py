@@ -40,6 +40,8 @@ class FreeSpace:
         self.rows = torch.arange(len(inputs), device=inputs.device)
         self.evaluations = torch.zeros(len(inputs), dtype=torch.int64, device=inputs.device)
         self.gradients = torch.zeros_like(self.evaluations)
+        #: what stands for the gradient at inputs where the margin is flat, and which these are
+        self.chords, self.flat = torch.zeros_like(self.x), torch.zeros_like(self.rows, dtype=torch.bool)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -165,12 +167,19 @@ class FreeSpace:
 
         columns = [self.unflatten(points), self.targets[rows], *rivals]
         margin, gradient = self.model.map_rows(chunk, *columns, kind="backward")
-        return self._count(margin, gradient, rows)
+        return self._count(margin, gradient, points, rows)
 
-    def _count(self, margin: Tensor, gradient: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def replace_gradients(self, rows: Tensor, gradients: Tensor) -> None:
+        """At the inputs `rows` `(n,)` themselves, where the margin is flat, return these gradients `(n, d)`."""
+        self.chords[rows], self.flat[rows] = gradients, True
+
+    def _count(self, margin: Tensor, gradient: Tensor, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         for counter in (self.evaluations, self.gradients):
             counter.index_add_(0, rows, torch.ones_like(rows))
         gradient = torch.where(self.free[rows], gradient.flatten(1), 0.0).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        if self.model.task.peaks:
+            at_flat_input = self.flat[rows] & (points == self.x[rows]).all(1)
+            gradient = torch.where(at_flat_input[:, None], self.chords[rows], gradient)
         return margin.nan_to_num(nan=-torch.inf), gradient
 
     def unflatten(self, points: Tensor) -> Tensor:

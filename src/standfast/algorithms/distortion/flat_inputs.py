@@ -1,0 +1,124 @@
+"""A direction to leave an input at which the margin has no gradient.
+
+A task may compare an output with that of the clean input itself, such as a cosine, which is largest there. Then the
+margin J has its minimum at the input x: its gradient is zero, and what a network computes of it is rounding error. All
+attacks begin with this gradient. They would go in an arbitrary direction, and as the gradient is tiny, its linearised
+boundary lies thousands of times too far away.
+
+So there the gradient of a *chord* takes its place. Near x the margin is `J(x) + delta' H delta / 2`, so the nearest
+boundary lies in the direction of the largest curvature. In several runs in parallel:
+
+1. a random direction v, and the least size h of a step along it that changes J by a hundredth;
+2. steps of the power method on H: the next v is the gradient of J at `x + h v`;
+3. the same from v and from -v, with steps of the size `D = h sqrt(-J(x) / (J(x + h v) - J(x)))`, where J would be 0 if
+   it were quadratic. Far from x, and near bounds, its shape is another one;
+4. the first point along v that changes the answer, among sizes around D.
+
+The run with the nearest point gives the gradient at the input: that of a plane which rises from J(x) to 0 along this
+chord. For the maximum norm, steps go along the signs of v.
+
+A margin is flat if the gradient at the input explains less than a tenth of the rise along the chord. That of a linear
+function explains all of it.
+
+Cost, for each input of such a task: a gradient and 24 other evaluations, then 48 and 72 where a step changes J at all.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.distortion.geometry import Norm, dual_norm_of, norm_of
+from standfast.algorithms.distortion.space import FreeSpace, Nearest
+from standfast.tensors import Streams
+
+_RUNS = 4  # random directions, each with its opposite
+_STEPS = 4  # of the power method
+_SIZES, _TOGETHER = 24, 8  # how many sizes of the first step are tried, each double the one before; and at once
+_SMALLEST = 2.0**-14  # the first of them, as a share of the largest value of the input
+_CHANGE = 0.01  # the first step changes the margin by this share of it: far above rounding, and near the input
+_AROUND = 8  # how many sizes around the estimated distance are tried, from a half to four times of it
+_UNKNOWN = 8.0  # the distance where none of these changes the answer, as a multiple of the estimate
+_EXPLAINED = 0.1  # a gradient that explains less of the rise along a chord counts as zero
+
+
+def bridge_flat_inputs(space: FreeSpace, nearest: Nearest, streams: Streams) -> None:
+    """Give the flat inputs of `space` the gradients of chords, and offer the ends of chords to `nearest`."""
+    margin, gradient = space.margin_gradient(space.x, space.rows)
+    directions = streams.normal((_RUNS, space.x.shape[1]), space.x.dtype) * space.free[:, None]
+    step, moves = _find_first_step(space, directions[:, 0], margin)
+    rows = moves.nonzero().flatten()
+    if not len(rows):
+        return
+
+    owner = rows.repeat_interleave(_RUNS)
+    curved = _climb(space, directions[rows].flatten(0, 1), step[owner], owner).reshape(len(rows), _RUNS, -1)
+    # near bounds, and further away, the margin differs between the two sides
+    sides = torch.cat([curved, -curved], 1)
+    owner = rows.repeat_interleave(2 * _RUNS)
+    estimate = _estimate_distance(space, sides.flatten(0, 1), step[owner], margin[owner], owner)
+    ends = _climb(space, sides.flatten(0, 1), estimate, owner)
+    least = _find_crossing(space, nearest, ends, estimate, owner).reshape(len(rows), -1).min(1)
+    distance, place = least.values, torch.arange(len(rows), device=rows.device)
+    best = ends.reshape(sides.shape)[place, least.indices]
+
+    depth = margin[rows].abs()
+    flat = distance * dual_norm_of(gradient[rows], space.norm) < _EXPLAINED * depth
+    slope = depth / (distance * dual_norm_of(best, space.norm)).clamp(min=1e-30)
+    space.replace_gradients(rows[flat], (slope[:, None] * best)[flat])
+
+
+def _find_first_step(space: FreeSpace, directions: Tensor, margin: Tensor) -> tuple[Tensor, Tensor]:
+    """The least size of a step along `directions` `(N, d)` that changes the margin a little, and whether one does."""
+    room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1).clamp(max=1.0)
+    largest = torch.where(space.free, space.x, 0.0).abs().amax(1)
+    unit = torch.where(largest > 0, largest, room) * _SMALLEST
+    powers = 2.0 ** torch.arange(_SIZES, dtype=unit.dtype, device=unit.device)
+    sizes, changed = unit[:, None] * powers, []
+    owner = space.rows.repeat_interleave(_TOGETHER)
+    for first in range(0, _SIZES, _TOGETHER):
+        some = sizes[:, first : first + _TOGETHER].flatten()
+        points = _take_step(space, directions[owner], some, owner)
+        change = (space.margin(points, owner) - margin[owner]).abs()
+        changed.append(change.isfinite() & (change >= _CHANGE * margin[owner].abs()))
+    moves = torch.cat([part.reshape(-1, _TOGETHER) for part in changed], 1)
+    first_place = moves.to(torch.int64).argmax(1, keepdim=True)
+    return sizes.gather(1, first_place)[:, 0], moves.any(1)
+
+
+def _climb(space: FreeSpace, directions: Tensor, step: Tensor, owner: Tensor) -> Tensor:
+    """Directions `(M, d)` of large curvature, by the power method from `directions`."""
+    for _ in range(_STEPS):
+        _, gradient = space.margin_gradient(_take_step(space, directions, step, owner), owner)
+        lost = (gradient == 0).all(1, keepdim=True)  # as on the flat side of a rectifier
+        directions = torch.where(lost, directions, gradient)
+    return _direct(directions, space.norm)
+
+
+def _estimate_distance(space: FreeSpace, directions: Tensor, step: Tensor, margin: Tensor, owner: Tensor) -> Tensor:
+    """At which distances `(M,)` along `directions` the answer would change if the margin were quadratic."""
+    rise = space.margin(_take_step(space, directions, step, owner), owner) - margin
+    return step * (margin.abs() / rise.clamp(min=_CHANGE**2 * margin.abs())).sqrt()
+
+
+def _find_crossing(space: FreeSpace, nearest: Nearest, directions: Tensor, estimate: Tensor, owner: Tensor) -> Tensor:
+    """At which distances `(M,)` along `directions` the answer changes; an estimate where no point has changed it."""
+    shares = torch.logspace(-1, 2, _AROUND, base=2.0, dtype=estimate.dtype, device=estimate.device)
+    distance = _UNKNOWN * estimate
+    for share in shares.flip(0):
+        points = _take_step(space, directions, share * estimate, owner)
+        _, flips = nearest.offer(points, space.margin(points, owner), owner)
+        distance = torch.where(flips, share * estimate, distance)
+    return distance
+
+
+def _take_step(space: FreeSpace, directions: Tensor, sizes: Tensor, owner: Tensor) -> Tensor:
+    """The points at the ends of steps of `sizes` `(M,)` along `directions` `(M, d)`, within the bounds."""
+    return space.clip(space.x[owner] + sizes[:, None] * _direct(directions, space.norm), owner)
+
+
+def _direct(directions: Tensor, norm: Norm) -> Tensor:
+    """Steps of size 1 in the norm along `directions` `(M, d)`."""
+    if norm == "inf":
+        return directions.sign()
+    return directions / norm_of(directions, 2).clamp(min=1e-30)[:, None]

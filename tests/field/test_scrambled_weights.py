@@ -1,0 +1,89 @@
+"""Gradient x input of scrambled weights passes the sanity checks at most as often as `docs/sanity.md` says."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from scipy.stats import binom
+from torch import Tensor, nn
+
+import standfast
+from standfast.explainers import RandomisedExplainer
+from standfast.metrics.sanity import SanityChecks
+from standfast.results.sanity import Sanity, decide_checks
+
+SIDE, SAMPLES = 16, 100
+CORNERS = ((4, 4), (4, 11), (11, 4), (11, 11))
+#: the upper end of the documented interval for a network like this one, of which 1 of 60 scramblings passed
+MOST = 0.09
+
+
+def draw_spot(row: float, column: float, width: float) -> Tensor:
+    axis = torch.arange(float(SIDE))
+    vertical, horizontal = ((axis - center) / width for center in (row, column))
+    return torch.exp(-0.5 * vertical.square()[:, None] - 0.5 * horizontal.square()[None])
+
+
+def draw_images(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Noise with a bright spot near one of four corners, which is the class, and a weak spot anywhere."""
+    labels = torch.randint(4, (count,), generator=generator)
+    images = 0.25 * torch.rand(count, 1, SIDE, SIDE, generator=generator)
+    for image, label in zip(images, labels.tolist(), strict=True):
+        row, column = (place + torch.randint(-2, 3, (1,), generator=generator).item() for place in CORNERS[label])
+        image[0] += 0.7 * draw_spot(row, column, 1.8)
+        image[0] += 0.35 * draw_spot(*torch.randint(2, 14, (2,), generator=generator).tolist(), width=1.0)
+    return images.clamp(0, 1), labels
+
+
+@functools.cache
+def train_network() -> tuple[standfast.Model, Tensor, Tensor]:
+    """A small network, and 100 of its images with their labels."""
+    images, labels = draw_images(500, torch.Generator().manual_seed(0))
+    torch.manual_seed(1)
+    network = nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 12, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(12 * 64, 4),
+    )
+    optimiser = torch.optim.Adam(network.parameters(), lr=5e-3)
+    for _ in range(150):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(images), labels).backward()
+        optimiser.step()
+    model = standfast.Model(network.eval(), bounds=(0.0, 1.0), device="cpu")
+    return model, images[SAMPLES : 2 * SAMPLES], labels[SAMPLES : 2 * SAMPLES]
+
+
+def check_explainer(explainer: standfast.explainers.Explainer) -> Sanity:
+    model, images, labels = train_network()
+    return decide_checks(SanityChecks(labels=labels)(model, explainer, images).frame())
+
+
+def count_passed(scramblings: int) -> int:
+    inner = standfast.explainers.get("input_x_gradient")
+    states = [check_explainer(RandomisedExplainer(inner, seed=100 + seed)).state for seed in range(scramblings)]
+    return states.count("passed")
+
+
+def allow(scramblings: int) -> int:
+    """So many of the scramblings pass at most, with a probability of 99.9%, if the rate is the largest documented."""
+    return int(binom.ppf(0.999, scramblings, MOST))
+
+
+def test_the_right_weights_pass() -> None:
+    assert check_explainer(standfast.explainers.get("input_x_gradient")).state == "passed"
+
+
+def test_few_scramblings_pass() -> None:
+    assert count_passed(4) <= allow(4)
+
+
+@pytest.mark.slow
+def test_the_rate_is_the_documented_one() -> None:
+    assert count_passed(40) <= allow(40)
