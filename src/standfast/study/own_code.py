@@ -346,6 +346,8 @@ class Reach:
             file = str(outer.get("__file__") or "")
             for inner in [*thing.__bases__, *_list_enclosed(thing)]:
                 self.add(inner)
+        if not _find_text(thing):
+            self._keep(thing.__qualname__, _describe_code(thing))
         module = name_module(thing)
         if module in _SCRIPTS or module not in sys.modules:  # others count by their files, with all that they import
             self._add_imports(names, str(outer.get("__package__") or ""), file)
@@ -382,7 +384,7 @@ class Reach:
             return
         self.own = True
         if module in _SCRIPTS or module not in sys.modules:
-            self._keep(thing.__qualname__, read_text(thing))
+            self._keep(thing.__qualname__, _find_text(thing))
         elif not self._holds_state:  # the text is that of the module's file
             self._keep(thing.__qualname__, module)
         if isinstance(thing, FunctionType):
@@ -449,20 +451,29 @@ class Reach:
         self.content.append([name, description])
 
 
-def read_text(thing: FunctionType | type) -> str:
-    """The text of a function or a class; its name where it was typed into an interpreter."""
+def _find_text(thing: FunctionType | type) -> str:
+    """The text of a function or a class; empty where there is none, as of what was typed into an interpreter."""
     with contextlib.suppress(OSError, TypeError):
         return inspect.getsource(thing)
-    code = getattr(thing, "__code__", None)
-    return thing.__qualname__ if code is None else f"{thing.__qualname__} {code.co_code.hex()} {_list_constants(code)}"
+    return ""
 
 
-def _list_constants(code: CodeType) -> list[Any]:
-    """The constants of a code object, without addresses."""
-    return [
-        [constant.co_code.hex(), _list_constants(constant)] if isinstance(constant, CodeType) else repr(constant)
-        for constant in code.co_consts
-    ]
+def _describe_code(thing: FunctionType | type) -> list[Any]:
+    """What the interpreter knows of a function or a class without a text."""
+    functions = [thing] if isinstance(thing, FunctionType) else list(_list_methods(thing))
+    return [_describe_code_object(function.__code__) for function in functions]
+
+
+def _describe_code_object(code: CodeType) -> list[Any]:
+    return [code.co_name, code.co_code.hex(), list(code.co_names), [*map(_describe_constant, code.co_consts)]]
+
+
+def _describe_constant(constant: object) -> Any:
+    if isinstance(constant, CodeType):
+        return _describe_code_object(constant)
+    if isinstance(constant, frozenset):  # whose order differs from process to process
+        return sorted(map(repr, constant))
+    return repr(constant)
 
 
 def _is_plain(value: object) -> bool:
