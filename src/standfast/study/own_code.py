@@ -352,6 +352,8 @@ class Reach:
         if module in _SCRIPTS or module not in sys.modules:  # others count by their files, with all that they import
             self._add_imports(names, str(outer.get("__package__") or ""), file)
         for name, attribute in sorted(names.loaded):
+            if name.startswith("__"):
+                continue  # such as __file__: where the code lies does not count
             value = outer.get(name, thing)
             if isinstance(value, ModuleType) and attribute and is_own(value.__name__):
                 self.own = True
