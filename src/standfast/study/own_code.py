@@ -148,7 +148,13 @@ def _find_file(name: str, folder: str) -> str | None:
         return next((str(path) for path in places if path.is_file() and _is_own_file(str(path))), None)
     if name.partition(".")[0] in sys.stdlib_module_names:
         return None
-    search: list[str] | None = [*([folder] if folder else []), *sys.path]
+    file = _search_module(name, [*([folder] if folder else []), *sys.path])
+    return file if file is not None and file.endswith(".py") and _is_own_file(file) else None
+
+
+def _search_module(name: str, folders: list[str]) -> str | None:
+    """The file of a module that is not imported, without importing what it is a part of."""
+    search: list[str] | None = folders
     outer, spec = "", None
     for part in name.split("."):
         outer = f"{outer}.{part}" if outer else part
@@ -159,8 +165,7 @@ def _find_file(name: str, folder: str) -> str | None:
         if spec is None:
             return None
         search = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
-    file = None if spec is None else spec.origin
-    return file if file is not None and file.endswith(".py") and _is_own_file(file) else None
+    return None if spec is None else spec.origin
 
 
 def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
