@@ -57,6 +57,7 @@ TARGETS = (
     "study/store.py",
     "study/seals.py",
     "study/identity.py",
+    "study/own_code.py",
     "study/guard.py",
 )
 TESTS = (

@@ -9,6 +9,7 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -125,6 +126,21 @@ class ForwardWrapper(nn.Module):
             yield (name if layer is not self.module else f"{prefix}.(wrapped)".removeprefix(".")), layer
 
 
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """What a black box consists of, as it says itself: a change of this makes it another model.
+
+    Attributes:
+        parts: objects whose code counts, where it is the user's own, such as an estimator with its steps.
+        content: what counts by its values, such as a tokenizer as it is stored.
+        rows: inputs `(R, ...)` that differ in what noise does not reach, such as categories: what it answers counts.
+    """
+
+    parts: tuple[Any, ...] = ()
+    content: Any = None
+    rows: Tensor | None = None
+
+
 class BlackBox(nn.Module):
     """A function of arrays as a module that returns logits; made by `Model.from_callable`, which describes it.
 
@@ -183,6 +199,11 @@ class BlackBox(nn.Module):
         if self.output == "probability":
             scores = np.log(np.maximum(scores, LEAST_PROBABILITY))  # NaN stays NaN, and makes the sample `nonfinite`
         return torch.from_numpy(scores).to(x.device, x.dtype)
+
+    @property
+    def composition(self) -> Composition | None:
+        """What it consists of, where its function says so; None where it is what it answers to arrays."""
+        return getattr(self.function, "composition", None)
 
     def find_widths(self, x: Tensor) -> Tensor | None:
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""

@@ -28,7 +28,8 @@ from standfast.neighbourhoods import LinfBall
 from standfast.reference import CellCodes, make_reference
 from standfast.study.executors import Processes
 from standfast.study.grid import Grid, LoadedModel, ModelSource, Samples
-from standfast.study.identity import Answers, Description, read_own_modules
+from standfast.study.identity import Answers, Description
+from standfast.study.own_code import read_own_modules
 from standfast.study.plan import make_plan
 from standfast.study.run import run_grid
 from standfast.study.store import Store

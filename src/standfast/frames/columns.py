@@ -163,6 +163,12 @@ class Column:
         """Numbers below it stand for missing cells and for NaN; minus infinity where the column has none."""
         return -math.inf if self.missing is None else (self.missing + self.low) / 2
 
+    @property
+    def codes_of_no_quantity(self) -> tuple[float, ...]:
+        """The numbers of all categories, of a missing cell and of NaN, where it can have them."""
+        numbers = [*map(float, range(len(self.categories))), self.missing, self.nan]
+        return tuple(dict.fromkeys(number for number in numbers if number is not None))
+
     # cells as numbers
 
     def encode(self, cells: Cells) -> Array:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, ModelError, warn_user
 from standfast.frames.table import Table
-from standfast.model import Model
+from standfast.model import Composition, Model
 from standfast.neighbourhoods.tables import TableChanges
 from standfast.tasks import MultiLabel, Regression, Task
 from standfast.tasks import get as get_task
@@ -43,6 +43,11 @@ class FrameFunction:
 
     def __call__(self, rows: Array) -> Any:
         return self.ask(self.table.decode(rows))
+
+    @property
+    def composition(self) -> Composition:
+        """The estimator, with its steps; and rows that have every category and missing cells."""
+        return Composition(parts=(self.estimator,), content=self.reading.describe(), rows=self.table.make_cell_rows())
 
     def ask(self, frame: Any) -> Any:
         """The scores for a frame: of classes or labels `(N, K)`, or numbers `(N,)`."""

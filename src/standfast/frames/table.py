@@ -24,6 +24,8 @@ _FRAME = "a pandas or polars data frame with at least one row and one column"
 SHARE = 0.1
 #: categories whose baseline is named in reports
 _SHOWN = 6
+#: about how many rows have cells replaced that are no quantities, and in how many rows each of these is put at most
+_CELL_ROWS, _COPIES_OF_A_CELL = 512, 8
 
 
 def is_frame(value: object) -> bool:
@@ -193,6 +195,21 @@ class Table:
         if len(names) > _SHOWN:
             shown.append("...")
         return replace(reference, note=f", of categories the most frequent cell ({', '.join(shown)})")
+
+    def make_cell_rows(self) -> Tensor:
+        """Rows of the reference, each with one cell of no quantity replaced, `(R, F)`: by each category, or missing.
+
+        They ask a model for what noise on numbers does not reach. Each category is put into several rows, as long as
+        they are few. Their order does not depend on the rows that are explained.
+        """
+        replaced = [(place, code) for place, column in enumerate(self.columns) for code in column.codes_of_no_quantity]
+        copies = min(max(_CELL_ROWS // max(len(replaced), 1), 1), _COPIES_OF_A_CELL, len(self.rows))
+        count = len(replaced) * copies
+        cells = self.rows[torch.arange(count) % len(self.rows)].clone()
+        if replaced:
+            places, codes = torch.tensor(replaced, dtype=torch.float64).repeat_interleave(copies, dim=0).T
+            cells[torch.arange(count), places.long()] = codes
+        return cells
 
     # changes
 

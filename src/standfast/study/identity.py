@@ -2,11 +2,14 @@
 
 A configuration (explainer, metric, neighbourhood) is its registered name, its version, and the options that are not at
 their defaults. So a new option leaves stored results valid, and code may move. What is the user's own code counts by
-the bytes of all imported source files that belong to no distribution.
+the bytes of all source files that belong to no distribution, and by what it names (`own_code`).
 
 A model is its weights, and what it answers: to the inputs of the study, to noisy copies of them, and in its gradients.
 So nothing has to be known about how it computes. Answers are compared with a tolerance, because another processor or
 number of threads rounds otherwise. An explainer of the user's is compared by its maps in the same way.
+
+A model of data frames or texts says itself what it consists of (`Composition`), and is asked for more: a change may act
+only on a category, or on a part of a word, that no input of the study has, and that searches visit.
 """
 
 from __future__ import annotations
@@ -19,13 +22,10 @@ import multiprocessing
 import os
 import re
 import signal
-import site
-import sys
-import sysconfig
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import cache, partial
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -38,18 +38,26 @@ from torch import Tensor, nn
 from standfast.errors import find_version
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
-from standfast.model import Model
+from standfast.model import Composition, Model
 from standfast.neighbourhoods import Neighbourhood
+from standfast.study.own_code import (
+    Reach,
+    find_package_version,
+    is_own,
+    name_module,
+    read_closure,
+    read_own_modules,
+)
 from standfast.study.store import digest, tensor_digest
 from standfast.tasks import Classification
 from standfast.tensors import seed_generators
 
 #: fields of every metric that do not change its result
 _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
-#: projects whose name is not that of the package
-_PROJECTS = {"sklearn": "scikit-learn"}
 #: how many inputs, noisy copies and gradients a model is asked for, and how many maps an explainer of the user's
 MOST_ANSWERS, _NOISY, _GRADIENTS, _MAPS = 256, 64, 4, 2
+#: how many rows with other cells a model of data frames is asked for, and how many maps an explainer that reads trees
+_CELLS, _READ = 10_000, 16
 #: numbers of answers are the same if they differ by less than this share of their root mean square
 TOLERANCE = 1e-3
 #: the same for models that compute with 16 bits
@@ -58,10 +66,6 @@ _COARSE = 5e-2
 _SECONDS, _BYTES = 30.0, 4 * 10**9
 #: the share of the range of the inputs that noise covers
 _NOISE = 0.1
-#: the names that the script itself has, here and in workers
-_SCRIPTS = ("__main__", "__mp_main__")
-#: what was read first of each module that was imported: its file may change afterwards, and the code in memory does not
-_FIRST: dict[tuple[str, int], str] = {}
 
 
 # Configurations
@@ -76,6 +80,7 @@ class Description:
     Attributes:
         content: plain values.
         own: whether code of the user's is a part of it.
+        reach: what that code names.
 
     >>> from standfast.explainers import get
     >>> Description(get("saliency")).own, Description(get("lrp")).digest == Description(get("lrp", epsilon=1e-9)).digest
@@ -84,13 +89,17 @@ class Description:
 
     def __init__(self, value: object) -> None:
         self.own = False
+        self.reach = Reach()
         self._outer: set[int] = set()
         self.content = self._describe(value)
 
     @property
     def digest(self) -> str:
-        """A hash of it, and of the user's modules if its code is a part."""
-        return digest([self.content, read_own_modules() if self.own else None])
+        """A hash of it, and of the user's modules, and what its code names, if its code is a part."""
+        if not self.own:
+            return digest([self.content, None])
+        modules = read_own_modules(self.reach.modules)
+        return digest([self.content, modules, *([self.reach.content] if self.reach.content else [])])
 
     def _describe(self, value: object) -> Any:
         if isinstance(value, int | float | str | bool | bytes | None):
@@ -123,10 +132,7 @@ class Description:
         if isinstance(value, MethodType):
             return [inner(value.__func__), inner(value.__self__)]
         if isinstance(value, FunctionType):
-            closed = []
-            for cell in value.__closure__ or ():
-                with contextlib.suppress(ValueError):  # it is empty
-                    closed.append(cell.cell_contents)
+            closed = read_closure(value)
             return [self._describe_code(value), inner([value.__defaults__, value.__kwdefaults__, closed])]
         if isinstance(value, type | BuiltinFunctionType | ModuleType):
             return [value.__name__, self._describe_code(value)]
@@ -159,67 +165,17 @@ class Description:
 
     def _describe_code(self, thing: Any) -> str:
         """The version of a distribution, or the text of the user's own function or class."""
-        module = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None) or _SCRIPTS[0]
-        if not _is_own(module):
-            return _version(module.partition(".")[0])
+        module = name_module(thing)
+        if not is_own(module):
+            return find_package_version(module.partition(".")[0])
         self.own = True
+        if isinstance(thing, FunctionType | type):
+            self.reach.add_names_of(thing)
+        elif isinstance(thing, ModuleType):
+            self.reach.add(thing)
         with contextlib.suppress(OSError, TypeError):  # it was typed into an interpreter, or made by another function
             return inspect.getsource(thing)
         return str(getattr(thing, "__qualname__", ""))
-
-
-# Code of the user's
-
-
-def read_own_modules() -> dict[str, str]:
-    """The digests of the source files of all imported modules that belong to no distribution, by name.
-
-    The script itself (`__main__`) is not among them: it changes all the time, and what it defines counts by its text.
-    Each file counts as it was when it was first seen after its import.
-    """
-    found = {}
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name in _SCRIPTS or not isinstance(file, str) or not _is_own(name):
-            continue
-        key = (file, id(getattr(module, "__spec__", None)))  # which is another one after a reload
-        if key not in _FIRST:
-            try:
-                _FIRST[key] = hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
-            except OSError:
-                continue
-        found[name] = _FIRST[key]
-    return dict(sorted(found.items()))
-
-
-def _is_own(module: str) -> bool:
-    """Whether a module, by its name, is the user's own, such as one that was made at run time."""
-    if module in _SCRIPTS or module not in sys.modules:
-        return True
-    file = getattr(sys.modules[module], "__file__", None)
-    return isinstance(file, str) and _is_own_file(file)
-
-
-@cache
-def _is_own_file(file: str) -> bool:
-    path = Path(file).resolve()
-    return not any(path.is_relative_to(folder) for folder in _installed())
-
-
-@cache
-def _installed() -> tuple[Path, ...]:
-    """The folders of the standard library, of installed packages, and of this package."""
-    found = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    found += [*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])]
-    return tuple({Path(folder).resolve() for folder in found})
-
-
-@cache
-def _version(package: str) -> str:
-    """The version of another package, on which results of its classes depend; our own version is recorded elsewhere."""
-    if package in ("standfast", "torch", "builtins"):
-        return ""
-    return find_version(_PROJECTS.get(package, package))
 
 
 # Models
@@ -246,21 +202,38 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
     parts = [*model.module.modules(), model.preprocess, model.black_box, model.task, model.output]
     own = any(_is_own_part(part) for part in parts if part is not None)
     plain = model.task == Classification() and model.output is None and not model.extras
+    task = Description([] if plain else [model.task, model.output, model.extras])
+    reach = Reach(holds_state=False)
+    consists_of: list[Any] = []
+    later = set(task.reach.modules)  # modules that are imported when code is called
+    composition = find_composition(model)
+    if composition is not None:
+        reach.add(composition.parts)
+        content = Description(composition.content)
+        consists_of = [content.content, content.reach.content, reach.content]
+        later |= content.reach.modules | reach.modules
+        own = own or content.own or reach.own or "function" in about
     return [
         digest_state(model.module),
         [tensor_digest(bound) for bound in model.bounds],
         str(model.precision),
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
-        read_own_modules() if own else {},
-        Description([] if plain else [model.task, model.output, model.extras]).content,
+        read_own_modules(later) if own else {},
+        task.content,
+        *([task.reach.content] if task.reach.content else []),
+        *consists_of,
         [find_version(), torch.__version__],
     ]
 
 
+def find_composition(model: Model) -> Composition | None:
+    """What a model of data frames or texts says that it consists of; None for a model of tensors."""
+    return None if model.black_box is None else model.black_box.composition
+
+
 def _is_own_part(part: object) -> bool:
     kind = part if hasattr(part, "__module__") and hasattr(part, "__qualname__") else type(part)
-    module = getattr(kind, "__module__", None) or _SCRIPTS[0]
-    return _is_own(module)
+    return is_own(name_module(kind))
 
 
 @dataclass(frozen=True)
@@ -270,7 +243,7 @@ class Answers:
     Each number is a fixed random combination of the numbers that were answered, so that all of them matter.
 
     Attributes:
-        numbers: `"inputs"`, `"noisy copies"`, `"gradients"`; `"maps"`.
+        numbers: `"inputs"`, `"noisy copies"`, `"gradients"`, `"cells"`, `"copies of the neighbourhood"`; `"maps"`.
     """
 
     numbers: Mapping[str, tuple[float, ...]]
@@ -317,22 +290,49 @@ def ask_model(model: Model, inputs: Tensor) -> Answers:
     found: dict[str, tuple[float, ...]] = {}
     some = inputs[:MOST_ANSWERS].to(model.device)
     noisy = _add_noise(model, some[:_NOISY])
-
-    def answer(x: Tensor) -> Tensor:
-        (logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x)
-        return logits
-
+    composition = find_composition(model)
     with contextlib.suppress(Exception), model.session():
         with torch.no_grad():
-            found["inputs"] = _combine(answer(some))
+            found["inputs"] = _combine(_answer(model, some))
         with contextlib.suppress(Exception), torch.no_grad():  # a model may refuse values that are no codes
-            found["noisy copies"] = _combine(answer(noisy))
+            found["noisy copies"] = _combine(_answer(model, noisy))
+        if composition is not None and composition.rows is not None:
+            with contextlib.suppress(Exception), torch.no_grad():  # or cells that it was not fitted with
+                found["cells"] = _combine(_answer(model, composition.rows[:_CELLS].to(some)))
         if model.differentiable:
             with contextlib.suppress(Exception), torch.enable_grad():
                 x = some[:_GRADIENTS].detach().clone().requires_grad_(True)
                 out = model.forward(x.clone())
                 (gradient,) = torch.autograd.grad(out.flatten(1).amax(1).sum(), x)
                 found["gradients"] = _combine(gradient)
+    return Answers(found)
+
+
+def _answer(model: Model, x: Tensor) -> Tensor:
+    (logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x)
+    return logits
+
+
+def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> Answers:
+    """The answers to some copies of the first inputs `(N, ...)` that a neighbourhood makes; none where this fails."""
+    some = inputs[:_NOISY].to(model.device)
+    count = max(1, _NOISY // len(some))
+    found: dict[str, tuple[float, ...]] = {}
+    with contextlib.suppress(Exception), model.session(), torch.no_grad():
+        region = neighbourhood.around(some, model.bounds)
+        points = region.sample(count, region.streams(0)).flatten(0, 1)
+        copies = region.perturb(points, torch.arange(len(some)).repeat_interleave(count))
+        found["copies of the neighbourhood"] = _combine(_answer(model, copies))
+    return Answers(found)
+
+
+def ask_reader(explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> Answers:
+    """The maps of an explainer that reads the inside of a model (`reads_inside`); no numbers where it fails."""
+    some = slice(0, _READ)
+    found: dict[str, tuple[float, ...]] = {}
+    with contextlib.suppress(Exception), warnings.catch_warnings(), seed_generators(0, model.device):
+        warnings.simplefilter("ignore")  # its jobs warn
+        found["maps"] = _combine(explainer(model, inputs[some], None if targets is None else targets[some]))
     return Answers(found)
 
 

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -23,18 +23,22 @@ from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
 from standfast.metrics.sanity import RULES, SanityChecks
 from standfast.model import ROW_ALIGNMENT, Model, module_name
+from standfast.neighbourhoods import Neighbourhood
 from standfast.reference import Reference
 from standfast.segments import check_one_for_all
-from standfast.study.grid import Grid, Samples
+from standfast.study.grid import Grid, Part, Samples
 from standfast.study.identity import (
     MOST_ANSWERS,
     Answers,
     Description,
     ask_explainer,
     ask_model,
+    ask_nearby,
+    ask_reader,
     describe_model,
-    read_own_modules,
+    find_composition,
 )
+from standfast.study.own_code import read_own_modules
 from standfast.study.store import digest, tensor_digest
 
 #: a job takes about so many seconds, if the samples allow it, and at least so many where workers share a short study
@@ -247,19 +251,19 @@ def make_plan(
             "network": digest([described[:-1], answers]),  # without versions: the same after an upgrade
             **source.about,
         }
-        own = {name: [found.digest] for name, found in explainers.items()}
+        explained_by = {name: [found.digest] for name, found in explainers.items()}
         slowness = dict.fromkeys(explainers, 0.0)  # seconds for an explanation, of explainers of the user's
-        for name in (name for name, found in explainers.items() if found.own):
-            began = time.perf_counter()
-            classes = None if targets is None else targets[parts[0].rows]
-            maps = ask_explainer(grid.explainers[name], first, some, classes)
-            slowness[name] = max(0.0, time.perf_counter() - began - _ASKING) / _ASKED
-            own[name].append(known.remember(maps, data, model_name, own[name][0]))
+        classes = None if targets is None else targets[parts[0].rows]
+        for name, maps, seconds in _ask_explainers(grid, explainers, first, some, classes):
+            explained_by[name].append(known.remember(maps, data, model_name, explained_by[name][0]))
+            slowness[name] = seconds
+        nearby: dict[str, list[str]] = {}
+        for label, around, copies in _ask_nearby(measured, parts, inputs):
+            nearby[label] = [known.remember(copies, data, model_name, digest([around, described[:-1]]))]
         pace = _measure_pace(first, some, grid.device)
-        here = _Source(samples, inputs, {n: m.bind(extras=samples.extras) for n, m in measured.items()}, metrics)
-        checks: list[tuple[int, str, Metric]] = [] if grid.sanity is None else [(0, grid.sanity.name, grid.sanity)]
-        repeated = [(n, label, metric) for n in range(grid.repeats) for label, metric in grid.metrics.items()]
-        for repeat, label, metric in checks + repeated:
+        bound = {label: metric.bind(extras=samples.extras) for label, metric in measured.items()}
+        here = _Source(samples, inputs, bound, metrics)
+        for repeat, label, metric in _list_evaluations(grid):
             cost = metric.cost(model.classes)
             count = min(len(samples), metric.samples) if isinstance(metric, SanityChecks) else len(samples)
             for name in grid.explainers_of(metric):
@@ -267,7 +271,7 @@ def make_plan(
                 pool = _Pool(
                     source=here,
                     place=(data, model_name, name, label, repeat),
-                    made_of=(combination, own[name], grid.seed),
+                    made_of=(combination, [*explained_by[name], *nearby.get(label, [])], grid.seed),
                     metric=metric,
                     count=count,
                     work=work,
@@ -283,6 +287,52 @@ def make_plan(
     grid = replace(grid, planned=planned, code=read_own_modules() if own_code else {})
     question = digest([grid.samples_per_job, [pool.cut(pool.count)[0].identity for pool in pools]])
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, known.answers, sizes), question, pools)
+
+
+def _list_evaluations(grid: Grid) -> list[tuple[int, str, Metric]]:
+    """The number of the repeat, the label and the metric of all that is evaluated; the sanity checks come first."""
+    checks: list[tuple[int, str, Metric]] = [] if grid.sanity is None else [(0, grid.sanity.name, grid.sanity)]
+    return checks + [
+        (repeat, label, metric) for repeat in range(grid.repeats) for label, metric in grid.metrics.items()
+    ]
+
+
+def _ask_explainers(
+    grid: Grid, described: Mapping[str, Description], model: Model, inputs: Tensor, targets: Tensor | None
+) -> Iterator[tuple[str, Answers, float]]:
+    """Explainers that are compared by their maps: those of the user's, and those that read the inside of a black box.
+
+    Yields:
+        The name of each, its maps of the first inputs, and about the seconds that a slow explanation takes.
+    """
+    for name, explainer in grid.explainers.items():
+        if described[name].own:
+            began = time.perf_counter()
+            maps = ask_explainer(explainer, model, inputs, targets)
+            yield name, maps, max(0.0, time.perf_counter() - began - _ASKING) / _ASKED
+        elif explainer.reads_inside and find_composition(model) is not None:
+            yield name, ask_reader(explainer, model, inputs, targets), 0.0
+
+
+def _ask_nearby(
+    metrics: Mapping[str, Metric], parts: Sequence[Part], inputs: Tensor
+) -> Iterator[tuple[str, str, Answers]]:
+    """The answers of a black box that says what it consists of, to copies of the inputs as metrics make them.
+
+    Yields:
+        The label of each metric with a neighbourhood, a hash of that, and the answers to some of its copies.
+    """
+    if find_composition(parts[0].model) is None:
+        return
+    asked: dict[str, Answers] = {}
+    for label, metric in metrics.items():
+        neighbourhood = getattr(metric, "neighbourhood", None)
+        if not isinstance(neighbourhood, Neighbourhood):
+            continue
+        what = Description(neighbourhood).digest
+        if what not in asked:
+            asked[what] = Answers.join([ask_nearby(part.model, neighbourhood, part.take(inputs)) for part in parts])
+        yield label, what, asked[what]
 
 
 def _describe_reference(reference: Reference | None) -> list[Any]:

@@ -20,7 +20,8 @@ from standfast.metrics.sanity import SanityChecks
 from standfast.model import Model
 from standfast.study.grid import Grid, Part
 from standfast.study.guard import Guard
-from standfast.study.identity import Answers, ask_model, read_own_modules
+from standfast.study.identity import Answers, ask_model
+from standfast.study.own_code import read_own_modules
 from standfast.study.plan import Job, inputs_for, job_seed
 from standfast.study.store import COORDINATES, JobFiles, pack, pack_failure
 from standfast.tensors import seed_generators

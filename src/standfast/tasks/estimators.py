@@ -127,6 +127,11 @@ class Reading:
             return method
         return self
 
+    def describe(self) -> list[Any]:
+        """Which method is asked with which options, and what is made of its answer."""
+        source = self.source
+        return [source.kind, source.method, dict(source.options), source.sign, source.shift, self.meaning]
+
     def of(self, estimator: Any) -> Reading:
         """The same reading of another estimator, such as the last step of a pipeline, which gets encoded columns."""
         return Reading(estimator, self.source, self.meaning, self.task)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from standfast.errors import ModelError, StandfastError, check
 from standfast.function_calls import run_eagerly
 from standfast.input_types import find_input_types
-from standfast.model import BlackBox, Model, count_padding, pad_rows
+from standfast.model import BlackBox, Composition, Model, count_padding, pad_rows
 from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word, find_present
 from standfast.segments import FEWEST
 from standfast.tasks import Task, find_output
@@ -334,6 +334,19 @@ class TextBox(BlackBox):
         precision = find_input_types(self.network.module)[0]
         difference = float((alone - padded).abs().max())
         return difference if difference > torch.finfo(precision).eps ** (2 / 3) * float(alone.abs().max()) else 0.0
+
+    @property
+    def composition(self) -> Composition:
+        """The module, and all that determines its tokens and what is read of its outputs."""
+        network, reader = self.network, self.reader
+        layers = [name for name, part in network.module.named_modules() if part is network.embedding]
+        content = {
+            "tokenizer": reader.tokenizer.describe(),
+            "around": [reader.before, reader.after, reader.most],
+            "network": [network.padding, network.unseen, network.labels, network.word, layers],
+            "sentences": self.sentences,
+        }
+        return Composition(parts=(network.module,), content=content)
 
     def find_widths(self, x: Tensor) -> Tensor | None:
         there = x != NO_WORD

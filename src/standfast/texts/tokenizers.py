@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -55,6 +57,16 @@ class Tokenizer(ABC):
     def read(self, texts: list[str]) -> list[Tokens]:
         """The tokens of strings, none cut off."""
 
+    @property
+    @abstractmethod
+    def stored(self) -> object:
+        """What the user's tokenizer is: as it would be stored, without where it came from; or the object itself."""
+
+    def describe(self) -> list[object]:
+        """All that the tokens of a string depend on."""
+        options = [self.padding, self.own_padding, self.mask, self.blank, self.most, self.keeps_end]
+        return [self.stored, options]
+
 
 class _OfTransformers(Tokenizer):
     def __init__(self, tokenizer: Any) -> None:
@@ -68,6 +80,11 @@ class _OfTransformers(Tokenizer):
             self.padding, self.blank = tokenizer.eos_token_id, None
         self.most = tokenizer.model_max_length if tokenizer.model_max_length < 10**9 else None
         self.keeps_end = tokenizer.truncation_side == "left"
+
+    @property
+    def stored(self) -> object:
+        special = sorted(self.tokenizer.all_special_tokens)
+        return [_write_rules(self.tokenizer.backend_tokenizer), special, _find_class(self.tokenizer)]
 
     def read(self, texts: list[str]) -> list[Tokens]:
         options = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "verbose": False}
@@ -90,6 +107,10 @@ class _OfTokenizers(Tokenizer):
         self.blank = next((name for name in names if own.token_to_id(name) is not None), None)
         self.mask = next((name for name in _MASKS if own.token_to_id(name) is not None), None)
 
+    @property
+    def stored(self) -> object:
+        return [_write_rules(self.tokenizer), _find_class(self.tokenizer)]
+
     def read(self, texts: list[str]) -> list[Tokens]:
         return [
             Tokens(each.ids, each.offsets, list(map(bool, each.special_tokens_mask)))
@@ -103,9 +124,31 @@ class _OfWords(Tokenizer):
     def __init__(self, vocabulary: Any) -> None:
         self.vocabulary, self.padding = vocabulary, vocabulary.padding
 
+    @property
+    def stored(self) -> object:
+        return self.vocabulary
+
     def read(self, texts: list[str]) -> list[Tokens]:
         found = map(self.vocabulary.find_words, texts)
         return [Tokens(ids, spans, [False] * len(ids)) for ids, spans in found]
+
+
+def _write_rules(tokenizer: Any) -> str:
+    """A hash of a tokenizer of tokenizers as it is stored, without the padding and truncation that calls set."""
+    try:
+        rules = json.loads(tokenizer.to_str())
+    except Exception:  # steps that are written in Python cannot be stored
+        rules = {"vocabulary": tokenizer.get_vocab(with_added_tokens=True)}
+    for option in ("padding", "truncation"):
+        rules.pop(option, None)
+    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _find_class(tokenizer: Any) -> type | str:
+    """The class of a tokenizer, whose code counts; its name where it is from its package, whose rules are written."""
+    kind = type(tokenizer)
+    is_known = kind.__module__.partition(".")[0] in ("transformers", "tokenizers")
+    return kind.__name__ if is_known else kind
 
 
 def read_tokenizer(tokenizer: Any) -> Tokenizer:

@@ -71,6 +71,7 @@ class TreeSHAPExplainer(Explainer):
     output: Output = "logit"
     name: ClassVar[str] = "shap"
     version: ClassVar[int] = 2  # encoded columns of data frames: no product passes, no attribution is dropped
+    reads_inside: ClassVar[bool] = True
     needs: ClassVar[str] = "trees: a Model of a method of scikit-learn's, XGBoost's or LightGBM's estimator"
 
     @property
