@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check
+from standfast.errors import ArgumentError, check, warn_user
 from standfast.explainers import Explainer, RandomisedExplainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.callables import CallableExplainer, name_function
@@ -22,7 +22,7 @@ from standfast.metrics.base import Preset
 from standfast.metrics.base import metrics as registry
 from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
-from standfast.neighbourhoods.text import Word, has_candidates
+from standfast.neighbourhoods.text import Word, count_too_long, has_candidates
 from standfast.registry import build
 from standfast.segments import FEWEST
 from standfast.texts import TextModel, encode_texts
@@ -186,6 +186,17 @@ def check_change(neighbourhood: Neighbourhood, rows: Tensor | None = None) -> No
     check(all(isinstance(part, TextChange) for part in parts), "neighbourhood", _CHANGES, repr(neighbourhood))
     changes = rows is None or any(isinstance(part, TextChange) and has_candidates(part, rows) for part in parts)
     check(changes, "neighbourhood", "changes of at least one word of the texts", f"{neighbourhood} without any")
+    if rows is not None:
+        _warn_of_long_words([part for part in parts if isinstance(part, TextChange)], rows)
+
+
+def _warn_of_long_words(changes: Sequence[TextChange], rows: Tensor) -> None:
+    """Say how many words of texts `(N, W)` a change leaves alone because they are too long."""
+    for change in changes:
+        count = count_too_long(change, rows)
+        if count:
+            name, words = type(change).__name__, "1 word" if count == 1 else f"{count} words"
+            warn_user(f"neighbourhood: {name} leaves {words} of more than {change.longest} letters as they are")
 
 
 def check_removal(model: TextModel, explainers: Iterable[Explainer]) -> None:
