@@ -241,7 +241,7 @@ def explain(
         targets: classes `(N,)`, one class for all, or None for the predicted ones.
 
     Raises:
-        ArgumentError: no texts, or an explainer that is not known.
+        ArgumentError: another model, no texts, or an explainer that is not known.
         ModelError: the model fails.
 
     >>> import standfast
@@ -250,6 +250,8 @@ def explain(
     >>> [word for word, value in found[0]], max(found[0], key=lambda pair: pair[1])[0]
     (['a', 'great', 'film'], 'great')
     """
+    expected = "a TextModel, since other inputs are explained by standfast.explainers.get(name)(model, inputs)"
+    check(isinstance(model, TextModel), "model", expected, type(model).__name__)
     words, fitted = model.split(list_texts(texts)), _fit(explainer)
     check_removal(model, [fitted])
     rows = encode_texts(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from traceback import walk_tb
@@ -512,6 +512,19 @@ def choose_baseline(model: Model, x: Tensor, baseline: Baseline | None) -> Tenso
         return x.new_zeros(()).clamp(*model.bounds).to(x.dtype)
     record_choice("baseline", reference.describe_baseline())
     return reference.baseline.to(x)
+
+
+def check_explained(models: Iterable[Model], explainers: Iterable[Explainer]) -> None:
+    """Raise `ArgumentError` for an explainer that needs a module, if all models are functions.
+
+    Every job would raise the same error.
+    """
+    functions = list(models)
+    if any(model.differentiable for model in functions):
+        return
+    for explainer in explainers:
+        for model in functions:
+            explainer.check_classifier(model)
 
 
 def check_channels(configured: object, x: Tensor) -> None:

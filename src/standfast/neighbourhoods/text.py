@@ -88,7 +88,7 @@ def decode_word(code: float) -> Word:
     Raises:
         ArgumentError: no text that was read has this code.
     """
-    word = _WORDS.get(int(code))
+    word = _WORDS.get(int(code)) if code == code // 1 else None  # int() would make a code of any fraction
     if word is None:
         raise ArgumentError("inputs", "codes of words, as TextModel makes them", f"{code:.17g}")
     return word
@@ -135,11 +135,14 @@ class TextChange(Transformation):
         """W: one uniform number for each position."""
         return shape[-1]
 
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """From 0, which keeps the word, to 1."""
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
         check(inputs.ndim == 2, "inputs", "codes of words (N, W), as TextModel makes them", tuple(inputs.shape))
         for code in torch.unique(inputs).tolist():
             decode_word(code)
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """From 0, which keeps the word, to 1."""
+        self.check_fit(inputs, bounds)
         zeros = inputs.new_zeros(inputs.shape)
         return Limits(zeros, zeros, zeros + 1, zeros + torch.inf)
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, ModelError, check, warn_user
-from standfast.model import Model, resolve_device
+from standfast.model import Model, describe_no_module, resolve_device
 from standfast.neighbourhoods.text import GONE, Word, encode_word, find_present
 from standfast.tasks import Task
 from standfast.texts.network import Network, Reader, TextBox, make_text_model
-from standfast.texts.tokenizers import Tokenizer, read_tokenizer
+from standfast.texts.tokenizers import TOKENIZERS, Tokenizer, read_tokenizer
 from standfast.texts.words import encode_texts, mark_sentences, split_words, write_text
 from standfast.texts.wrapped import find_attribute
 
@@ -116,7 +116,7 @@ class TextModel:
     """
 
     model: nn.Module
-    tokenizer: Any
+    tokenizer: Any = None
     _: KW_ONLY
     task: str | Task = "classification"
     granularity: Granularity = "word"
@@ -130,7 +130,8 @@ class TextModel:
         return f"{type(self).__name__}({type(self.model).__name__}, {type(self.tokenizer).__name__})"
 
     def __post_init__(self) -> None:
-        check(isinstance(self.model, nn.Module), "model", "a torch.nn.Module", type(self.model).__name__)
+        check(isinstance(self.model, nn.Module), "model", "a torch.nn.Module", describe_no_module(self.model))
+        check(self.tokenizer is not None, "tokenizer", f"{TOKENIZERS}: TextModel(model, tokenizer)", "none")
         check(self.granularity in get_args(Granularity), "granularity", str(get_args(Granularity)), self.granularity)
         fits = self.word is None or (type(self.word) is int and self.word >= 0)
         check(fits, "word", "the number of a word, from 0, or None", repr(self.word))
