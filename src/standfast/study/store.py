@@ -153,7 +153,7 @@ class Store:
                 raise DamagedFileError("its jobs are no list", f"{self.folder.address}/{MANIFEST}")
             return content
         except DamagedFileError as error:
-            raise DamagedFileError(error.reason, error.where, self._advise_without_manifest()) from error
+            raise DamagedFileError(error.reason, error.where, self.advise_without_manifest()) from error
         except (FileNotFoundError, NotADirectoryError) as error:
             got = self.folder.address
             if self.folder.exists(f"results/{MANIFEST}"):  # as in the folder of the demonstration
@@ -199,7 +199,7 @@ class Store:
         except (FileNotFoundError, NotADirectoryError, StandfastError, KeyError, TypeError, ValueError):
             return {part: {} for part in _REMEMBERED}
 
-    def _advise_without_manifest(self) -> str:
+    def advise_without_manifest(self) -> str:
         """What to do about a damaged manifest."""
         if self._read_remembered()["sizes"]:
             return f"Delete it and run the study again: finished jobs are kept, as {SIZES} says which they are."
