@@ -329,8 +329,7 @@ class Model:
         self.output = output
         self.extras = (extras,) if isinstance(extras, str) else tuple(extras)
         hint = "; Model.from_callable takes a function of arrays, such as predict_proba"
-        got = describe_no_module(module) if isinstance(module, Mapping) else type(module).__name__ + hint
-        check(isinstance(module, nn.Module), "module", "a torch.nn.Module", got)
+        check(isinstance(module, nn.Module), "module", "a torch.nn.Module", describe_no_module(module) + hint)
         if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
             module = module.module  # several cards are for several jobs
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)

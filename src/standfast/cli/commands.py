@@ -102,7 +102,7 @@ def verify(
     from standfast.evidence.pack import is_pack
     from standfast.results import verify_results
     from standfast.results.formatting import format_count
-    from standfast.study.store import MANIFEST, Store
+    from standfast.study.store import MANIFEST, Store, advise_without_manifest
 
     if is_pack(results):
         _verify_pack(results)
@@ -117,7 +117,7 @@ def verify(
     if not found.fine:
         advice = "delete what is damaged, and run the study again: it keeps finished jobs, and does the others"
         if MANIFEST in found.damaged:
-            advice = f"{MANIFEST}: {Store(results).advise_without_manifest()}"
+            advice = f"{MANIFEST}: {advise_without_manifest(Store(results))}"
         _echo(advice, err=True)
         raise typer.Exit(1)
 

@@ -116,20 +116,41 @@ def verify_pack(path: str | Path) -> PackVerification:
     folder = Path(path)
     check((folder / LIST).is_file(), "path", f"an evidence pack, which has the file {LIST}", str(path))
     content = read_file(folder / LIST)
+    about, problems = _read_listing(content)
+    listed: dict[str, Any] = about["files"]
+    problems |= _find_changed_files(folder, listed)
+    if problems:
+        return PackVerification(_digest(content), len(listed), problems)
+    try:
+        results = load_results(folder / "results")
+        unconfirmed = _decide_again(results, about, problems)
+        uncheckable = find_uncheckable(results, listed)
+        _make_tables_again(results, folder, listed, uncheckable, problems)
+    except Exception as error:  # somebody may have sealed anything
+        problems["results"] = str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
+        return PackVerification(_digest(content), len(listed), problems)
+    return PackVerification(_digest(content), len(listed), problems, unconfirmed, uncheckable)
+
+
+def _read_listing(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """What `evidence.json` says, with an entry for each of the `files`, and what is wrong with it by its name."""
     problems: dict[str, str] = {}
-    about: dict[str, Any] = {}
-    listed: dict[str, Any] = {}
     try:
         about = json.loads(content)
         if about.get("standfast_evidence") != _SCHEMA:
             problems[LIST] = f"not of version {_SCHEMA}"
         if _seal({name: value for name, value in about.items() if name != "seal"}) != content:
             problems[LIST] = "changed: its own SHA-256 differs"
-        listed = dict(about["files"])
+        return {**about, "files": dict(about["files"])}, problems
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        problems[LIST] = f"damaged: {error}"
-    places = ((place, place.lstat().st_mode) for place in sorted(folder.rglob("*")))
-    present = {place.relative_to(folder).as_posix(): mode for place, mode in places if not stat.S_ISDIR(mode)}
+        return {"files": {}}, {LIST: f"damaged: {error}"}
+
+
+def _find_changed_files(folder: Path, listed: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with the files of a pack, by their names: changed, missing and added ones, and links."""
+    problems: dict[str, str] = {}
+    modes = ((path, path.lstat().st_mode) for path in sorted(folder.rglob("*")))
+    present = {path.relative_to(folder).as_posix(): mode for path, mode in modes if not stat.S_ISDIR(mode)}
     for name, entry in listed.items():
         if name not in present:
             problems[name] = "missing"
@@ -142,17 +163,7 @@ def verify_pack(path: str | Path) -> PackVerification:
             problems[name] = "neither a file nor a folder"
         elif name not in listed and name not in (LIST, SIGNATURE):
             problems[name] = "not listed: added later"
-    if problems:
-        return PackVerification(_digest(content), len(listed), problems)
-    try:
-        results = load_results(folder / "results")
-        unconfirmed = _decide_again(results, about, problems)
-        uncheckable = find_uncheckable(results, listed)
-        _make_tables_again(results, folder, listed, uncheckable, problems)
-    except Exception as error:  # somebody may have sealed anything
-        problems["results"] = str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
-        return PackVerification(_digest(content), len(listed), problems)
-    return PackVerification(_digest(content), len(listed), problems, unconfirmed, uncheckable)
+    return problems
 
 
 def _make_tables_again(

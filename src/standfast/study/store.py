@@ -153,7 +153,7 @@ class Store:
                 raise DamagedFileError("its jobs are no list", f"{self.folder.address}/{MANIFEST}")
             return content
         except DamagedFileError as error:
-            raise DamagedFileError(error.reason, error.where, self.advise_without_manifest()) from error
+            raise DamagedFileError(error.reason, error.where, advise_without_manifest(self)) from error
         except (FileNotFoundError, NotADirectoryError) as error:
             got = self.folder.address
             if self.folder.exists(f"results/{MANIFEST}"):  # as in the folder of the demonstration
@@ -198,12 +198,6 @@ class Store:
             return {part: dict(content[part]) for part in _REMEMBERED}
         except (FileNotFoundError, NotADirectoryError, StandfastError, KeyError, TypeError, ValueError):
             return {part: {} for part in _REMEMBERED}
-
-    def advise_without_manifest(self) -> str:
-        """What to do about a damaged manifest."""
-        if self._read_remembered()["sizes"]:
-            return f"Delete it and run the study again: finished jobs are kept, as {SIZES} says which they are."
-        return "Restore it from a copy. Without it and run again, the study may do some finished jobs a second time."
 
     def read(self, job: str, failed: bool = False) -> tuple[dict[str, Any], pl.DataFrame]:
         """The record and the rows of a job.
@@ -337,6 +331,13 @@ class Store:
         """Remove incomplete files, whose writers were killed."""
         if isinstance(self.folder, LocalFolder):
             self.folder.sweep()
+
+
+def advise_without_manifest(store: Store) -> str:
+    """What to do about a damaged manifest."""
+    if store._read_remembered()["sizes"]:
+        return f"Delete it and run the study again: finished jobs are kept, as {SIZES} says which they are."
+    return "Restore it from a copy: without it, a run may do some finished jobs a second time."
 
 
 class ArraysInMemory(Store):

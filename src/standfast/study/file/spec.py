@@ -401,16 +401,7 @@ class Study(Entry):
             with errors_at("explainers", into=errors):
                 for reader in readers:
                     check_removal(reader, explainers.values())
-        tried_models: list[Model] = []
-        for model_name in sources if check else ():
-            for name in [name for name, met in pairs if met == model_name and name in samples]:
-                with errors_at(*self._find_entry(model_name).path, into=errors):
-                    tried = try_out(sources[model_name], samples[name], f"on data {name!r}")
-                    tried_models.append(tried)
-                    for metric in metrics.values():
-                        check_losses(tried, getattr(metric, "neighbourhood", None))
-        if not errors and tried_models:
-            self._check_kinds(tried_models, explainers, metrics, samples, errors)
+        self._try_models(sources if check else {}, explainers, metrics, samples, errors)
         if errors:
             problems = [problem for error in errors for problem in error.problems]
             raise self._document.error(problems) from errors[0].__cause__
@@ -428,6 +419,26 @@ class Study(Entry):
             paths=(str(self.base),),
             about={"removal": removals} if removals else {},
         )
+
+    def _try_models(
+        self,
+        sources: Mapping[str, StudyModel],
+        explainers: Mapping[str, Explainer],
+        metrics: Mapping[str, Metric],
+        samples: Mapping[str, Samples],
+        errors: list[StudyFieldError],
+    ) -> None:
+        """Run each model on one sample of the data that it meets; add errors about it, and about what does not fit."""
+        tried_models: list[Model] = []
+        for model_name, source in sources.items():
+            for data_name in [data for data, met in self._pairs() if met == model_name and data in samples]:
+                with errors_at(*self._find_entry(model_name).path, into=errors):
+                    tried = try_out(source, samples[data_name], f"on data {data_name!r}")
+                    tried_models.append(tried)
+                    for metric in metrics.values():
+                        check_losses(tried, getattr(metric, "neighbourhood", None))
+        if not errors and tried_models:
+            self._check_kinds(tried_models, explainers, metrics, samples, errors)
 
     def _check_kinds(
         self,
