@@ -360,7 +360,7 @@ class _Question:
             check_fits(getattr(metric, "neighbourhood", None), x, model.bounds)
             warn_of_radius(metric, model, x)
         beside = self._choose_controls(model, ready, configured, x)
-        check_explained(models.values(), [*ready.values(), *beside.values()])
+        check_explained(models.values(), ready.values())
         own = "texts" if texts is not None else data.name if data is not None else ""
         grid = Grid(
             data={_short(self.about.get("data")) or own or DATA: samples},

@@ -203,6 +203,15 @@ def test_explainers_by_gradients_are_refused_for_frames() -> None:
     assert (refusal.argument, refusal.expected) == ("explainer", "a function of estimator, frame and targets")
 
 
+def test_some_explainers_of_a_function_of_arrays_may_need_gradients(tmp_path: Path) -> None:
+    function = standfast.Model.from_callable(lambda rows: rows[:, :2], (0.0, 1.0), output="logit")
+    x = torch.rand(4, 3)
+    assert find_refusal(lambda: evaluate(function, ["saliency", "smoothgrad"], x)).argument == "explainer"
+    with pytest.warns(UserWarning, match="jobs failed"):
+        found = evaluate(function, ["saliency", "occlusion"], x, out=tmp_path)
+    assert [failure["explainer"] for failure in found.failures] == ["saliency"]
+
+
 def test_one_of_several_models_may_be_a_function(tmp_path: Path) -> None:
     function = standfast.Model.from_callable(lambda rows: rows[:, :2], (0.0, 1.0), output="logit")
     module = standfast.Model(nn.Linear(3, 2), bounds=(0.0, 1.0), device="cpu")

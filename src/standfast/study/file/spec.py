@@ -449,9 +449,8 @@ class Study(Entry):
         errors: list[StudyFieldError],
     ) -> None:
         """Add errors about explainers that no model takes, and neighbourhoods of another kind of inputs."""
-        for label, explainer in explainers.items():
-            with errors_at(*self.explainers[label].path, into=errors):
-                check_explained(models, [explainer])
+        with errors_at("explainers", into=errors):
+            check_explained(models, explainers.values())
         for label, measured in self.metrics.items():
             place = getattr(metrics.get(label), "neighbourhood", None)
             for data in samples.values():
