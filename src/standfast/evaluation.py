@@ -23,7 +23,7 @@ from standfast.errors import ArgumentError, UnknownOptionError, as_number, check
 from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.packages import ADAPTERS
-from standfast.explainers.base import check_channels
+from standfast.explainers.base import check_channels, check_explained
 from standfast.frame_inputs import (
     fit_explainers,
     fit_metric,
@@ -38,8 +38,9 @@ from standfast.metrics import Metric
 from standfast.metrics.base import Preset, check_preset, has_neighbourhood, warn_of_radius
 from standfast.metrics.base import metrics as registry
 from standfast.metrics.sanity import make_checks
-from standfast.model import Model, module_name
+from standfast.model import Model, describe_no_module, is_state_dict, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.neighbourhoods.transformations import check_fits
 from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import Results
@@ -56,7 +57,7 @@ from standfast.tasks.base import expand_targets
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 from standfast.text_inputs import ReadTexts, check_change, check_removal, default_change, find_text_model
 from standfast.text_inputs import fit_explainers as fit_explainers_of_texts
-from standfast.texts import find_text_box
+from standfast.texts import TextModel, find_text_box
 
 if TYPE_CHECKING:
     from standfast.study.file.spec import Study
@@ -246,6 +247,7 @@ class _Question:
     def make_grid(self) -> tuple[Grid, dict[str, Any]]:
         """The grid of jobs, and what the report says of defaults."""
         notes: dict[str, Any] = {}
+        _check_places(self.model, self.explainers)
         if find_text_model(self.model) is not None:
             question, texts = self._read_texts(notes)
             return question._make_grid(notes, texts=texts)
@@ -355,8 +357,10 @@ class _Question:
         for part in (*ready.values(), *configured.values()):
             check_channels(part, x)
         for metric in configured.values():
+            check_fits(getattr(metric, "neighbourhood", None), x, model.bounds)
             warn_of_radius(metric, model, x)
         beside = self._choose_controls(model, ready, configured, x)
+        check_explained(models.values(), ready.values())
         own = "texts" if texts is not None else data.name if data is not None else ""
         grid = Grid(
             data={_short(self.about.get("data")) or own or DATA: samples},
@@ -383,6 +387,8 @@ class _Question:
                 model = Model(model, bounds)
             expected = "a standfast Model or a torch.nn.Module"
             hint = ", whose data are a data frame" if hasattr(model, "predict") else ""
+            if isinstance(model, list | tuple):
+                hint = "; several models are in a mapping from names"
             check(isinstance(model, Model), "model", expected, f"{type(model).__name__}{hint}")
             if self.reference is not None and model.reference is None:
                 model = model.with_reference(model.check_inputs(self.reference, "reference"))
@@ -432,6 +438,26 @@ class _Question:
         for name in beside:
             check(name not in explainers, "controls", "names that differ from those of the explainers", repr(name))
         return beside
+
+
+def _check_places(models: Any, explainers: Any) -> None:
+    """Raise `ArgumentError` for weights or explainers in the place of the model, and for a model in theirs."""
+    call = "evaluate(model, explainers, inputs, metrics)"
+    expected = f"a model, or several in a mapping from names: {call}"
+    check(not is_state_dict(models), "model", expected, describe_no_module(models))
+    for model in _list_parts(models):
+        got = f"the explainer {model!r}" if isinstance(model, str | Explainer) else describe_no_module(model)
+        check(not isinstance(model, str | Explainer) and not is_state_dict(model), "model", expected, got)
+    for explainer in _list_parts(explainers):
+        expected = f"explainers, which come after the model: {call}"
+        check(not isinstance(explainer, Model | TextModel), "explainers", expected, repr(explainer))
+
+
+def _list_parts(parts: Any) -> list[Any]:
+    """What is in a list or a mapping, or the one thing that is given."""
+    if isinstance(parts, Mapping):
+        return list(parts.values())
+    return list(parts) if isinstance(parts, list | tuple) else [parts]
 
 
 def _name_explainers(explainers: ExplainersLike, argument: str) -> dict[str, Explainer]:

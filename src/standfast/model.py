@@ -7,6 +7,7 @@ import copy
 import functools
 import math
 import operator
+import sys
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -349,7 +350,7 @@ class Model:
         self.output = output
         self.extras = (extras,) if isinstance(extras, str) else tuple(extras)
         hint = "; Model.from_callable takes a function of arrays, such as predict_proba"
-        check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__ + hint)
+        check(isinstance(module, nn.Module), "module", "a torch.nn.Module", describe_no_module(module) + hint)
         if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
             module = module.module  # several cards are for several jobs
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
@@ -995,6 +996,13 @@ class Model:
         """The error with the shape and dtype of the inputs; torch's own error does not name the inputs."""
         if isinstance(error, ModelError):
             return error
+        if isinstance(error, RecursionError):  # whatever is nested deeply: the module, an explainer, or the caller
+            limit = sys.getrecursionlimit()
+            return ModelError(
+                f"expected at most {limit} calls within each other, got more: the module, an explainer or the program"
+                " that calls them is nested too deeply, or one of them calls itself without end"
+                " (sys.setrecursionlimit allows more)"
+            )
         if any(text in str(error) for text in _NOT_TWICE):
             return SecondDerivativeError(
                 "module: expected a module that can be differentiated twice, as searches with gradients and attacks on"
@@ -1113,6 +1121,29 @@ def _unwrap(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def find_black_box(module: nn.Module) -> BlackBox | None:
     """The function among the parts of a module, if there is one: then the module has no gradients."""
     return next((part for part in module.modules() if isinstance(part, BlackBox)), None)
+
+
+def describe_no_module(value: object) -> str:
+    """What stands in the place of a module, for the end of a message; of weights alone, what takes them.
+
+    >>> describe_no_module(nn.Linear(2, 2).state_dict()), describe_no_module(3)
+    ('a state dict without its module: module.load_state_dict(...) takes it', 'int')
+    """
+    if is_state_dict(value):
+        return "a state dict without its module: module.load_state_dict(...) takes it"
+    return type(value).__name__
+
+
+def is_state_dict(value: object) -> bool:
+    """Whether it is weights by name, or a checkpoint that contains some.
+
+    >>> weights = nn.Linear(2, 2).state_dict()
+    >>> is_state_dict(weights), is_state_dict({"state_dict": weights, "epoch": 3}), is_state_dict({"a": nn.Identity()})
+    (True, True, False)
+    """
+    if not isinstance(value, Mapping):
+        return False
+    return any(isinstance(part, Tensor) or is_state_dict(part) for part in value.values())
 
 
 def module_name(module: nn.Module) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check
+from standfast.errors import ArgumentError, check, warn_user
 from standfast.explainers import Explainer, RandomisedExplainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.callables import CallableExplainer, name_function
@@ -22,7 +22,7 @@ from standfast.metrics.base import Preset
 from standfast.metrics.base import metrics as registry
 from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
-from standfast.neighbourhoods.text import Word, has_candidates
+from standfast.neighbourhoods.text import Word, count_too_long, has_candidates
 from standfast.registry import build
 from standfast.segments import FEWEST
 from standfast.texts import TextModel, encode_texts
@@ -186,6 +186,17 @@ def check_change(neighbourhood: Neighbourhood, rows: Tensor | None = None) -> No
     check(all(isinstance(part, TextChange) for part in parts), "neighbourhood", _CHANGES, repr(neighbourhood))
     changes = rows is None or any(isinstance(part, TextChange) and has_candidates(part, rows) for part in parts)
     check(changes, "neighbourhood", "changes of at least one word of the texts", f"{neighbourhood} without any")
+    if rows is not None:
+        _warn_of_long_words([part for part in parts if isinstance(part, TextChange)], rows)
+
+
+def _warn_of_long_words(changes: Sequence[TextChange], rows: Tensor) -> None:
+    """Say how many words of texts `(N, W)` a change leaves alone because they are too long."""
+    for change in changes:
+        count = count_too_long(change, rows)
+        if count:
+            name, words = type(change).__name__, "1 word" if count == 1 else f"{count} words"
+            warn_user(f"neighbourhood: {name} leaves {words} of more than {change.longest} letters as they are")
 
 
 def check_removal(model: TextModel, explainers: Iterable[Explainer]) -> None:
@@ -230,7 +241,7 @@ def explain(
         targets: classes `(N,)`, one class for all, or None for the predicted ones.
 
     Raises:
-        ArgumentError: no texts, or an explainer that is not known.
+        ArgumentError: another model, no texts, or an explainer that is not known.
         ModelError: the model fails.
 
     >>> import standfast
@@ -239,6 +250,8 @@ def explain(
     >>> [word for word, value in found[0]], max(found[0], key=lambda pair: pair[1])[0]
     (['a', 'great', 'film'], 'great')
     """
+    expected = "a TextModel, since other inputs are explained by standfast.explainers.get(name)(model, inputs)"
+    check(isinstance(model, TextModel), "model", expected, type(model).__name__)
     words, fitted = model.split(list_texts(texts)), _fit(explainer)
     check_removal(model, [fitted])
     rows = encode_texts(words)

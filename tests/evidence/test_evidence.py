@@ -277,15 +277,15 @@ def test_decisions_that_the_numbers_do_not_give_are_no_evidence(
     assert decisions is not None
     (tmp_path / "forged" / "check.json").write_text(format_json(decisions))
     (tmp_path / "forged" / "check.md").write_text(format_markdown(decisions))
-    list_again(tmp_path / "forged")
+    list_again(tmp_path / "forged", outcome=decisions.outcome)
     problems = verify_pack(tmp_path / "forged").problems
     assert list(problems) == ["results/looks.json"]
     assert name in problems["results/looks.json"]
 
 
-def list_again(pack: Path) -> None:
+def list_again(pack: Path, **changes: Any) -> None:
     """List the files of a pack as they are, as somebody could who has changed them."""
-    about = json.loads((pack / "evidence.json").read_text())
+    about = json.loads((pack / "evidence.json").read_text()) | changes
     contents = {name: (pack / name).read_bytes() for name in about["files"]}
     about["files"] = {n: {"sha256": hashlib.sha256(c).hexdigest(), "bytes": len(c)} for n, c in contents.items()}
     (pack / "evidence.json").write_bytes(_seal({key: value for key, value in about.items() if key != "seal"}))

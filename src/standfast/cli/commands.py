@@ -94,13 +94,15 @@ def verify(
 ) -> None:
     """Read every file of stored results or of an evidence pack, and compare each with its SHA-256.
 
-    What a pack says of requirements is decided again from the numbers in it.
+    What a pack says of requirements is decided again from the numbers in it, and its tables are made again. What only a
+    signature or a noted digest protects: docs/how-to/evidence.md.
 
     Exit codes: 0 all files are as they were written, 1 something is damaged, missing or added.
     """
     from standfast.evidence.pack import is_pack
     from standfast.results import verify_results
     from standfast.results.formatting import format_count
+    from standfast.study.store import MANIFEST, Store, advise_without_manifest
 
     if is_pack(results):
         _verify_pack(results)
@@ -113,7 +115,10 @@ def verify(
         _echo(f"not checked, since they are not of results: {', '.join(found.others)}")
     _echo(f"planned jobs: {found.missing} not run yet, {found.failed} failed")
     if not found.fine:
-        _echo("delete what is damaged, and run the study again: it keeps finished jobs, and does the others", err=True)
+        advice = "delete what is damaged, and run the study again: it keeps finished jobs, and does the others"
+        if MANIFEST in found.damaged:
+            advice = f"{MANIFEST}: {advise_without_manifest(Store(results))}"
+        _echo(advice, err=True)
         raise typer.Exit(1)
 
 
@@ -127,6 +132,8 @@ def _verify_pack(path: str) -> None:
     _echo(f"{found.files} files: {len(found.problems)} problems")
     for name in found.unconfirmed:
         _echo(f"not decided again, since its baseline is not here: {name}")
+    for label in found.uncheckable:
+        _echo(f"summary.csv: rows not made again, since their arrays are not in the pack (--arrays): {label}")
     _echo(f"digest of the pack: {found.digest}")
     if not found.fine:
         raise typer.Exit(1)

@@ -2,8 +2,8 @@
 
 A pack is a folder. `evidence.json` lists every other file with its size and SHA-256, and has its own SHA-256 in it. So
 a change of any file, a missing one and an added one are found. Somebody who changes a file can write a new
-`evidence.json` as well. Two things show that: the digest that `standfast evidence` prints, if it was noted elsewhere;
-and a signature of `evidence.json`, which stands for the whole pack, by a program such as openssl.
+`evidence.json` as well. So what follows from the jobs is made again from them: the summary, the samples, the decisions
+and the outcome. `docs/how-to/evidence.md` says what a signature or a noted digest alone protects.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from standfast.checks.sequence import confirm_decisions, read_decisions
 from standfast.errors import StandfastError, check
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
+from standfast.evidence.numbers import describe_false_samples, describe_false_summary, find_uncheckable
 from standfast.evidence.software import describe_software
 from standfast.files import read_file, write_atomically
 from standfast.report import build_html, exports, load_results
@@ -46,12 +47,14 @@ class PackVerification:
         files: how many files it lists.
         problems: what is wrong, by the name of the file.
         unconfirmed: decisions against a baseline that is not here, so that they were not made again.
+        uncheckable: metrics whose rows of the summary need arrays that are not in the pack.
     """
 
     digest: str
     files: int
     problems: dict[str, str]
     unconfirmed: tuple[str, ...] = ()
+    uncheckable: tuple[str, ...] = ()
 
     @property
     def fine(self) -> bool:
@@ -105,7 +108,7 @@ def make_pack(results: str | Path | Results, out: str | Path, arrays: bool = Fal
 
 
 def verify_pack(path: str | Path) -> PackVerification:
-    """Compare every file of a pack with its digest, and its decisions with its numbers.
+    """Compare every file of a pack with its digest, and its decisions, tables and outcome with the numbers of its jobs.
 
     Raises:
         ArgumentError: no evidence pack.
@@ -113,19 +116,41 @@ def verify_pack(path: str | Path) -> PackVerification:
     folder = Path(path)
     check((folder / LIST).is_file(), "path", f"an evidence pack, which has the file {LIST}", str(path))
     content = read_file(folder / LIST)
+    about, problems = _read_listing(content)
+    listed: dict[str, Any] = about["files"]
+    problems |= _find_changed_files(folder, listed)
+    if problems:
+        return PackVerification(_digest(content), len(listed), problems)
+    try:
+        results = load_results(folder / "results")
+        unconfirmed = _decide_again(results, about, problems)
+        uncheckable = find_uncheckable(results, listed)
+        _make_tables_again(results, folder, listed, uncheckable, problems)
+    except Exception as error:  # somebody may have sealed anything
+        problems["results"] = str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
+        return PackVerification(_digest(content), len(listed), problems)
+    return PackVerification(_digest(content), len(listed), problems, unconfirmed, uncheckable)
+
+
+def _read_listing(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """What `evidence.json` says, with an entry for each of the `files`, and what is wrong with it by its name."""
     problems: dict[str, str] = {}
-    listed: dict[str, Any] = {}
     try:
         about = json.loads(content)
         if about.get("standfast_evidence") != _SCHEMA:
             problems[LIST] = f"not of version {_SCHEMA}"
         if _seal({name: value for name, value in about.items() if name != "seal"}) != content:
             problems[LIST] = "changed: its own SHA-256 differs"
-        listed = dict(about["files"])
+        return {**about, "files": dict(about["files"])}, problems
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        problems[LIST] = f"damaged: {error}"
-    places = ((place, place.lstat().st_mode) for place in sorted(folder.rglob("*")))
-    present = {place.relative_to(folder).as_posix(): mode for place, mode in places if not stat.S_ISDIR(mode)}
+        return {"files": {}}, {LIST: f"damaged: {error}"}
+
+
+def _find_changed_files(folder: Path, listed: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with the files of a pack, by their names: changed, missing and added ones, and links."""
+    problems: dict[str, str] = {}
+    modes = ((path, path.lstat().st_mode) for path in sorted(folder.rglob("*")))
+    present = {path.relative_to(folder).as_posix(): mode for path, mode in modes if not stat.S_ISDIR(mode)}
     for name, entry in listed.items():
         if name not in present:
             problems[name] = "missing"
@@ -138,18 +163,45 @@ def verify_pack(path: str | Path) -> PackVerification:
             problems[name] = "neither a file nor a folder"
         elif name not in listed and name not in (LIST, SIGNATURE):
             problems[name] = "not listed: added later"
-    unconfirmed = () if problems else _decide_again(folder, listed, problems)
-    return PackVerification(_digest(content), len(listed), problems, unconfirmed)
+    return problems
 
 
-def _decide_again(folder: Path, listed: Mapping[str, Any], problems: dict[str, str]) -> tuple[str, ...]:
-    """Decide the requirements again from the numbers of a pack, and add what differs to the problems."""
-    try:
-        results = load_results(folder / "results")
-        decisions, confirmed = read_decisions(results), confirm_decisions(results)
-    except Exception as error:  # somebody may have sealed anything
-        problems["results"] = str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
-        return ()
+def _make_tables_again(
+    results: Results,
+    folder: Path,
+    listed: Collection[str],
+    uncheckable: Collection[str],
+    problems: dict[str, str],
+) -> None:
+    """Make the tables of a pack again from its jobs, and add what differs to the problems."""
+    checks: dict[str, Callable[[bytes], str]] = {
+        "samples.parquet": lambda content: describe_false_samples(content, results),
+        "summary.csv": lambda content: describe_false_summary(content, results, uncheckable),
+    }
+    for name, describe in checks.items():
+        problem = describe(read_file(folder / name)) if name in listed else "missing"
+        if problem:
+            problems[name] = problem
+
+
+def _decide_again(results: Results, about: Mapping[str, Any], problems: dict[str, str]) -> tuple[str, ...]:
+    """Decide the requirements again from the numbers of a pack, and add what differs to the problems.
+
+    Args:
+        results: in the pack.
+        about: the content of `evidence.json`.
+        problems: by the name of the file.
+
+    Returns:
+        The decisions that could not be made again.
+    """
+    listed: Mapping[str, Any] = about["files"]
+    decisions, confirmed = read_decisions(results), confirm_decisions(results)
+    outcome = None if decisions is None else decisions.outcome
+    if about.get("outcome") != outcome:
+        problems[LIST] = f"its outcome is {about.get('outcome')}, and the decisions give {outcome}"
+    elif about.get("results") != json.loads(json.dumps(_describe_results(results))):
+        problems[LIST] = "its digests, seeds and numbers of jobs are not those of results/"
     if confirmed.different:
         problems[f"results/{LOOKS}"] = f"not what the numbers give: {'; '.join(confirmed.different)}"
     for name, form in _CHECKS.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from traceback import walk_tb
@@ -24,6 +24,7 @@ from standfast.errors import (
     warn_user,
 )
 from standfast.explainers.shared_passes import share_pass
+from standfast.frames import find_frame_function
 from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
@@ -515,6 +516,27 @@ def choose_baseline(model: Model, x: Tensor, baseline: Baseline | None) -> Tenso
         return x.new_zeros(()).clamp(*model.bounds).to(x.dtype)
     record_choice("baseline", reference.describe_baseline())
     return reference.baseline.to(x)
+
+
+def check_explained(models: Iterable[Model], explainers: Iterable[Explainer]) -> None:
+    """Raise `ArgumentError` for explainers that need a module, if all models are functions.
+
+    Every job would raise the same error. For models of data frames each explainer has to fit; for functions of arrays
+    one of them, and the jobs of the others fail alone.
+    """
+    functions, listed = list(models), list(explainers)
+    if any(model.differentiable for model in functions):
+        return
+    refusals: list[ArgumentError] = []
+    for explainer in listed:
+        try:
+            for model in functions:
+                explainer.check_classifier(model)
+        except ArgumentError as error:
+            refusals.append(error)
+    of_frames = any(find_frame_function(model) is not None for model in functions)
+    if refusals and (of_frames or len(refusals) == len(listed)):
+        raise refusals[0]
 
 
 def check_channels(configured: object, x: Tensor) -> None:

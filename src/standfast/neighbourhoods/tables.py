@@ -411,6 +411,9 @@ class TableChanges(Transformation):
             return None
         return tuple(-math.inf if code is None else code for code in self.missing)
 
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        self._plan_for(inputs.shape[1:])
+
     def _plan(self, inputs: Tensor) -> _Plan:
         return self._plan_for(inputs.shape[1:])
 

@@ -16,7 +16,7 @@ import importlib
 import json
 import string
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple
@@ -88,7 +88,7 @@ def decode_word(code: float) -> Word:
     Raises:
         ArgumentError: no text that was read has this code.
     """
-    word = _WORDS.get(int(code))
+    word = _WORDS.get(int(code)) if code == code // 1 else None  # int() would make a code of any fraction
     if word is None:
         raise ArgumentError("inputs", "codes of words, as TextModel makes them", f"{code:.17g}")
     return word
@@ -107,6 +107,8 @@ class TextChange(Transformation):
 
     takes: ClassVar = "any"
     differentiable: ClassVar = False
+    #: words with more letters have no candidates; None where a long word has no more of them than a short one
+    longest: ClassVar[int | None] = None
 
     rate: Fraction = 0.1
 
@@ -133,10 +135,14 @@ class TextChange(Transformation):
         """W: one uniform number for each position."""
         return shape[-1]
 
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        check(inputs.ndim == 2, "inputs", "codes of words (N, W), as TextModel makes them", tuple(inputs.shape))
+        for code in torch.unique(inputs).tolist():
+            decode_word(code)
+
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
         """From 0, which keeps the word, to 1."""
-        check(inputs.ndim == 2, "inputs", "codes of words (N, W), as TextModel makes them", tuple(inputs.shape))
-        _list_options(self, inputs)  # which knows codes
+        self.check_fit(inputs, bounds)
         zeros = inputs.new_zeros(inputs.shape)
         return Limits(zeros, zeros, zeros + 1, zeros + torch.inf)
 
@@ -162,11 +168,11 @@ class TextChange(Transformation):
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The texts with some words changed."""
-        place, options, counts = _list_options(self, inputs)
-        count = counts[place]
+        options = _list_options(self, inputs)
         position = (parameters.double() - (1 - self.rate)) / self.rate
-        which = torch.minimum((position * count).floor().long().clamp(min=0), (count - 1).clamp(min=0))
-        return torch.where((position >= 0) & (count > 0), options[place, which].to(inputs), inputs)
+        last = (options.counts - 1).clamp(min=0)
+        which = torch.minimum((position * options.counts).floor().long().clamp(min=0), last)
+        return torch.where((position >= 0) & (options.counts > 0), options.pick(which).to(inputs), inputs)
 
     def find_compared(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         return find_present(inputs) & find_present(self.transform(inputs, parameters, bounds))
@@ -181,8 +187,15 @@ class TextChange(Transformation):
 
 
 def has_candidates(change: TextChange, codes: Tensor) -> bool:
-    """Whether any of the words of codes `(N, W)` can change."""
-    return bool((_list_options(change, codes)[2] > 0).any())
+    """Whether any of the words of codes `(N, W)` can change. No word's candidates are kept."""
+    return any(True for code in torch.unique(codes).tolist() for _ in _find_others(change, int(code)))
+
+
+def count_too_long(change: TextChange, codes: Tensor) -> int:
+    """How many different words of codes `(N, W)` have no candidates, because they are too long."""
+    if change.longest is None:
+        return 0
+    return sum(len(decode_word(code).text) > change.longest for code in torch.unique(codes).tolist())
 
 
 def find_present(codes: Tensor) -> Tensor:
@@ -203,24 +216,56 @@ def _count_candidates(change: TextChange, before: tuple[Transformation, ...], co
     return max(len(_list_candidates(change, word)) for word in codes)
 
 
-def _list_options(change: TextChange, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Which word stands at each place, `(N, W)`; the codes of each word's candidates `(U, K)`, and how many, `(U,)`."""
+@dataclass(frozen=True, eq=False)
+class _Options:
+    """The candidates of the words of texts `(..., W)`.
+
+    They are in one row and not in a table of words and candidates, which one long word would make wide for all.
+
+    Attributes:
+        candidates: the codes of the candidates of all different words, one word after another.
+        starts, counts: of the word at each place, where its candidates begin, and how many there are, `(..., W)`.
+    """
+
+    candidates: Tensor
+    starts: Tensor
+    counts: Tensor
+
+    def pick(self, number: Tensor | int) -> Tensor:
+        """The code of the candidate of this number at each place; any code where the word has fewer."""
+        return self.candidates[(self.starts + number).clamp(max=len(self.candidates) - 1)]
+
+
+def _list_options(change: TextChange, inputs: Tensor) -> _Options:
+    """The candidates of the words of codes `(..., W)`."""
     codes, place = torch.unique(inputs, return_inverse=True)
-    own = [_list_candidates(change, int(code)) for code in codes.tolist()]
-    options = np.zeros((len(own), max(1, *map(len, own))))
-    for row, found in zip(options, own, strict=True):
-        row[: len(found)] = found
-    return place, send(torch.from_numpy(options), inputs.device), send([*map(len, own)], inputs.device, torch.int64)
+    candidates = [_list_candidates(change, int(code)) for code in codes.tolist()]
+    counts = np.array([len(each) for each in candidates], dtype=np.int64)
+    starts = np.cumsum(counts) - counts
+    listed = np.concatenate([*candidates, np.zeros(1)])  # so that there is one to pick where no word has any
+    device = inputs.device
+    return _Options(
+        send(torch.from_numpy(listed), device),
+        send(torch.from_numpy(starts), device)[place],
+        send(torch.from_numpy(counts), device)[place],
+    )
+
+
+def _find_others(change: TextChange, code: int) -> Iterator[str]:
+    """The candidates of a word one by one, some perhaps twice."""
+    word = decode_word(code)
+    too_long = change.longest is not None and len(word.text) > change.longest
+    if code <= GONE_AT_END or word.fixed or too_long:
+        return
+    yield from (candidate for candidate in change.candidates(word.text) if candidate != word.text)
 
 
 @lru_cache(maxsize=1 << 18)
 def _list_candidates(change: TextChange, code: int) -> Array:
     """The codes of the candidates of a word, in the order in which the change names them."""
     word = decode_word(code)
-    if code <= GONE_AT_END or word.fixed:
-        return np.zeros(0)
-    others = [each for each in dict.fromkeys(change.candidates(word.text)) if each != word.text]
-    return np.array([encode_word(word._replace(text=each)) for each in others], dtype=np.float64)
+    others = dict.fromkeys(_find_others(change, code))
+    return np.array([encode_word(word._replace(text=other)) for other in others], dtype=np.float64)
 
 
 @neighbourhoods.register("token_swaps")
@@ -302,7 +347,8 @@ _NEAR = {
 class Typos(TextChange):
     """Texts in which some words are one slip wrong.
 
-    A slip leaves out a letter, doubles it, swaps two neighbours, or hits a key beside the right one.
+    A slip leaves out a letter, doubles it, swaps two neighbours, or hits a key beside the right one. Each letter has
+    about ten slips, so words of more than 256 letters, such as a picture in a text, are never written wrongly.
 
     Args:
         rate: the probability that a word is written wrongly.
@@ -311,6 +357,8 @@ class Typos(TextChange):
     >>> list(Typos(shortest=2).candidates("at"))
     ['t', 'aat', 'ta', 'st', 'qt', 'zt', 'a', 'att', 'ar', 'ay', 'ag']
     """
+
+    longest: ClassVar[int | None] = 256
 
     shortest: Count = 4
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from standfast.errors import check, is_number
+from standfast.errors import ArgumentError, check, is_number
 from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
 from standfast.neighbourhoods.choices import Choices
 from standfast.records import set_fields
@@ -610,3 +610,29 @@ def from_shares(shares: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
 def expand(column: Tensor, like: Tensor) -> Tensor:
     """One number for each row, `(M,)`, shaped to broadcast over inputs `(M, ...)`."""
     return column.reshape(-1, *([1] * (like.ndim - 1)))
+
+
+def check_fits(neighbourhood: object, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+    """Raise `ArgumentError` if a neighbourhood is of another kind of inputs than `inputs` `(N, ...)`.
+
+    Every job would raise the same error.
+
+    >>> from standfast.neighbourhoods import Rotation
+    >>> check_fits(Rotation(10), torch.zeros(2, 3), (torch.zeros(3), torch.ones(3)))
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: neighbourhood: expected one for inputs of shape (N, 3), got Rotation, which...
+    """
+    parts = neighbourhood.parts if isinstance(neighbourhood, Compose) else (neighbourhood,)
+    for part in parts:
+        if not isinstance(part, Transformation):
+            continue
+        first = inputs[:1, :, 0] if part.acts_on_slices(inputs) else inputs[:1]
+        try:
+            part.check_fit(first, bounds)
+        except ArgumentError as error:
+            if error.argument != "inputs":
+                raise
+            shape = ", ".join(map(str, inputs.shape[1:]))
+            got = f"{type(part).__name__}, which takes {error.expected}"
+            raise ArgumentError("neighbourhood", f"one for inputs of shape (N, {shape})", got) from error

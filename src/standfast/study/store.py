@@ -1,6 +1,7 @@
 """Results in a folder: a Parquet file and a file of arrays for each job, and a manifest, all written atomically.
 
     RESULTS/manifest.json                what was evaluated, with which versions on which machine
+    RESULTS/sizes.json                   how samples are cut into jobs, and what models answer, by which jobs are found
     RESULTS/jobs/<job>.parquet           a row per sample; the job's record is in the file's metadata
     RESULTS/jobs/<job>.failed.parquet    one row with the traceback; the next run tries the job again
     RESULTS/artefacts/<job>.safetensors  pictures, traces and curves
@@ -41,7 +42,9 @@ from standfast.study.seals import EMPTY_SEAL, fill_seal, is_intact
 SCHEMA = 2
 #: what every row of results and every record of a job begins with
 COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
-MANIFEST, LOOKS = "manifest.json", "looks.json"
+MANIFEST, LOOKS, SIZES = "manifest.json", "looks.json", "sizes.json"
+#: the parts of a manifest by which jobs are found again: they follow from measured times, and from bits of a machine
+_REMEMBERED = ("sizes", "answers")
 _KEY, _COMPACT = "standfast", "compact/jobs.parquet"
 _DONE, _FAILED = ".parquet", ".failed.parquet"
 _ENDINGS = {"jobs": (_DONE, _FAILED), "artefacts": (".safetensors",), "compact": (_DONE,)}
@@ -127,7 +130,14 @@ class Store:
             self.folder.delete(f"jobs/{job}{ending}")
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Store the description of the whole study; its jobs are listed under `"jobs"`."""
+        """Store the description of the whole study; its jobs are listed under `"jobs"`.
+
+        The sizes of jobs and the answers of models are also added to those of a second file, so that finished jobs are
+        found without the manifest, and after the study was another one for a while.
+        """
+        if any(manifest.get(part) for part in _REMEMBERED):
+            earlier = self._read_remembered()
+            self.write_json(SIZES, {part: {**earlier[part], **(manifest.get(part) or {})} for part in _REMEMBERED})
         self.write_json(MANIFEST, manifest)
 
     def manifest(self) -> dict[str, Any]:
@@ -138,10 +148,12 @@ class Store:
             DamagedFileError: the manifest is not what was written.
         """
         try:
-            content = self.read_json(MANIFEST, "Delete it and run the study again: finished jobs are kept.")
+            content = self.read_json(MANIFEST, "")
             if not isinstance(content.get("jobs") or [], list):
                 raise DamagedFileError("its jobs are no list", f"{self.folder.address}/{MANIFEST}")
             return content
+        except DamagedFileError as error:
+            raise DamagedFileError(error.reason, error.where, advise_without_manifest(self)) from error
         except (FileNotFoundError, NotADirectoryError) as error:
             got = self.folder.address
             if self.folder.exists(f"results/{MANIFEST}"):  # as in the folder of the demonstration
@@ -171,8 +183,21 @@ class Store:
             return {key: value for key, value in content.items() if key != "seal"}
 
     def earlier_manifest(self) -> dict[str, Any]:
-        """The manifest, as `manifest`; empty in a folder without one."""
-        return self.manifest() if self.folder.exists("manifest.json") else {}
+        """The manifest, as `manifest`, with all sizes of jobs and answers of models that were stored here.
+
+        Without a manifest it has these alone; in a folder without results they are empty.
+        """
+        manifest = self.manifest() if self.folder.exists(MANIFEST) else {}
+        remembered = self._read_remembered()
+        return {**manifest, **{part: {**remembered[part], **(manifest.get(part) or {})} for part in _REMEMBERED}}
+
+    def _read_remembered(self) -> dict[str, dict[str, Any]]:
+        """The sizes of jobs and the answers of models; empty where their file is missing or damaged."""
+        try:
+            content = self.read_json(SIZES, "")
+            return {part: dict(content[part]) for part in _REMEMBERED}
+        except (FileNotFoundError, NotADirectoryError, StandfastError, KeyError, TypeError, ValueError):
+            return {part: {} for part in _REMEMBERED}
 
     def read(self, job: str, failed: bool = False) -> tuple[dict[str, Any], pl.DataFrame]:
         """The record and the rows of a job.
@@ -239,6 +264,8 @@ class Store:
         found = {MANIFEST: _find_problem(self.manifest)}
         if self.folder.exists(LOOKS):
             found[LOOKS] = _find_problem(lambda: self.read_json(LOOKS, ""))
+        if self.folder.exists(SIZES):
+            found[SIZES] = _find_problem(lambda: self.read_json(SIZES, ""))
         readers: dict[str, Callable[[str, str], object]] = {
             "jobs": lambda job, ending: self.read(job, ending == _FAILED),
             "artefacts": lambda job, _: self.read_artefacts(job),
@@ -304,6 +331,13 @@ class Store:
         """Remove incomplete files, whose writers were killed."""
         if isinstance(self.folder, LocalFolder):
             self.folder.sweep()
+
+
+def advise_without_manifest(store: Store) -> str:
+    """What to do about a damaged manifest."""
+    if store._read_remembered()["sizes"]:
+        return f"Delete it and run the study again: finished jobs are kept, as {SIZES} says which they are."
+    return "Restore it from a copy: without it, a run may do some finished jobs a second time."
 
 
 class ArraysInMemory(Store):

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, ModelError, check, warn_user
-from standfast.model import Model, resolve_device
+from standfast.model import Model, describe_no_module, resolve_device
 from standfast.neighbourhoods.text import GONE, Word, encode_word, find_present
 from standfast.tasks import Task
 from standfast.texts.network import Network, Reader, TextBox, make_text_model
-from standfast.texts.tokenizers import Tokenizer, read_tokenizer
+from standfast.texts.tokenizers import TOKENIZERS, Tokenizer, read_tokenizer
 from standfast.texts.words import encode_texts, mark_sentences, split_words, write_text
 from standfast.texts.wrapped import find_attribute
 
@@ -27,8 +27,8 @@ Granularity = Literal["token", "word", "sentence"]
 Removal = Literal["mask", "pad", "delete", "retrieve"]
 #: how many words are drawn in the place of one, and how many texts are compared at most
 _DRAWN, _COMPARED = 32, 8
-
-
+#: the length of a text: a book has fewer characters; one that has more is a file that was taken for a text
+_MOST_CHARACTERS = 10**6
 #: where pairs of sentences are taken
 _PAIRS = "TransformersText(model).embed(ids, token_types=...) takes them: see docs/how-to/text.md"
 
@@ -44,7 +44,7 @@ def _check_texts(texts: Any) -> list[str]:
     """Texts as a list of strings.
 
     Raises:
-        ArgumentError: something else, such as pairs of sentences; none; or one without a word.
+        ArgumentError: something else, such as pairs of sentences; none; one without a word, or a very long one.
     """
     got = type(texts).__name__ if not isinstance(texts, str) else "one text"
     check(not isinstance(texts, str | Mapping) and isinstance(texts, Iterable), "inputs", "a list of texts", got)
@@ -56,6 +56,9 @@ def _check_texts(texts: Any) -> list[str]:
     wrong = next((place for place, text in enumerate(strings) if not _is_text(text)), None)
     got = "" if wrong is None else f"{strings[wrong]!r} at place {wrong}"
     check(wrong is None, "inputs", "texts of at least one word", got)
+    long = next((place for place, text in enumerate(strings) if len(text) > _MOST_CHARACTERS), None)
+    got = "" if long is None else f"{len(strings[long]):,} at place {long}"
+    check(long is None, "inputs", f"texts of at most {_MOST_CHARACTERS:,} characters", got)
     return strings
 
 
@@ -113,7 +116,7 @@ class TextModel:
     """
 
     model: nn.Module
-    tokenizer: Any
+    tokenizer: Any = None
     _: KW_ONLY
     task: str | Task = "classification"
     granularity: Granularity = "word"
@@ -127,7 +130,8 @@ class TextModel:
         return f"{type(self).__name__}({type(self.model).__name__}, {type(self.tokenizer).__name__})"
 
     def __post_init__(self) -> None:
-        check(isinstance(self.model, nn.Module), "model", "a torch.nn.Module", type(self.model).__name__)
+        check(isinstance(self.model, nn.Module), "model", "a torch.nn.Module", describe_no_module(self.model))
+        check(self.tokenizer is not None, "tokenizer", f"{TOKENIZERS}: TextModel(model, tokenizer)", "none")
         check(self.granularity in get_args(Granularity), "granularity", str(get_args(Granularity)), self.granularity)
         fits = self.word is None or (type(self.word) is int and self.word >= 0)
         check(fits, "word", "the number of a word, from 0, or None", repr(self.word))
@@ -193,15 +197,17 @@ class TextModel:
         """The words, or the tokens, of texts; those that the model does not see are left out.
 
         Raises:
-            ArgumentError: something else than strings, or one without a word.
+            ArgumentError: something else than strings, one without a word, or one of more than a million characters.
         """
-        whole = [split_words(text) for text in _check_texts(texts)]
-        if self.granularity == "token":
-            whole = [self._split_tokens(words) for words in whole]
-        visible = [self._cut(words) for words in whole]
-        shortened = sum(len(part) < len(words) for part, words in zip(visible, whole, strict=True))
+        visible, shortened = list[list[Word]](), 0
+        for text in _check_texts(texts):
+            words = split_words(text)
+            if self.granularity == "token":
+                words = self._split_tokens(words)
+            visible.append(self._cut(words))
+            shortened += len(visible[-1]) < len(words)
         if shortened:
-            count = f"{shortened} of {len(whole)} texts"
+            count = f"{shortened} of {len(visible)} texts"
             warn_user(f"{count} have more than {self._most} tokens; the rest is not looked at")
         if self.word is not None:
             visible = self._fix_word(visible, self.word)

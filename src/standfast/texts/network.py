@@ -28,8 +28,8 @@ from standfast.texts.wrapped import find_attribute, find_mask_argument
 _STEP = 8
 #: tokens of one batch on a processor and on a card
 _TOKENS, _TOKENS_ON_CARD = 1 << 13, 1 << 17
-#: texts whose tokens are remembered
-_REMEMBERED = 1 << 13
+#: texts whose tokens are remembered, and the words of all of them, so that long texts fill no memory
+_REMEMBERED, _REMEMBERED_WORDS = 1 << 13, 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Reader:
         """The tokens of rows of codes `(M, W)`."""
         keys = [row.tobytes() for row in rows]
         new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
-        if len(self._known) + len(new) > _REMEMBERED:
+        if len(self._known) + len(new) > min(_REMEMBERED, _REMEMBERED_WORDS // rows.shape[1]):
             self._known.clear()
             new = dict(zip(keys, rows, strict=True))
         if new:

@@ -16,7 +16,8 @@ from standfast.errors import ArgumentError, check
 from standfast.tensors import Array
 from standfast.texts.words import Written
 
-_EXPECTED = "a fast tokenizer of transformers, or a Tokenizer of tokenizers, that gives the places of its tokens"
+#: what is expected of a tokenizer
+TOKENIZERS = "a fast tokenizer of transformers, or a Tokenizer of tokenizers, that gives the places of its tokens"
 #: how tokens are called that stand for no token, and for a hidden one, where a tokenizer does not say
 _PADDING, _MASKS = ("[PAD]", "<pad>", "<|pad|>"), ("[MASK]", "<mask>")
 
@@ -71,7 +72,7 @@ class Tokenizer(ABC):
 class _OfTransformers(Tokenizer):
     def __init__(self, tokenizer: Any) -> None:
         check(
-            bool(getattr(tokenizer, "is_fast", False)), "tokenizer", _EXPECTED, f"the slow {type(tokenizer).__name__}"
+            bool(getattr(tokenizer, "is_fast", False)), "tokenizer", TOKENIZERS, f"the slow {type(tokenizer).__name__}"
         )
         self.tokenizer = tokenizer
         self.padding, self.blank, self.mask = tokenizer.pad_token_id, tokenizer.pad_token, tokenizer.mask_token
@@ -166,7 +167,7 @@ def read_tokenizer(tokenizer: Any) -> Tokenizer:
     elif hasattr(tokenizer, "find_words"):
         found = _OfWords(tokenizer)
     else:
-        raise ArgumentError("tokenizer", _EXPECTED, type(tokenizer).__name__)
+        raise ArgumentError("tokenizer", TOKENIZERS, type(tokenizer).__name__)
     check(found.padding is not None, "tokenizer", "one with a token for padding (tokenizer.pad_token = ...)", "none")
     return found
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
+from standfast.files import find_room
 from standfast.neighbourhoods.text import NO_WORD, Word, decode_word, encode_word
 from standfast.tensors import Array
 
@@ -18,6 +19,8 @@ from standfast.tensors import Array
 _INNER, _LAST, _LAST_WITHOUT_BLANK = "'’-_", ".!?…。！？", "。！？"
 #: what joins two characters, such as those of an emoji
 _JOINER = "\u200d"
+#: of the code of a word
+_BYTES = 8
 #: scripts without blanks between words, of which each character is a word
 _SINGLE = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 
@@ -88,9 +91,19 @@ def mark_sentences(words: Sequence[Word]) -> list[Word]:
 
 
 def encode_texts(texts: Sequence[Sequence[Word]]) -> Tensor:
-    """The codes of the words of texts, float64 `(N, W)`; 0 after the end of a text."""
+    """The codes of the words of texts, float64 `(N, W)`; 0 after the end of a text.
+
+    Raises:
+        ArgumentError: a text without a word, or one that is so long that the rows of all become too large (see
+            `standfast.files.find_room`).
+    """
     check(len(texts) > 0 and all(map(len, texts)), "texts", "texts of at least one word", "an empty one")
-    rows = torch.full((len(texts), max(map(len, texts))), float(NO_WORD), dtype=torch.float64)
+    longest = max(map(len, texts))
+    letters = sum(len(word.text) for words in texts for word in words)
+    fits = len(texts) * longest * _BYTES <= find_room(letters)
+    expected = "texts of which none is much longer than the others"
+    check(fits, "texts", expected, f"{len(texts):,} texts, of which one has {longest:,} words")
+    rows = torch.full((len(texts), longest), float(NO_WORD), dtype=torch.float64)
     for row, words in zip(rows, texts, strict=True):
         row[: len(words)] = torch.tensor([encode_word(word) for word in words], dtype=torch.float64)
     return rows

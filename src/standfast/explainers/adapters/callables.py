@@ -4,17 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import check, check_integer
+from standfast.errors import ArgumentError, check, check_integer
 from standfast.explainers.adapters.base import ForeignExplainer, shape_like_inputs
 from standfast.explainers.base import Explainer, Explanation, join_preprocessing, make_leaf
 from standfast.model import Model
 
 Attribution = Callable[[nn.Module, Tensor, Tensor], Any]
+
+
+def check_parameters(function: Callable[..., Any], names: tuple[str, str, str], **options: Any) -> None:
+    """Raise `ArgumentError` unless a function of the user's can be called with three arguments, and with options.
+
+    >>> check_parameters(lambda module, inputs: inputs, ("module", "inputs", "targets"))
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: explainer: expected a function of module, inputs and targets, got <lambda>(module...
+    """
+    expected = f"a function of {names[0]}, {names[1]} and {names[2]}"
+    title, called = name_function(function), function
+    if isinstance(function, nn.Module):  # whose own parameters are those of its `forward`
+        title, called = f"the module {title}", function.forward
+    try:
+        parameters = signature(called)
+    except (TypeError, ValueError):  # it is not written in Python
+        return
+    try:
+        parameters.bind(*names, **options)
+    except TypeError as error:
+        got = f"{title}({', '.join(parameters.parameters)})"
+        raise ArgumentError("explainer", expected, got) from error
 
 
 def name_function(function: Callable[..., Any]) -> str:
@@ -68,7 +92,7 @@ def from_callable(
         name: for messages and tables; by default the function's own.
 
     Raises:
-        ArgumentError: no callable, or `rows_per_input` below 1.
+        ArgumentError: no callable, one of other parameters, or `rows_per_input` below 1.
 
     >>> from standfast.model import Model
     >>> explainer = from_callable(lambda module, inputs, targets: inputs * 2)
@@ -76,6 +100,7 @@ def from_callable(
     tensor([[2., 2.]])
     """
     check(callable(function), "function", "a callable (module, inputs, targets) -> attributions", repr(function))
+    check_parameters(function, ("module", "inputs", "targets"))
     check_integer(rows_per_input, "rows_per_input")
     return CallableExplainer(function, rows_per_input, name or name_function(function), differentiable)
 
@@ -123,7 +148,7 @@ def from_quantus(
         options: passed on to the function.
 
     Raises:
-        ArgumentError: no callable, or options out of range.
+        ArgumentError: no callable, one of other parameters, or options out of range.
 
     >>> from torch import nn, ones
     >>> explainer = from_quantus(lambda model, inputs, targets, factor=1: factor * inputs, factor=3)
@@ -131,5 +156,6 @@ def from_quantus(
     tensor([[3., 3.]])
     """
     check(callable(function), "function", "a callable (model, inputs, targets, **options)", repr(function))
+    check_parameters(function, ("model", "inputs", "targets"), **options)
     title = name or name_function(function)
     return QuantusFunction(function, {}, options, rows_per_input, one_at_a_time, seed, title)

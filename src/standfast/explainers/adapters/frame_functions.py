@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, ModelError, check
+from standfast.explainers.adapters.callables import check_parameters
 from standfast.explainers.base import Explainer, Explanation
 from standfast.frames import FrameFunction, find_frame_function
 from standfast.frames.encoded import Encoding, read_encoding, transform
@@ -52,6 +53,9 @@ class FrameExplainer(Explainer):
     title: str = "function"
     name: ClassVar[str] = "frame_function"
     version: ClassVar[int] = 2  # no attribution of an encoded column is dropped
+
+    def __post_init__(self) -> None:
+        check_parameters(self.function, ("estimator", "frame", "targets"))
 
     @property
     def label(self) -> str:

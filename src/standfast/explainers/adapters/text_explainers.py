@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, ModelError, StandfastError
+from standfast.explainers.adapters.callables import check_parameters
 from standfast.explainers.base import Explainer, Explanation
 from standfast.input_types import find_input_types
 from standfast.model import Model
@@ -132,6 +133,9 @@ class TextFunctionExplainer(Explainer):
     function: Callable[[Any, Any, Any], Any]
     title: str = "function"
     name: ClassVar[str] = "text_function"
+
+    def __post_init__(self) -> None:
+        check_parameters(self.function, ("predict", "texts", "targets"))
 
     @property
     def label(self) -> str:

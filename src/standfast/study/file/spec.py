@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import torch
 from pydantic import (
     BeforeValidator,
     Field,
@@ -39,12 +40,15 @@ from pydantic import (
 from standfast.errors import ArgumentError, suggest_name
 from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
+from standfast.explainers.base import check_explained
 from standfast.frame_inputs import fit_explainer, fit_metric
 from standfast.frames.model import check_losses
 from standfast.metrics.base import Metric, Preset, has_neighbourhood
 from standfast.metrics.sanity import make_checks
+from standfast.model import Model
 from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import join_label
+from standfast.neighbourhoods.transformations import check_fits
 from standfast.study.file import entries
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
 from standfast.study.file.entries import Count, OptionValues, Reference, RequirementEntry, as_tuple
@@ -397,12 +401,7 @@ class Study(Entry):
             with errors_at("explainers", into=errors):
                 for reader in readers:
                     check_removal(reader, explainers.values())
-        for model_name in sources if check else ():
-            for name in [name for name, met in pairs if met == model_name and name in samples]:
-                with errors_at(*self._find_entry(model_name).path, into=errors):
-                    tried = try_out(sources[model_name], samples[name], f"on data {name!r}")
-                    for metric in metrics.values():
-                        check_losses(tried, getattr(metric, "neighbourhood", None))
+        self._try_models(sources if check else {}, explainers, metrics, samples, errors)
         if errors:
             problems = [problem for error in errors for problem in error.problems]
             raise self._document.error(problems) from errors[0].__cause__
@@ -420,6 +419,44 @@ class Study(Entry):
             paths=(str(self.base),),
             about={"removal": removals} if removals else {},
         )
+
+    def _try_models(
+        self,
+        sources: Mapping[str, StudyModel],
+        explainers: Mapping[str, Explainer],
+        metrics: Mapping[str, Metric],
+        samples: Mapping[str, Samples],
+        errors: list[StudyFieldError],
+    ) -> None:
+        """Run each model on one sample of the data that it meets; add errors about it, and about what does not fit."""
+        tried_models: list[Model] = []
+        for model_name, source in sources.items():
+            for data_name in [data for data, met in self._pairs() if met == model_name and data in samples]:
+                with errors_at(*self._find_entry(model_name).path, into=errors):
+                    tried = try_out(source, samples[data_name], f"on data {data_name!r}")
+                    tried_models.append(tried)
+                    for metric in metrics.values():
+                        check_losses(tried, getattr(metric, "neighbourhood", None))
+        if not errors and tried_models:
+            self._check_kinds(tried_models, explainers, metrics, samples, errors)
+
+    def _check_kinds(
+        self,
+        models: Sequence[Model],
+        explainers: Mapping[str, Explainer],
+        metrics: Mapping[str, Metric],
+        samples: Mapping[str, Samples],
+        errors: list[StudyFieldError],
+    ) -> None:
+        """Add errors about explainers that no model takes, and neighbourhoods of another kind of inputs."""
+        with errors_at("explainers", into=errors):
+            check_explained(models, explainers.values())
+        for label, measured in self.metrics.items():
+            place = getattr(metrics.get(label), "neighbourhood", None)
+            for data in samples.values():
+                with errors_at(*measured.path, key="neighbourhood", into=errors):
+                    lower, upper = (torch.as_tensor(bound) for bound in data.bounds)
+                    check_fits(place, data.inputs, (lower, upper))
 
     def _read_texts(
         self, samples: dict[str, Samples], sources: Mapping[str, StudyModel], errors: list[StudyFieldError]

@@ -1,0 +1,86 @@
+"""What a pack says of the numbers of its jobs, made again from these and compared.
+
+A digest shows that a file is as it was sealed. It does not show that a table says what the jobs say: whoever makes a
+pack by hand seals what they like. So the tables are made again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Collection
+
+import polars as pl
+
+from standfast.report import exports
+from standfast.results import Results, presentation_of
+from standfast.study.store import read_rows
+
+#: the rounding of numbers that are computed again, perhaps on another computer
+_PRECISION = 1e-9
+_DIFFERENT = "not what the jobs in results/ give"
+
+
+def find_uncheckable(results: Results, names: Collection[str]) -> tuple[str, ...]:
+    """The metrics whose numbers in the summary need arrays that a pack with files of these `names` does not have."""
+    if any(name.startswith("results/artefacts/") for name in names):
+        return ()
+    metrics = results.manifest.get("metrics") or {}
+    return tuple(
+        label
+        for label, about in metrics.items()
+        if presentation_of(str(about["metric"])).list_compared_arrays(about.get("options") or {})
+    )
+
+
+def describe_false_samples(content: bytes, results: Results) -> str:
+    """How the rows of `samples.parquet` differ from those of the jobs; empty if they do not."""
+    expected = results.samples
+    try:
+        stored = read_rows(content)
+        same = set(stored.columns) == set(expected.columns)
+        same = same and stored.select(expected.columns).cast(expected.schema).equals(expected)
+    except (ValueError, pl.exceptions.PolarsError) as error:
+        return f"cannot be read: {error}"
+    return "" if same else _DIFFERENT
+
+
+def describe_false_summary(content: bytes, results: Results, uncheckable: Collection[str]) -> str:
+    """How the rows of `summary.csv` differ from what the jobs give; empty if they do not.
+
+    Args:
+        content: of the file.
+        results: in the pack.
+        uncheckable: labels of the metrics whose rows are not compared.
+    """
+    try:
+        stored = _read_table(content.decode(), uncheckable)
+    except (ValueError, csv.Error) as error:
+        return f"cannot be read: {error}"
+    expected = _read_table(exports.to_csv(exports.summary(results)), uncheckable)
+    if len(stored) != len(expected):
+        return f"{_DIFFERENT}: {len(stored)} rows instead of {len(expected)}"
+    for number, (row, again) in enumerate(zip(stored, expected, strict=True), 1):
+        if row.keys() != again.keys():
+            return f"{_DIFFERENT}: other columns"
+        for column, cell in again.items():
+            if not _are_equal(row[column], cell):
+                return f"{_DIFFERENT}: row {number} has {column} {row[column] or 'empty'} instead of {cell or 'empty'}"
+    return ""
+
+
+def _read_table(text: str, left_out: Collection[str]) -> list[dict[str, str]]:
+    """The rows of a summary by column, without those of some labels."""
+    rows = csv.DictReader(io.StringIO(text, newline=""), restval="")
+    return [{str(name): str(cell) for name, cell in row.items()} for row in rows if row.get("label") not in left_out]
+
+
+def _are_equal(stored: str, expected: str) -> bool:
+    """Whether two cells are the same, but for the rounding of a number."""
+    if stored == expected:
+        return True
+    try:
+        return math.isclose(float(stored), float(expected), rel_tol=_PRECISION, abs_tol=_PRECISION)
+    except ValueError:
+        return False
