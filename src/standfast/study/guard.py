@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +30,8 @@ _SHARED: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
 }
 
 
+#: where torch's own code is
+_TORCH = Path(torch.__file__).parent
 #: what torch keeps of hooks of all modules
 _GLOBAL_HOOKS = [name for name in vars(torch.nn.modules.module) if name.startswith("_global_")]
 
@@ -56,7 +59,7 @@ class TorchFunctions:
         for place, entries in self.before:
             now = vars(place)
             for name, entry in entries.items():
-                if now.get(name) is not entry:
+                if now.get(name) is not entry and not _wraps_by_torch(now.get(name), entry):
                     setattr(place, name, entry)
                     changed[_name_entry(place, name)] = None
             for name in _list_hiding(place, entries):
@@ -177,6 +180,13 @@ class Guard:
             (slope,) = torch.autograd.grad(self.model.forward(sample).sum(), sample)
             return [slope.double()]
         return []
+
+
+def _wraps_by_torch(new: object, old: object) -> bool:
+    """Whether torch itself has wrapped a function of its own, as it does when its compiler is imported."""
+    code = getattr(new, "__code__", None)
+    is_torchs = code is not None and Path(code.co_filename).is_relative_to(_TORCH)
+    return is_torchs and getattr(new, "__wrapped__", None) is old
 
 
 def _is_code(entry: object) -> bool:

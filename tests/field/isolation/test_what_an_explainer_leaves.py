@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -124,6 +125,16 @@ def test_others_have_the_numbers_that_they_have_alone(culprit: Callable[..., Ten
 def test_bundled_explainers_leave_nothing() -> None:
     functions = TorchFunctions(make_network())
     evaluate({"integrated_gradients": "integrated_gradients", "lrp": "lrp", "deeplift": "deeplift", "lime": "lime"})
+    assert functions.restore() == []
+
+
+def test_what_torch_wraps_itself_is_no_change() -> None:
+    """As it does when its compiler is imported, at any time."""
+    functions = TorchFunctions(make_network())
+    place, entries = next((place, entries) for place, entries in functions.before if place is torch)
+    entries["manual_seed"] = getattr(torch.manual_seed, "__wrapped__", torch.manual_seed)
+    importlib.import_module("torch._dynamo")
+    assert vars(place)["manual_seed"] is not entries["manual_seed"]
     assert functions.restore() == []
 
 
