@@ -126,3 +126,25 @@ def test_a_search_leads_to_its_best_estimator_and_a_changed_target_to_another_ex
     words = r"\(kernel_shap needs predictions alone\), got TransformedTargetRegressor around RandomForestRegressor"
     with pytest.raises(ArgumentError, match=words):
         explainer(make_model(target, table), table.encode(frame[:6]))
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_product_of_a_rare_category_and_a_flag_is_refused_by_name(seed: int) -> None:
+    """One row of the reference has the category, and none of those that are explained."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({f"x{number}": rng.integers(0, 2, 400).astype(bool) for number in range(4)})
+    frame["zip"] = [f"z{code}" for code in rng.integers(0, 200, 400)]
+    frame["amt"] = rng.normal(size=400).round(2)
+    rarest = frame["zip"].value_counts().index[-1]
+
+    def encode(part: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"amt": part["amt"], "prod": 1.0 * ((part["zip"] == rarest) & part["x0"])})
+
+    owners = frame[frame["zip"] == rarest]
+    training = pd.concat([frame, *[owners.assign(x0=True), owners.assign(x0=False)] * 30], ignore_index=True)
+    score = training["amt"] + 5 * encode(training)["prod"]
+    fitted = make_pipeline(FunctionTransformer(encode), RandomForestRegressor(5, random_state=0)).fit(training, score)
+    rows = frame[frame["zip"] != rarest][:3]
+    table = Table.read(frame, rows)
+    with pytest.raises(ArgumentError, match="encoded column 1, which depends on 'x0' and 'zip'"):
+        standfast.explainers.get("tree_shap")(make_model(fitted, table), table.encode(rows))

@@ -24,7 +24,7 @@ from torch import Tensor
 from standfast.errors import ArgumentError, ModelError, StandfastError, check
 from standfast.frames.model import FrameFunction
 from standfast.frames.origins import Origins, trace_origins
-from standfast.frames.trials import Rows, Trials, are_close, choose_rows, measure_rounding
+from standfast.frames.trials import Rows, Trials, are_close, choose_rows, list_all_values, measure_rounding
 from standfast.frames.wrappers import unwrap
 from standfast.model import Model
 from standfast.tensors import Array
@@ -54,13 +54,12 @@ class Encoding:
     origins: Origins | None
     trials: Trials | None
 
-    @property
-    def owner(self) -> Array:
+    def list_owners(self) -> Array:
         """The number of the user's column that each encoded one depends on, `(E,)`; -1 for one that never changes."""
         columns = len(self.function.table.columns)
         if self.trials is None:
             return np.arange(columns)
-        owners = self.trials.reader.owners
+        owners = self.trials.reader.columns_read
         if columns == 1:
             return np.zeros_like(owners)
         if self.origins is not None:
@@ -83,14 +82,13 @@ class Encoding:
         Raises:
             ArgumentError: an encoded column depends on two of the user's.
         """
-        if self.trials is None or self.trials.reader.columns == 1:
+        if self.trials is None:
             return
         cells = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
         encoded = self.encode(cells) if encoded is None else encoded
-        count_before = np.count_nonzero(self.trials.reader.owners < 0)
         with _trying(self.function):
-            self.trials.add(Rows(cells, encoded))
-        if self.trials.conflict is not None or np.count_nonzero(self.trials.reader.owners < 0) < count_before:
+            says_more = self.trials.add(Rows(cells, encoded))
+        if says_more:
             self.check_owners()
 
     def check_owners(self) -> None:
@@ -109,7 +107,7 @@ class Encoding:
                 f"encoded columns that change as their transformers say, for {self.label} (kernel_shap needs none)"
             )
             source = ", ".join(repr(names[column]) for column in possible) or "no column"
-            owner = names[self.trials.reader.owners[number]]
+            owner = names[self.trials.reader.columns_read[number]]
             difference = f"{self.name(number)}, made of {source}, which depends on {owner!r}"
             raise ArgumentError("model", expected, difference)
 
@@ -117,7 +115,7 @@ class Encoding:
         """The encoded columns that depend on a column from which they are not made, by number."""
         if self.origins is None or self.trials is None:
             return []
-        pairs = enumerate(zip(self.trials.reader.owners.tolist(), self.origins, strict=True))
+        pairs = enumerate(zip(self.trials.reader.columns_read.tolist(), self.origins, strict=True))
         return [number for number, (owner, possible) in pairs if owner >= 0 and owner not in possible]
 
     def name(self, number: int) -> str:
@@ -130,18 +128,18 @@ class Encoding:
         Raises:
             ArgumentError: an encoded column has an attribution and belongs to no column.
         """
-        owner = self.owner
-        self._check_lost(values, owner)
+        owners = self.list_owners()
+        self._check_lost(values, owners)
         sums = np.zeros((len(values), len(self.function.table.columns), *values.shape[2:]))
-        for number, column in enumerate(owner.tolist()):
+        for number, column in enumerate(owners.tolist()):
             if column >= 0:
                 sums[:, column] += values[:, number]
         return sums
 
-    def _check_lost(self, values: Array, owner: Array) -> None:
+    def _check_lost(self, values: Array, owners: Array) -> None:
         """Raise `ArgumentError` if attributions `(N, E, ...)` of encoded columns without an owner would be dropped."""
         sizes = np.abs(values).reshape(len(values), values.shape[1], -1).max(axis=2)
-        lost = (sizes > _ROUNDING * sizes.sum(axis=1, keepdims=True)) & (owner < 0)
+        lost = (sizes > _ROUNDING * sizes.sum(axis=1, keepdims=True)) & (owners < 0)
         if lost.any():
             number = int(np.flatnonzero(lost.any(0))[0])
             largest = sizes[:, number].max()
@@ -178,7 +176,7 @@ def read_encoding(function: FrameFunction, label: str) -> Encoding:
     with _trying(function):
         rows = choose_rows(table)
         _check_alone(function, rows[:_ALONE], names, label)
-        trials = Trials(lambda cells: transform(function, cells), rows)
+        trials = Trials(lambda cells: transform(function, cells), rows, list_all_values(table))
     labels = [column.label for column in table.columns]
     origins = trace_origins(transformers, labels, trials.width)
     encoding = Encoding(function, names, label, origins, trials)

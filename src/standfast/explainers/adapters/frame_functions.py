@@ -106,7 +106,8 @@ class FrameExplainer(Explainer):
     def _sum_back(self, names: list[str] | None, values: Array, encoding: Encoding, x: Tensor) -> Array:
         """Attributions `(N, F)` of the user's columns, from those of encoded columns `(N, E)`."""
         columns = list(range(x.shape[1]))
-        keeps_order = len(encoding.owner) != len(columns) or encoding.owner.tolist() == columns
+        owners = encoding.list_owners().tolist()
+        keeps_order = len(owners) != len(columns) or owners == columns
         expected = "a frame with the names of columns, as the pipeline changes their order"
         check(keeps_order or names is not None, self.label, expected, "an array")
         if names is not None and set(names) == set(encoding.names):
