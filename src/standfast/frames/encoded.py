@@ -3,7 +3,9 @@
 An encoder makes several columns of one: a one-hot code, a number and a mark for missing cells. Which of the user's
 columns an encoded column depends on is found by trying (`trials`), and where no trial changes it, by what the
 transformers of scikit-learn say (`origins`). An attribution of one of the user's columns is the sum of those of its
-encoded columns, if attributions are additive.
+encoded columns, if attributions are additive. A sum of Shapley values of encoded columns is one of the game over
+encoded columns, and need not be the Shapley value of the user's column, for which all of its encoded columns join at
+once.
 
 What would lose a value is refused: an encoded column that depends on two of the user's, or on other rows of the frame,
 and an attribution of an encoded column that belongs to none.
@@ -151,11 +153,31 @@ class Encoding:
             )
 
     def make_model(self, model: Model) -> Model:
-        """The model of the last step alone, on encoded columns."""
+        """The model of the last step alone, on encoded columns.
+
+        Raises:
+            ArgumentError: the last step was fitted with objects, and does not take numbers.
+        """
         reading = self.function.reading.of(unwrap(self.function.estimator).final)
         infinite = (-np.inf, np.inf)
         options: dict[str, Any] = {"output": reading.output, "dtype": torch.float64, "task": model.task}
-        return Model.from_callable(reading.function, infinite, **options)
+        model_of_numbers = Model.from_callable(reading.function, infinite, **options)
+        if self.trials is not None:
+            self._check_takes_numbers(model_of_numbers)
+        return model_of_numbers
+
+    def _check_takes_numbers(self, model: Model) -> None:
+        """Raise `ArgumentError` unless a model of the last step answers for an encoded row of the reference."""
+        row = self.function.table.rows[:1]
+        try:
+            with torch.no_grad():
+                model.forward(torch.as_tensor(self.encode(row)))
+        except ModelError as error:
+            final = unwrap(self.function.estimator).final
+            dtype = _apply_steps(self.function, row).dtype
+            expected = f"a last step that takes encoded columns as floats, for {self.label} (kernel_shap needs none)"
+            fitted = f"{type(final).__name__}, fitted with an array of dtype {dtype}; flags beside numbers make objects"
+            raise ArgumentError("model", expected, fitted) from error
 
 
 def read_encoding(function: FrameFunction, label: str) -> Encoding:
@@ -212,11 +234,7 @@ def transform(function: FrameFunction, rows: Tensor | Array) -> Array:
         check(not texts, "model", "encoders before it in a pipeline", f"columns of categories ({', '.join(texts[:3])})")
         numbers = np.asarray(rows, dtype=np.float64)
         return np.stack([column.decode(numbers[:, number]) for number, column in enumerate(table.columns)], axis=1)
-    encoded: Any = table.decode(rows)
-    for transformer in transformers:
-        encoded = transformer.transform(encoded)
-    encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-    encoded = encoded.to_numpy() if hasattr(encoded, "to_numpy") else np.asarray(encoded)
+    encoded = _apply_steps(function, rows)
     try:
         numbers = np.asarray(encoded, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -225,6 +243,15 @@ def transform(function: FrameFunction, rows: Tensor | Array) -> Array:
     expected = f"steps that make a row of numbers of each of {len(rows)} rows"
     check(numbers.ndim == 2 and len(numbers) == len(rows), "model", expected, f"shape {numbers.shape}")
     return numbers
+
+
+def _apply_steps(function: FrameFunction, rows: Tensor | Array) -> Array:
+    """What the steps before the last one make of rows of numbers, as an array of whatever type."""
+    encoded: Any = function.table.decode(rows)
+    for transformer in unwrap(function.estimator).transformers:
+        encoded = transformer.transform(encoded)
+    encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
+    return np.asarray(encoded.to_numpy() if hasattr(encoded, "to_numpy") else encoded)
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ class FrameExplainer(Explainer):
         function: of the estimator, a frame of n rows and the classes `(n,)` (of a regressor the number of the output).
             It returns a number for each row and column: an array, a frame, a tensor, or an object of shap with
             `values`. It may have a column for each of the user's, or for each that the pipeline makes of them: these
-            are summed back, so they must be additive, as Shapley values are. It may have one more axis, the classes.
+            are summed back, so they must be additive, as Shapley values are (of the game over encoded columns). It may have one more axis, the classes.
         title: for tables and messages.
 
     Raises:
@@ -51,7 +51,7 @@ class FrameExplainer(Explainer):
     function: Callable[[Any, Any, Any], Any]
     title: str = "function"
     name: ClassVar[str] = "frame_function"
-    version: ClassVar[int] = 2  # no attribution of an encoded column is dropped
+    version: ClassVar[int] = 3  # no product of a rare category passes
 
     @property
     def label(self) -> str:
