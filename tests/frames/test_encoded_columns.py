@@ -32,7 +32,7 @@ from standfast.explainers.adapters.frame_functions import FrameExplainer
 from standfast.frames import find_frame_function, make_model
 from standfast.frames.encoded import Encoding, read_encoding
 from standfast.frames.origins import trace_origins
-from standfast.frames.trials import DigitReader, are_close, choose_rows, measure_rounding
+from standfast.frames.trials import DigitReader, Trials, are_close, choose_rows, measure_rounding
 
 ROWS = 400
 
@@ -340,6 +340,33 @@ def test_two_values_that_only_one_explained_row_has_together_are_tried() -> None
     encoding = read([both], frame, row)
     with pytest.raises(ArgumentError, match="encoded column 2, which depends on 'debt' and 'size'"):
         encoding.check_rows(Table.read(frame, row).encode(row))
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_value_that_only_explained_rows_have_meets_both_values_of_a_flag(seed: int, flag: bool) -> None:
+    frame = FRAME[["debt", "size"]].assign(own=np.random.default_rng(seed).random(ROWS) < 0.5)
+    row = pd.DataFrame({"debt": [RARE], "size": [1.0], "own": [flag]})
+    encoding = read(
+        [FunctionTransformer(lambda f: f.assign(both=(f["debt"] == RARE) & (f["own"] == flag)))], frame, row
+    )
+    with pytest.raises(ArgumentError, match="encoded column 3, which depends on 'debt' and 'own'"):
+        encoding.check_rows(Table.read(frame, row).encode(row))
+
+
+@pytest.mark.parametrize("columns", [2, 3, 9])
+def test_each_value_is_tried_beside_many_draws_of_the_other_cells(columns: int) -> None:
+    """Codes of 300 values; the last code is one more where a flag is on. Without the flag, no column is refused."""
+    value_lists = [np.arange(300.0), *[np.array([0.0, 1.0])] * (columns - 1)]
+    rows = np.random.default_rng(0).integers(0, 2, (100, columns)).astype(float)
+
+    def encode(cells: Any) -> Any:
+        return cells + np.eye(columns)[0] * ((cells[:, :1] == 299) & (cells[:, 1:2] == 1))
+
+    conflict = Trials(encode, rows, value_lists).conflict
+    assert conflict is not None
+    assert (conflict.encoded, conflict.columns) == (0, (0, 1))
+    assert Trials(lambda cells: cells + 1, rows, value_lists).conflict is None
 
 
 def test_a_transformer_that_says_something_else_is_refused() -> None:

@@ -25,8 +25,8 @@ refused that depends on one alone. Two rare values that a tried row has together
 unless the rows that it is mixed with have one of them, too.
 
 What is found with a probability: that an encoded column depends on a second column beside one value of the first. The
-value is tried beside 17 draws of the other cells, or 9 where encoded rows are long. If the second column's values fall
-in two groups, of the shares p and 1 - p of its values, then the draws are all of one group with a probability of
+value is tried beside 17 draws of the other cells, or as few as 9 where there are very many encoded columns. If the second column's values fall
+in two groups, of the shares p and 1 - p of its values, then the draws are all of one group with a probability of about
 `p**17 + (1 - p)**17`: 2**-16 for a flag, and 2**-8 with 9 draws. A value that only explained rows have is mixed with 8
 rows of the reference for each digit, or with fewer of many explained rows. A dependence that shows nowhere in the tried
 rows is not found.
@@ -241,7 +241,8 @@ class Trials:
         else:
             self._mix_with_partners(every_row, rows)
             self._read_new(rows)
-        return self.conflict is not None or np.count_nonzero(self.reader.columns_read < 0) < count_before
+        count_after = np.count_nonzero(self.reader.columns_read < 0)
+        return self.conflict is not None or bool(count_after < count_before)
 
     def _read_new(self, rows: Rows) -> None:
         """Mix rows in which encoded columns move for the first time by all digits, one row for each such column."""

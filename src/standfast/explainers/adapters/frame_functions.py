@@ -39,7 +39,8 @@ class FrameExplainer(Explainer):
         function: of the estimator, a frame of n rows and the classes `(n,)` (of a regressor the number of the output).
             It returns a number for each row and column: an array, a frame, a tensor, or an object of shap with
             `values`. It may have a column for each of the user's, or for each that the pipeline makes of them: these
-            are summed back, so they must be additive, as Shapley values are (of the game over encoded columns). It may have one more axis, the classes.
+            are summed back, so they must be additive, as Shapley values are (of the game over encoded columns). It may
+            have one more axis, the classes.
         title: for tables and messages.
 
     Raises:
