@@ -171,7 +171,7 @@ class Encoding:
         row = self.function.table.rows[:1]
         try:
             with torch.no_grad():
-                model.forward(torch.as_tensor(self.encode(row)))
+                model.forward(torch.tensor(self.encode(row)))
         except ModelError as error:
             final = unwrap(self.function.estimator).final
             dtype = _apply_steps(self.function, row).dtype

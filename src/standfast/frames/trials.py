@@ -25,11 +25,11 @@ refused that depends on one alone. Two rare values that a tried row has together
 unless the rows that it is mixed with have one of them, too.
 
 What is found with a probability: that an encoded column depends on a second column beside one value of the first. The
-value is tried beside 17 draws of the other cells, or as few as 9 where there are very many encoded columns. If the second column's values fall
-in two groups, of the shares p and 1 - p of its values, then the draws are all of one group with a probability of about
-`p**17 + (1 - p)**17`: 2**-16 for a flag, and 2**-8 with 9 draws. A value that only explained rows have is mixed with 8
-rows of the reference for each digit, or with fewer of many explained rows. A dependence that shows nowhere in the tried
-rows is not found.
+value is tried beside 17 draws of the other cells, or as few as 9 where there are very many encoded columns. If the
+second column's values fall in two groups, of the shares p and 1 - p, then the draws are all of one group with a
+probability of about `p**17 + (1 - p)**17`: 2**-16 for a flag, and 2**-8 with 9 draws. A value that only explained rows
+have is mixed with 8 rows of the reference for each digit, or with fewer of many explained rows. A dependence that shows
+nowhere in the tried rows is not found.
 
 Cost: `rows x (1 + log2(columns))` encoded rows for the first pass and `17 x values` for the second, where `values` is
 the length of the longest list of values, at least 256. Both in chunks of bounded memory.
