@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.model_selection import GridSearchCV
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import standfast
 from standfast.errors import ArgumentError
@@ -126,3 +126,82 @@ def test_a_search_leads_to_its_best_estimator_and_a_changed_target_to_another_ex
     words = r"\(kernel_shap needs predictions alone\), got TransformedTargetRegressor around RandomForestRegressor"
     with pytest.raises(ArgumentError, match=words):
         explainer(make_model(target, table), table.encode(frame[:6]))
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_product_of_a_rare_category_and_a_flag_is_refused_by_name(seed: int) -> None:
+    """One row of the reference has the category, and none of those that are explained."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({f"x{number}": rng.integers(0, 2, 400).astype(bool) for number in range(4)})
+    frame["zip"] = [f"z{code}" for code in rng.integers(0, 200, 400)]
+    frame["amt"] = rng.normal(size=400).round(2)
+    rarest = frame["zip"].value_counts().index[-1]
+
+    def encode(part: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"amt": part["amt"], "prod": 1.0 * ((part["zip"] == rarest) & part["x0"])})
+
+    owners = frame[frame["zip"] == rarest]
+    training = pd.concat([frame, *[owners.assign(x0=True), owners.assign(x0=False)] * 30], ignore_index=True)
+    score = training["amt"] + 5 * encode(training)["prod"]
+    fitted = make_pipeline(FunctionTransformer(encode), RandomForestRegressor(5, random_state=0)).fit(training, score)
+    rows = frame[frame["zip"] != rarest][:3]
+    table = Table.read(frame, rows)
+    with pytest.raises(ArgumentError, match="encoded column 1, which depends on 'x0' and 'zip'"):
+        standfast.explainers.get("tree_shap")(make_model(fitted, table), table.encode(rows))
+
+
+def make_customers() -> tuple[pd.DataFrame, Any]:
+    """Numbers, a category and a flag, and a class that both decide together."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"job": rng.choice(["a", "b", "c"], 160), "inc": rng.normal(50, 10, 160).round(1), "own": rng.random(160) < 0.4}
+    )
+    score = (frame["inc"] - 50) / 10 - 1.2 * (frame["job"] == "a") + frame["own"] * (frame["job"] == "b")
+    return frame, np.asarray(score + 0.4 * rng.normal(size=160) > 0.3).astype(int)
+
+
+@pytest.mark.parametrize("background", ["", ":background=reference"])
+@pytest.mark.parametrize("positive", [1, 0])
+def test_a_threshold_of_scores_moves_no_attribution(positive: int, background: str) -> None:
+    frame, y = make_customers()
+    encoder = ColumnTransformer([("job", OrdinalEncoder(), ["job"])], remainder="passthrough")
+    pipeline = make_pipeline(encoder, HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5))
+    options = {"threshold": 0.7, "response_method": "decision_function", "pos_label": positive}
+    fitted = FixedThresholdClassifier(pipeline, **options).fit(frame, y)
+    rows, references = frame[:8], frame[50:80]
+    table = Table.read(references, rows)
+    model = make_model(fitted, table)
+    inner = fitted.estimator_
+    codes = inner[0].transform(references).astype(float)
+    explainer = shap.TreeExplainer(inner[-1], codes if background else None)
+    values = explainer.shap_values(inner[0].transform(rows).astype(float), check_additivity=False)
+    # shap explains class 1
+    signs = 2 * model.predict(table.encode(rows)).numpy()[:, None] - 1
+    tree_shap = standfast.explainers.get(f"tree_shap{background}")
+    np.testing.assert_allclose(tree_shap(model, table.encode(rows)), signs * values, rtol=0, atol=1e-6)
+    assert np.array_equal(model.predict(table.encode(rows)).numpy(), fitted.predict(rows))
+    probabilities = standfast.explainers.get("tree_shap:background=reference,output=probability")
+    with pytest.raises(ArgumentError, match="output: expected 'logit' for a classifier that decides at a threshold"):
+        probabilities(model, table.encode(rows))
+
+
+@pytest.mark.parametrize("codes", [[0], None])
+def test_trees_that_were_fitted_with_objects_explain_numbers_or_say_why_not(codes: list[int] | None) -> None:
+    """A flag beside numbers makes an array of objects, in which a forest looks up its own categories."""
+    frame, y = make_customers()
+    encoder = ColumnTransformer([("job", OrdinalEncoder(), ["job"])], remainder="passthrough")
+    boosting = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5, categorical_features=codes)
+    fitted = make_pipeline(encoder, boosting).fit(frame, y)
+    assert fitted[0].transform(frame).dtype == object
+    table = Table.read(frame)
+    model = make_model(fitted, table)
+    explainer = standfast.explainers.get("tree_shap")
+    if codes is None:
+        maps = explainer(model, table.rows[:4])
+        values = shap.TreeExplainer(boosting).shap_values(fitted[0].transform(frame[:4]).astype(float))
+        signs = 2 * model.predict(table.rows[:4]).numpy()[:, None] - 1
+        np.testing.assert_allclose(maps, signs * values, rtol=0, atol=1e-6)
+        return
+    words = "expected a last step that takes encoded columns as floats, .*, got HistGradientBoostingClassifier, fitted"
+    with pytest.raises(ArgumentError, match=words):
+        explainer(model, table.rows[:4])

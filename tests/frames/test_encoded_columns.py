@@ -32,7 +32,7 @@ from standfast.explainers.adapters.frame_functions import FrameExplainer
 from standfast.frames import find_frame_function, make_model
 from standfast.frames.encoded import Encoding, read_encoding
 from standfast.frames.origins import trace_origins
-from standfast.frames.trials import DigitReader, are_close, choose_rows, measure_rounding
+from standfast.frames.trials import DigitReader, Trials, are_close, choose_rows, measure_rounding
 
 ROWS = 400
 
@@ -134,19 +134,19 @@ def test_each_encoded_column_has_its_owner(name: str) -> None:
     """Trials alone find it, and what scikit-learn says never contradicts."""
     make_steps, columns, owners = KNOWN[name]
     encoding = read(make_steps(), FRAME[columns])
-    assert encoding.owner.tolist() == owners
+    assert encoding.list_owners().tolist() == owners
     assert encoding.trials is not None
-    assert encoding.trials.reader.owners.tolist() == owners
+    assert encoding.trials.reader.columns_read.tolist() == owners
     if encoding.origins is not None:
         assert all(owner in possible for owner, possible in zip(owners, encoding.origins, strict=True))
 
 
 def test_marks_of_missing_cells_and_columns_of_polars() -> None:
     union = make_union(SimpleImputer(), MissingIndicator())
-    assert read([union], GAPS).owner.tolist() == [0, 1, 0, 1]
+    assert read([union], GAPS).list_owners().tolist() == [0, 1, 0, 1]
     frame = pl.DataFrame({"shop": FRAME["shop"].to_numpy(), "debt": FRAME["debt"].to_numpy()})
     coded = ColumnTransformer([("shop", one_hot(), ["shop"])], remainder="passthrough")
-    assert read([coded], frame).owner.tolist() == [0] * 40 + [1]
+    assert read([coded], frame).list_owners().tolist() == [0] * 40 + [1]
 
 
 def combine(formula: Callable[[Any], Any]) -> FunctionTransformer:
@@ -198,7 +198,7 @@ def test_mixtures_of_columns_are_refused_with_their_names(name: str) -> None:
 def test_neighbours_mix_only_where_a_cell_is_missing() -> None:
     with pytest.raises(ArgumentError, match="'debt', which depends on 'debt' and 'size'"):
         read([KNNImputer()], GAPS)
-    assert read([KNNImputer()], GAPS.fillna(0.0)).owner.tolist() == [0, 1]
+    assert read([KNNImputer()], GAPS.fillna(0.0)).list_owners().tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("step", [lambda f: f - f.mean(), lambda f: f.rank(), lambda f: f.assign(rows=len(f))])
@@ -256,9 +256,9 @@ def test_categories_that_only_the_training_rows_have_belong_to_their_column() ->
     function = find_frame_function(make_model(fitted, Table.read(few)))
     assert function is not None
     encoding = read_encoding(function, "mine")
-    assert encoding.owner.tolist() == [1] * 40 + [2] * 3 + [0]
+    assert encoding.list_owners().tolist() == [1] * 40 + [2] * 3 + [0]
     assert encoding.trials is not None
-    assert np.count_nonzero(encoding.trials.reader.owners < 0) == 33 + 3  # shops below 3 and above 9, all towns
+    assert np.count_nonzero(encoding.trials.reader.columns_read < 0) == 33 + 3  # shops below 3 and above 9, all towns
     values = np.random.default_rng(0).normal(size=(2, 44))
     sums = np.stack([values[:, 43], values[:, :40].sum(1), values[:, 40:43].sum(1)], axis=1)
     np.testing.assert_allclose(encoding.sum_back(values), sums, rtol=1e-12)
@@ -271,7 +271,7 @@ def add_one(frame: pd.DataFrame) -> pd.DataFrame:
 def test_an_attribution_without_an_owner_is_refused_by_its_name() -> None:
     step = FunctionTransformer(add_one, feature_names_out=lambda _, names: np.array([*names, "one"]))
     encoding = read([step], FRAME[["debt", "size"]])
-    assert encoding.owner.tolist() == [0, 1, -1]
+    assert encoding.list_owners().tolist() == [0, 1, -1]
     kept = np.array([[1.0, 2.0, 0.0], [3.0, -4.0, 1e-9]])
     np.testing.assert_array_equal(encoding.sum_back(kept), kept[:, :2])
     np.testing.assert_array_equal(encoding.sum_back(kept[..., None]), kept[:, :2, None])
@@ -325,9 +325,9 @@ def test_values_that_only_explained_rows_have_are_tried() -> None:
     many = table.encode(pd.concat([frame] * 10 + [rows]))
     for explained in (few, many):
         encoding = read([FunctionTransformer(lambda f: f.assign(mark=1.0 * (f["debt"] == RARE)))], frame, rows)
-        assert encoding.owner.tolist() == [0, 1, 2, 3, -1]
+        assert encoding.list_owners().tolist() == [0, 1, 2, 3, -1]
         encoding.check_rows(explained)
-        assert encoding.owner.tolist() == [0, 1, 2, 3, 0]
+        assert encoding.list_owners().tolist() == [0, 1, 2, 3, 0]
         encoding = read([FunctionTransformer(lambda f: f.assign(mark=f["size"] * (f["debt"] == RARE)))], frame, rows)
         with pytest.raises(ArgumentError, match="encoded column 4, which depends on 'debt' and 'size'"):
             encoding.check_rows(explained)
@@ -340,6 +340,33 @@ def test_two_values_that_only_one_explained_row_has_together_are_tried() -> None
     encoding = read([both], frame, row)
     with pytest.raises(ArgumentError, match="encoded column 2, which depends on 'debt' and 'size'"):
         encoding.check_rows(Table.read(frame, row).encode(row))
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_value_that_only_explained_rows_have_meets_both_values_of_a_flag(seed: int, flag: bool) -> None:
+    frame = FRAME[["debt", "size"]].assign(own=np.random.default_rng(seed).random(ROWS) < 0.5)
+    row = pd.DataFrame({"debt": [RARE], "size": [1.0], "own": [flag]})
+    encoding = read(
+        [FunctionTransformer(lambda f: f.assign(both=(f["debt"] == RARE) & (f["own"] == flag)))], frame, row
+    )
+    with pytest.raises(ArgumentError, match="encoded column 3, which depends on 'debt' and 'own'"):
+        encoding.check_rows(Table.read(frame, row).encode(row))
+
+
+@pytest.mark.parametrize("columns", [2, 3, 9])
+def test_each_value_is_tried_beside_many_draws_of_the_other_cells(columns: int) -> None:
+    """Codes of 300 values; the last code is one more where a flag is on. Without the flag, no column is refused."""
+    value_lists = [np.arange(300.0), *[np.array([0.0, 1.0])] * (columns - 1)]
+    rows = np.random.default_rng(0).integers(0, 2, (100, columns)).astype(float)
+
+    def encode(cells: Any) -> Any:
+        return cells + np.eye(columns)[0] * ((cells[:, :1] == 299) & (cells[:, 1:2] == 1))
+
+    conflict = Trials(encode, rows, value_lists).conflict
+    assert conflict is not None
+    assert (conflict.encoded, conflict.columns) == (0, (0, 1))
+    assert Trials(lambda cells: cells + 1, rows, value_lists).conflict is None
 
 
 def test_a_transformer_that_says_something_else_is_refused() -> None:
@@ -383,8 +410,8 @@ def test_digits_say_which_column(columns: int) -> None:
         mixed = np.where((np.arange(columns) >> digit) % 2 == 1, first, second)
         for one, other, mask in ((first, second, mixed), (second, first, first + second - mixed)):
             reader.add(np.full(300, digit), encode(one), encode(other), encode(mask), np.full(25, 1e-12))
-    assert reader.owners[:12].tolist() == owners.tolist()
-    assert reader.owners[24] == -1
+    assert reader.columns_read[:12].tolist() == owners.tolist()
+    assert reader.columns_read[24] == -1
     assert reader.conflicts.tolist() == (list(range(12, 24)) if columns > 1 else [])
 
 

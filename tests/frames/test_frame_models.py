@@ -73,7 +73,7 @@ def test_encoded_columns_are_summed_back() -> None:
     function = find_frame_function(model)
     assert function is not None
     encoding = read_encoding(function, "mine")
-    assert encoding.owner.tolist() == OWNERS
+    assert encoding.list_owners().tolist() == OWNERS
     assert encoding.names[:3] == ("towns__town_Bonn", "towns__town_Kiel", "towns__town_Ulm")
     found = FrameExplainer(explain_linear, "mine")(model, TABLE.rows[:9])
     np.testing.assert_allclose(found, sum_by_column(explain_linear(LINEAR, FRAME[:9], None)), rtol=1e-12)

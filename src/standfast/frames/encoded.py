@@ -3,7 +3,9 @@
 An encoder makes several columns of one: a one-hot code, a number and a mark for missing cells. Which of the user's
 columns an encoded column depends on is found by trying (`trials`), and where no trial changes it, by what the
 transformers of scikit-learn say (`origins`). An attribution of one of the user's columns is the sum of those of its
-encoded columns, if attributions are additive.
+encoded columns, if attributions are additive. A sum of Shapley values of encoded columns is one of the game over
+encoded columns, and need not be the Shapley value of the user's column, for which all of its encoded columns join at
+once.
 
 What would lose a value is refused: an encoded column that depends on two of the user's, or on other rows of the frame,
 and an attribution of an encoded column that belongs to none.
@@ -24,7 +26,7 @@ from torch import Tensor
 from standfast.errors import ArgumentError, ModelError, StandfastError, check
 from standfast.frames.model import FrameFunction
 from standfast.frames.origins import Origins, trace_origins
-from standfast.frames.trials import Rows, Trials, are_close, choose_rows, measure_rounding
+from standfast.frames.trials import Rows, Trials, are_close, choose_rows, list_all_values, measure_rounding
 from standfast.frames.wrappers import unwrap
 from standfast.model import Model
 from standfast.tensors import Array
@@ -54,13 +56,12 @@ class Encoding:
     origins: Origins | None
     trials: Trials | None
 
-    @property
-    def owner(self) -> Array:
+    def list_owners(self) -> Array:
         """The number of the user's column that each encoded one depends on, `(E,)`; -1 for one that never changes."""
         columns = len(self.function.table.columns)
         if self.trials is None:
             return np.arange(columns)
-        owners = self.trials.reader.owners
+        owners = self.trials.reader.columns_read
         if columns == 1:
             return np.zeros_like(owners)
         if self.origins is not None:
@@ -83,14 +84,13 @@ class Encoding:
         Raises:
             ArgumentError: an encoded column depends on two of the user's.
         """
-        if self.trials is None or self.trials.reader.columns == 1:
+        if self.trials is None:
             return
         cells = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
         encoded = self.encode(cells) if encoded is None else encoded
-        count_before = np.count_nonzero(self.trials.reader.owners < 0)
         with _trying(self.function):
-            self.trials.add(Rows(cells, encoded))
-        if self.trials.conflict is not None or np.count_nonzero(self.trials.reader.owners < 0) < count_before:
+            says_more = self.trials.add(Rows(cells, encoded))
+        if says_more:
             self.check_owners()
 
     def check_owners(self) -> None:
@@ -109,7 +109,7 @@ class Encoding:
                 f"encoded columns that change as their transformers say, for {self.label} (kernel_shap needs none)"
             )
             source = ", ".join(repr(names[column]) for column in possible) or "no column"
-            owner = names[self.trials.reader.owners[number]]
+            owner = names[self.trials.reader.columns_read[number]]
             difference = f"{self.name(number)}, made of {source}, which depends on {owner!r}"
             raise ArgumentError("model", expected, difference)
 
@@ -117,7 +117,7 @@ class Encoding:
         """The encoded columns that depend on a column from which they are not made, by number."""
         if self.origins is None or self.trials is None:
             return []
-        pairs = enumerate(zip(self.trials.reader.owners.tolist(), self.origins, strict=True))
+        pairs = enumerate(zip(self.trials.reader.columns_read.tolist(), self.origins, strict=True))
         return [number for number, (owner, possible) in pairs if owner >= 0 and owner not in possible]
 
     def name(self, number: int) -> str:
@@ -130,18 +130,18 @@ class Encoding:
         Raises:
             ArgumentError: an encoded column has an attribution and belongs to no column.
         """
-        owner = self.owner
-        self._check_lost(values, owner)
+        owners = self.list_owners()
+        self._check_lost(values, owners)
         sums = np.zeros((len(values), len(self.function.table.columns), *values.shape[2:]))
-        for number, column in enumerate(owner.tolist()):
+        for number, column in enumerate(owners.tolist()):
             if column >= 0:
                 sums[:, column] += values[:, number]
         return sums
 
-    def _check_lost(self, values: Array, owner: Array) -> None:
+    def _check_lost(self, values: Array, owners: Array) -> None:
         """Raise `ArgumentError` if attributions `(N, E, ...)` of encoded columns without an owner would be dropped."""
         sizes = np.abs(values).reshape(len(values), values.shape[1], -1).max(axis=2)
-        lost = (sizes > _ROUNDING * sizes.sum(axis=1, keepdims=True)) & (owner < 0)
+        lost = (sizes > _ROUNDING * sizes.sum(axis=1, keepdims=True)) & (owners < 0)
         if lost.any():
             number = int(np.flatnonzero(lost.any(0))[0])
             largest = sizes[:, number].max()
@@ -153,11 +153,31 @@ class Encoding:
             )
 
     def make_model(self, model: Model) -> Model:
-        """The model of the last step alone, on encoded columns."""
+        """The model of the last step alone, on encoded columns.
+
+        Raises:
+            ArgumentError: the last step was fitted with objects, and does not take numbers.
+        """
         reading = self.function.reading.of(unwrap(self.function.estimator).final)
         infinite = (-np.inf, np.inf)
         options: dict[str, Any] = {"output": reading.output, "dtype": torch.float64, "task": model.task}
-        return Model.from_callable(reading.function, infinite, **options)
+        model_of_numbers = Model.from_callable(reading.function, infinite, **options)
+        if self.trials is not None:
+            self._check_takes_numbers(model_of_numbers)
+        return model_of_numbers
+
+    def _check_takes_numbers(self, model: Model) -> None:
+        """Raise `ArgumentError` unless a model of the last step answers for an encoded row of the reference."""
+        row = self.function.table.rows[:1]
+        try:
+            with torch.no_grad():
+                model.forward(torch.tensor(self.encode(row)))
+        except ModelError as error:
+            final = unwrap(self.function.estimator).final
+            dtype = _apply_steps(self.function, row).dtype
+            expected = f"a last step that takes encoded columns as floats, for {self.label} (kernel_shap needs none)"
+            fitted = f"{type(final).__name__}, fitted with an array of dtype {dtype}; flags beside numbers make objects"
+            raise ArgumentError("model", expected, fitted) from error
 
 
 def read_encoding(function: FrameFunction, label: str) -> Encoding:
@@ -178,7 +198,7 @@ def read_encoding(function: FrameFunction, label: str) -> Encoding:
     with _trying(function):
         rows = choose_rows(table)
         _check_alone(function, rows[:_ALONE], names, label)
-        trials = Trials(lambda cells: transform(function, cells), rows)
+        trials = Trials(lambda cells: transform(function, cells), rows, list_all_values(table))
     labels = [column.label for column in table.columns]
     origins = trace_origins(transformers, labels, trials.width)
     encoding = Encoding(function, names, label, origins, trials)
@@ -214,11 +234,7 @@ def transform(function: FrameFunction, rows: Tensor | Array) -> Array:
         check(not texts, "model", "encoders before it in a pipeline", f"columns of categories ({', '.join(texts[:3])})")
         numbers = np.asarray(rows, dtype=np.float64)
         return np.stack([column.decode(numbers[:, number]) for number, column in enumerate(table.columns)], axis=1)
-    encoded: Any = table.decode(rows)
-    for transformer in transformers:
-        encoded = transformer.transform(encoded)
-    encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-    encoded = encoded.to_numpy() if hasattr(encoded, "to_numpy") else np.asarray(encoded)
+    encoded = _apply_steps(function, rows)
     try:
         numbers = np.asarray(encoded, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -227,6 +243,15 @@ def transform(function: FrameFunction, rows: Tensor | Array) -> Array:
     expected = f"steps that make a row of numbers of each of {len(rows)} rows"
     check(numbers.ndim == 2 and len(numbers) == len(rows), "model", expected, f"shape {numbers.shape}")
     return numbers
+
+
+def _apply_steps(function: FrameFunction, rows: Tensor | Array) -> Array:
+    """What the steps before the last one make of rows of numbers, as an array of whatever type."""
+    encoded: Any = function.table.decode(rows)
+    for transformer in unwrap(function.estimator).transformers:
+        encoded = transformer.transform(encoded)
+    encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
+    return np.asarray(encoded.to_numpy() if hasattr(encoded, "to_numpy") else encoded)
 
 
 @contextlib.contextmanager

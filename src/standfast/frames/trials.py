@@ -17,12 +17,27 @@ Every two columns differ in a digit, so that there is a mix that parts them.
 Rows are those of the reference, and made ones in which each column takes all of its values equally often: every
 category, both values of a flag however rare, and a missing cell.
 
-Cost: `rows x (1 + log2(columns))` encoded rows, in chunks of bounded memory.
+A rare category is in one or two of these rows. So a second pass holds each value of each column, and redraws all other
+cells of its row. An encoded column that belongs to the held one has the same value in all copies.
+
+What is surely found: the one column that an encoded column depends on, if it moves in a tried row; so no column is
+refused that depends on one alone. Two rare values that a tried row has together (`zip == Z` and `town == Y`) are found
+unless the rows that it is mixed with have one of them, too.
+
+What is found with a probability: that an encoded column depends on a second column beside one value of the first. The
+value is tried beside 17 draws of the other cells, or as few as 9 where there are very many encoded columns. If the
+second column's values fall in two groups, of the shares p and 1 - p, then the draws are all of one group with a
+probability of about `p**17 + (1 - p)**17`: 2**-16 for a flag, and 2**-8 with 9 draws. A value that only explained rows
+have is mixed with 8 rows of the reference for each digit, or with fewer of many explained rows. A dependence that shows
+nowhere in the tried rows is not found.
+
+Cost: `rows x (1 + log2(columns))` encoded rows for the first pass and `17 x values` for the second, where `values` is
+the length of the longest list of values, at least 256. Both in chunks of bounded memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,8 +52,12 @@ _REFERENCE_ROWS, _MADE_ROWS = 512, 256
 _ALL_VALUES, _QUANTILES, _PLACES = 4096, 65, 129
 #: encoded cells at a time, and rows at least
 _CELLS, _FEWEST_ROWS = 2**23, 64
+#: copies of each value with other cells, and encoded cells of all copies above which there are fewest
+_MOST_COPIES, _FEWEST_COPIES, _COPIED_CELLS = 16, 8, 2**28
 #: rows that explained rows are mixed with, and mixes of explained rows at a time, of which each row has two at least
 _PARTNERS, _MIXES = 16, 4096
+#: how often a row is mixed by each digit, with a partner of its own each time
+_ROUNDS = 8
 #: how far the same value may be computed from itself in another batch, in units of the last place of the largest
 _ROUNDING = 64
 #: pairs of rows in which the columns are looked for that an encoded column depends on
@@ -81,7 +100,7 @@ class DigitReader:
     """
 
     def __init__(self, columns: int, encoded: int) -> None:
-        self.columns = columns
+        self.column_count = columns
         self.digits = max(1, (columns - 1).bit_length())
         numbers = np.arange(columns)
         self.masks = (numbers >> np.arange(self.digits)[:, None]) % 2 == 1
@@ -100,8 +119,8 @@ class DigitReader:
         self.from_none |= (~as_first & ~as_second).any(0)
 
     @property
-    def owners(self) -> Array:
-        """The number of the column that each encoded one depends on, `(E,)`; -1 where not all digits are known."""
+    def columns_read(self) -> Array:
+        """The number of the column that the digits of each encoded one spell, `(E,)`; -1 where not all are known."""
         is_read = (self.from_first | self.from_second).all(0)
         weights = 1 << np.arange(self.digits)
         return np.where(is_read, weights @ self.from_first.astype(int), -1)
@@ -110,7 +129,7 @@ class DigitReader:
     def conflicts(self) -> Array:
         """The encoded columns that depend on several, by number."""
         differs = (self.from_first & self.from_second).any(0)
-        return np.flatnonzero(self.from_none | differs | (self.owners >= self.columns))
+        return np.flatnonzero(self.from_none | differs | (self.columns_read >= self.column_count))
 
 
 class Trials:
@@ -119,6 +138,7 @@ class Trials:
     Args:
         encode: rows of numbers `(N, F)` as encoded columns, float64 `(N, E)`.
         rows: the first rows to try, `(N, F)`.
+        value_lists: what each column is tried with beside other cells, F of them.
 
     Attributes:
         reader: of the digits.
@@ -127,16 +147,18 @@ class Trials:
         conflict: the first encoded column that depends on several, if there is one. Nothing is tried after it.
     """
 
-    def __init__(self, encode: Encode, rows: Array) -> None:
+    def __init__(self, encode: Encode, rows: Array, value_lists: Sequence[Array]) -> None:
         self.encode = encode
         self.partners = Rows(rows[:_PARTNERS], encode(rows[:_PARTNERS]))
         self.width = self.partners.encoded.shape[1]
         self.reader = DigitReader(rows.shape[1], self.width)
         self.tolerance = measure_rounding(self.partners.encoded)
         self.conflict: Conflict | None = None
-        self._try(rows)
+        self._mix_all(rows)
+        if self.reader.column_count > 1:
+            self._redraw_others(value_lists)
 
-    def _try(self, rows: Array) -> None:
+    def _mix_all(self, rows: Array) -> None:
         """Mix all rows with each other, in chunks."""
         generator = np.random.default_rng(1)
         size = max(_FEWEST_ROWS, _CELLS // self.width)
@@ -151,20 +173,84 @@ class Trials:
                 seconds = np.concatenate([_draw_partners(generator, count) for _ in digits])
                 self._mix(np.repeat(digits, count), chunk[firsts], chunk[seconds])
 
-    def add(self, rows: Rows) -> None:
-        """Mix explained rows with rows of the reference: all digits of few rows, one digit of each of many."""
+    def _redraw_others(self, value_lists: Sequence[Array]) -> None:
+        """Compare rows with copies in which each value of a column is beside other cells, in chunks."""
+        generator = np.random.default_rng(2)
+        made_rows = make_rows(generator, value_lists)
+        most_copies = _COPIED_CELLS // (len(made_rows) * self.width)
+        copies = min(max(most_copies, _FEWEST_COPIES), _MOST_COPIES)
+        size = max(_FEWEST_ROWS, _CELLS // self.width)
+        for cells in np.array_split(made_rows, max(1, len(made_rows) // size)):
+            chunk = Rows(cells, self.encode(cells))
+            self.tolerance = np.maximum(self.tolerance, measure_rounding(chunk.encoded))
+            self._read_new(chunk)
+            for _ in range(copies):
+                if self.conflict is not None:
+                    return
+                # the row from which each cell comes, (rows, columns)
+                sources = generator.permuted(np.tile(np.arange(len(cells))[:, None], cells.shape[1]), axis=0)
+                copied_cells = np.take_along_axis(cells, sources, axis=0)
+                copy = Rows(copied_cells, self.encode(copied_cells))
+                self._read_new(copy)
+                self._compare_copies(chunk, copy, sources)
+
+    def _compare_copies(self, chunk: Rows, copy: Rows, sources: Array) -> None:
+        """Find an encoded column that differs between rows with the same value of the column that was read for it.
+
+        Args:
+            chunk: rows.
+            copy: rows whose cells are theirs.
+            sources: the row of the chunk from which each cell comes, `(N, F)`.
+        """
+        columns_read = self.reader.columns_read
+        for column in np.unique(columns_read[columns_read >= 0]).tolist():
+            numbers = np.flatnonzero(columns_read == column)
+            expected = chunk.encoded[np.ix_(sources[:, column], numbers)]
+            differs = ~are_close(copy.encoded[:, numbers], expected, self.tolerance[numbers])
+            if differs.any():
+                row, position = np.argwhere(differs)[0].tolist()
+                number = int(numbers[position])
+                pair = (copy[np.array([row])], chunk[sources[row : row + 1, column]])
+                self.conflict = Conflict(number, self._collect_columns(number, self._list_ends(number, pair, chunk)))
+                return
+
+    def _list_ends(self, number: int, pair: tuple[Rows, Rows], others: Rows) -> Iterator[tuple[Array, Array, Array]]:
+        """Between which cells to walk, and in which order: between two rows, and from them to others that differ."""
+        order = np.arange(self.reader.column_count)
+        yield pair[0].cells[0], pair[1].cells[0], order
+        for start in pair:
+            is_same = are_close(others.encoded[:, number], start.encoded[:, number], self.tolerance[number])
+            for end in others.cells[~is_same][:_WITNESSES]:
+                yield start.cells[0], end, order
+
+    def add(self, rows: Rows) -> bool:
+        """Mix explained rows with rows of the reference: all digits of few rows, one digit of each of many.
+
+        Returns:
+            Whether there is a conflict, or an encoded column was read for the first time.
+        """
+        if self.reader.column_count == 1:
+            return False
+        count_before = np.count_nonzero(self.reader.columns_read < 0)
         digits = self.reader.digits
         every_row = np.arange(len(rows.cells))
         self.tolerance = np.maximum(self.tolerance, measure_rounding(rows.encoded))
-        if 2 * digits * len(every_row) <= _MIXES:
-            self._mix_with_partners(every_row.repeat(digits), rows)
-            return
-        self._mix_with_partners(every_row, rows)
-        # encoded columns that move here for the first time need all digits, of one row each
-        differs = ~are_close(rows.encoded, self.partners.encoded[:1], self.tolerance)
-        is_new = differs & (self.reader.owners < 0)
+        rounds = min(_ROUNDS, _MIXES // (2 * digits * max(1, len(every_row))))
+        if rounds > 0:
+            self._mix_with_partners(every_row.repeat(rounds * digits), rows)
+        else:
+            self._mix_with_partners(every_row, rows)
+            self._read_new(rows)
+        count_after = np.count_nonzero(self.reader.columns_read < 0)
+        return self.conflict is not None or bool(count_after < count_before)
+
+    def _read_new(self, rows: Rows) -> None:
+        """Mix rows in which encoded columns move for the first time by all digits, one row for each such column."""
+        unread = np.flatnonzero(self.reader.columns_read < 0)
+        usual_values = self.partners.encoded[:1, unread]
+        is_new = ~are_close(rows.encoded[:, unread], usual_values, self.tolerance[unread])
         first_with_each = np.unique(is_new.argmax(0)[is_new.any(0)])
-        self._mix_with_partners(first_with_each.repeat(digits), rows)
+        self._mix_with_partners(first_with_each.repeat(_ROUNDS * self.reader.digits), rows)
 
     def _mix_with_partners(self, numbers: Array, rows: Rows) -> None:
         """Mix rows by the digits in turn, each as the first and as the second of its pair."""
@@ -203,13 +289,18 @@ class Trials:
         as_first, as_second = are_close(middle, start, tolerance), are_close(middle, end, tolerance)
         kinds = (~as_first & ~as_second, as_first & ~as_second, as_second & ~as_first)
         pairs = np.concatenate([np.flatnonzero(kind)[:_WITNESSES] for kind in kinds])
+        orders = [np.argsort(masks[pair], kind="stable") for pair in pairs]
+        ends = zip(first.cells[pairs], second.cells[pairs], orders, strict=True)
+        return self._collect_columns(number, ends)
+
+    def _collect_columns(self, number: int, ends: Iterable[tuple[Array, Array, Array]]) -> tuple[int, ...]:
+        """The columns that change an encoded one on walks there and back, each from a row to a row in an order."""
         columns: set[int] = set()
-        for pair in pairs:
-            order = np.argsort(masks[pair], kind="stable")
+        for start, end, order in ends:
             for direction in (order, order[::-1]):
-                walk = _walk(first.cells[pair], second.cells[pair], direction)
-                passed = self.encode(walk)[:, number]
-                columns |= set(direction[~are_close(passed[1:], passed[:-1], tolerance)].tolist())
+                passed = self.encode(_walk(start, end, direction))[:, number]
+                is_same = are_close(passed[1:], passed[:-1], self.tolerance[number])
+                columns |= set(direction[~is_same].tolist())
             if len(columns) > 1:
                 break
         return tuple(sorted(columns))
@@ -259,11 +350,21 @@ def choose_rows(table: Table) -> Array:
     reference = table.rows.numpy()
     spaced = np.linspace(0, len(reference) - 1, min(_REFERENCE_ROWS, len(reference)))
     chosen_rows = reference[spaced.round().astype(int)]
-    value_lists = [list_values(column, cells) for column, cells in zip(table.columns, reference.T, strict=True)]
+    made_rows = make_rows(generator, list_all_values(table))
+    return generator.permutation(np.concatenate([chosen_rows, made_rows]))
+
+
+def make_rows(generator: np.random.Generator, value_lists: Sequence[Array]) -> Array:
+    """Rows `(N, F)` in which each column takes all of its values equally often, and apart from the other columns."""
     count = max(_MADE_ROWS, *map(len, value_lists))
     made_columns = [generator.permutation(np.resize(values, count)) for values in value_lists]
-    made_rows = np.stack(made_columns, axis=1)
-    return generator.permutation(np.concatenate([chosen_rows, made_rows]))
+    return np.stack(made_columns, axis=1)
+
+
+def list_all_values(table: Table) -> list[Array]:
+    """What each column is tried with."""
+    reference = table.rows.numpy()
+    return [list_values(column, cells) for column, cells in zip(table.columns, reference.T, strict=True)]
 
 
 def list_values(column: Column, seen: Array) -> Array:

@@ -441,11 +441,11 @@ def test_sums_of_rare_classes_are_compared_with_their_probabilities() -> None:
         explainer(model, torch.tensor(numbers[:20]))
 
 
-def test_stored_results_of_dropped_columns_are_not_found_again() -> None:
+def test_stored_results_of_dropped_or_mixed_columns_are_not_found_again() -> None:
     explainers = standfast.explainers
     described: list[Any] = Description(explainers.get("tree_shap")).content
-    assert described[:2] == ["shap", 2]
+    assert described[:2] == ["shap", 3]
     described = Description(explainers.adapters.frame_functions.FrameExplainer(print)).content
-    assert described[:2] == ["frame_function", 2]
+    assert described[:2] == ["frame_function", 3]
     described = Description(explainers.get("kernel_shap")).content
     assert described[:2] == ["kernel_shap", 1]

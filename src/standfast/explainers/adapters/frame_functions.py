@@ -40,7 +40,8 @@ class FrameExplainer(Explainer):
         function: of the estimator, a frame of n rows and the classes `(n,)` (of a regressor the number of the output).
             It returns a number for each row and column: an array, a frame, a tensor, or an object of shap with
             `values`. It may have a column for each of the user's, or for each that the pipeline makes of them: these
-            are summed back, so they must be additive, as Shapley values are. It may have one more axis, the classes.
+            are summed back, so they must be additive, as Shapley values are (of the game over encoded columns). It may
+            have one more axis, the classes.
         title: for tables and messages.
 
     Raises:
@@ -52,7 +53,7 @@ class FrameExplainer(Explainer):
     function: Callable[[Any, Any, Any], Any]
     title: str = "function"
     name: ClassVar[str] = "frame_function"
-    version: ClassVar[int] = 2  # no attribution of an encoded column is dropped
+    version: ClassVar[int] = 3  # no product of a rare category passes
 
     def __post_init__(self) -> None:
         check_parameters(self.function, ("estimator", "frame", "targets"))
@@ -110,7 +111,8 @@ class FrameExplainer(Explainer):
     def _sum_back(self, names: list[str] | None, values: Array, encoding: Encoding, x: Tensor) -> Array:
         """Attributions `(N, F)` of the user's columns, from those of encoded columns `(N, E)`."""
         columns = list(range(x.shape[1]))
-        keeps_order = len(encoding.owner) != len(columns) or encoding.owner.tolist() == columns
+        owners = encoding.list_owners().tolist()
+        keeps_order = len(owners) != len(columns) or owners == columns
         expected = "a frame with the names of columns, as the pipeline changes their order"
         check(keeps_order or names is not None, self.label, expected, "an array")
         if names is not None and set(names) == set(encoding.names):

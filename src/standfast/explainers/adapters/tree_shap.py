@@ -6,8 +6,11 @@ Machine Intelligence 2020. With a background the game is `v(S) = mean_b f(x_S, b
 `"reference"` is that of the model, as for other explainers.
 
 Of a pipeline that takes data frames, the trees see encoded columns. Their values are summed back to the user's columns,
-since they are additive. A booster that takes frames itself is asked through LightGBM, XGBoost or CatBoost, which know
-their splits by category.
+since they are additive. The sums are those of a game whose players are the encoded columns: some codes of a category
+may come from the row, and others from the reference. They need not be the Shapley values of the user's columns, which
+`kernel_shap` computes, and differ from them by a few percent of the largest value where trees use several codes of one
+column. A booster that takes frames itself is asked through LightGBM, XGBoost or CatBoost, which know their splits by
+category.
 
 Two departures from calling the package. It compares features with thresholds in single precision, which sends a row to
 the wrong side where it lies on a threshold, as rows of the training data do. So features and thresholds are replaced by
@@ -43,6 +46,7 @@ from standfast.frames.wrappers import describe_wrapping, unwrap
 from standfast.model import Model, Output, module_name
 from standfast.records import Background
 from standfast.tasks import Binary, Regression
+from standfast.tasks.estimators import Reading
 from standfast.tensors import Array
 
 #: how far what attributions add up to may be from the model's answers: a share of the spread of these, and for XGBoost,
@@ -70,7 +74,7 @@ class TreeSHAPExplainer(Explainer):
     background: Baseline | Background | Literal["reference"] | None = None
     output: Output = "logit"
     name: ClassVar[str] = "shap"
-    version: ClassVar[int] = 2  # encoded columns of data frames: no product passes, no attribution is dropped
+    version: ClassVar[int] = 3  # encoded columns of data frames: no product passes, no attribution is dropped
     reads_inside: ClassVar[bool] = True
     needs: ClassVar[str] = "trees: a Model of a method of scikit-learn's, XGBoost's or LightGBM's estimator"
 
@@ -122,6 +126,9 @@ class TreeSHAPExplainer(Explainer):
 
     def _build(self, model: Model, x: Tensor) -> _Trees:
         given, name = self._find_given(model), module_name(model.module)
+        keeps_scores = given.shift == 0.0 or self.output == "logit"
+        expected = f"'logit' for a classifier that decides at a threshold of its scores, and {self.label}"
+        check(keeps_scores, "output", expected, f"{self.output!r}, which shap computes without the threshold")
         check(model.preprocess is None, "model", f"no preprocessing for {self.label}", "one")
         check(x.ndim == 2, "inputs", f"rows (N, features) for {self.label}", f"shape {tuple(x.shape)}")
         references: Array | None = None
@@ -218,6 +225,12 @@ class _Given:
     model: Model
     encoding: Encoding | None
 
+    @property
+    def shift(self) -> float:
+        """What the model adds to the trees' sums, so that a classifier with a threshold of its own decides at 0."""
+        function = None if self.model.black_box is None else self.model.black_box.function
+        return function.source.shift if isinstance(function, Reading) else 0.0
+
     def encode(self, rows: Tensor) -> Array:
         """Rows as the trees get them, `(N, E)`."""
         return rows.cpu().numpy() if self.encoding is None else self.encoding.encode(rows)
@@ -293,8 +306,11 @@ class _Trees:
 
     @property
     def base(self) -> Array:
-        """What attributions are added to, `(outputs,)`: the mean over the references, or over the training rows."""
-        outputs = np.asarray(self.explainer.expected_value, dtype=np.float64).reshape(-1)
+        """What attributions are added to, `(outputs,)`: the mean over the references, or over the training rows.
+
+        A threshold of scores shifts it, and no attribution.
+        """
+        outputs = np.asarray(self.explainer.expected_value, dtype=np.float64).reshape(-1) + self.given.shift
         if self.logits is None or self.of_probabilities:
             return outputs
         if isinstance(self.given.model.task, Regression):  # shap's own base is wrong for CatBoost
