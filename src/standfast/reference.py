@@ -24,13 +24,15 @@ class CellCodes:
         names: of the columns.
         categories: whether numbers of a column are places of categories, which have no order and no distance.
         edges: numbers of a column below it stand for missing cells; minus infinity where it has none.
-        lowest: the smallest number of a cell that is not missing.
+        lowest: the smallest number of a cell of the reference that is not missing.
+        highest: the largest one.
     """
 
     names: tuple[str, ...]
     categories: tuple[bool, ...]
     edges: tuple[float, ...]
     lowest: tuple[float, ...]
+    highest: tuple[float, ...]
 
     @property
     def plain(self) -> bool:
@@ -51,7 +53,7 @@ class Reference:
             missing, or where it is more frequent than every category.
         mean, sd: of each column, `(F,)`, without missing cells; of categories the baseline and 0.
         known: all rows that were given, on the CPU.
-        codes: of a data frame, what the numbers stand for; None where all are quantities.
+        codes: of a data frame, what the numbers stand for; None for other tables.
         note: of a data frame, what stands for removed categories, in words.
     """
 
@@ -90,8 +92,7 @@ def make_reference(rows: Tensor, codes: CellCodes | None = None) -> Reference:
     chosen = known[content_keys(known, seed=0).argsort(stable=True)[:MOST_ROWS]]
     ordered = known.double().sort(0).values  # so that the last bits of sums do not depend on the order of rows
     baseline, mean, sd = ordered[(len(known) - 1) // 2], ordered.mean(0), ordered.std(0, correction=0)
-    codes = None if codes is None or codes.plain else codes
-    if codes is not None:
+    if codes is not None and not codes.plain:
         columns = zip(ordered.T, codes.categories, codes.edges, strict=True)
         middles = [_summarise_cells(cells, category, edge) for cells, category, edge in columns]
         baseline, mean, sd = torch.stack(middles, dim=1)

@@ -120,8 +120,10 @@ class Column:
         label: as the frame has it, a text or something else.
         type: of its cells.
         categories: of a flag, a category or an ordered one, by their numbers.
-        low, high: the smallest and the largest number of the known cells.
+        low, high: the smallest and the largest number of the reference's known cells; of categories, of all of them.
         spread: the standard deviation of the known cells of the reference.
+        varies: whether the reference has two different known cells.
+        reach: the smallest and the largest number of the known cells of all frames.
         missing: the number of a missing cell; None where the column has none.
         nan: the number of NaN, where that is another thing than a missing cell. It is `missing` itself where the column
             has NaN alone. None where it has none.
@@ -134,6 +136,8 @@ class Column:
     low: float
     high: float
     spread: float
+    varies: bool
+    reach: tuple[float, float]
     missing: float | None
     nan: float | None = None
 
@@ -154,9 +158,10 @@ class Column:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The range of the numbers of its cells; never empty."""
-        low = min(number for number in (self.low, self.missing, self.nan) if number is not None)
-        return low, self.high if self.high > low else low + 1.0
+        """The range of the numbers of its cells in all frames; never empty."""
+        lowest, highest = self.reach
+        low = min(number for number in (lowest, self.missing, self.nan) if number is not None)
+        return low, highest if highest > low else low + 1.0
 
     @property
     def edge(self) -> float:
@@ -320,24 +325,49 @@ def join_cells(label: Any, references: Sequence[Cells], others: Sequence[Cells],
     first, last = parts[: len(references)], parts[len(references) :]
     cell_type = _widen_type([part.type for part in _list_telling(parts)])
     categories = _order_categories(cell_type.kind, first, last)
-    known = np.concatenate([part.known for part in parts])
-    low, high = _find_range(known, categories)
+    known_in_reference = np.concatenate([part.known for part in first])
+    known_in_all = np.concatenate([part.known for part in parts])
+    reach = _find_range(known_in_all, categories)
+    low, high = _find_range(known_in_reference if len(known_in_reference) else known_in_all, categories)
     gaps = _Gaps(
         missing=any(bool(part.gone.any()) for part in parts),
         nan=any(bool(part.nan.any()) for part in parts if part.nan is not None),
         may_come=missing,
     )
-    missing_code, nan_code = _choose_codes(low, high, cell_type.kind, gaps)
-    finite = math.isfinite(high - low) and math.isfinite(nan_code or missing_code or 0.0)
-    check(finite, "frame", f"numbers in {str(label)!r} whose range is a finite number", f"{low:g} to {high:g}")
-    spread = _measure_spread(np.concatenate([part.known for part in first]))
-    column = Column(str(label), label, cell_type, categories, low, high, spread, missing_code, nan_code)
-    column.check_fits(known)
+    missing_code, nan_code = _choose_codes((low, high), reach[0], cell_type.kind, gaps)
+    is_finite = math.isfinite(reach[1] - reach[0]) and math.isfinite(nan_code or missing_code or 0.0)
+    expected = f"numbers in {str(label)!r} whose range is a finite number"
+    check(is_finite, "frame", expected, f"{reach[0]:g} to {reach[1]:g}")
+    column = Column(
+        name=str(label),
+        label=label,
+        type=cell_type,
+        categories=categories,
+        low=low,
+        high=high,
+        spread=_measure_spread(known_in_reference),
+        varies=_count_distinct(first) > 1,
+        reach=reach,
+        missing=missing_code,
+        nan=nan_code,
+    )
+    column.check_fits(known_in_all)
     return column
 
 
+def _count_distinct(parts: Sequence[Cells]) -> int:
+    """How many different known cells there are; parts may number their categories each in its own way."""
+    distinct: set[Any] = set()
+    for part in parts:
+        if part.categories:
+            distinct.update(_count_categories(part))
+        else:
+            distinct.update(np.unique(part.known).tolist())
+    return len(distinct)
+
+
 def _find_range(known: Array, categories: Sequence[Any]) -> tuple[float, float]:
-    """The smallest and the largest number of a column."""
+    """The smallest and the largest number of cells; of categories those of all of them."""
     if categories:
         return 0.0, float(len(categories) - 1)
     if len(known) == 0:
@@ -415,20 +445,40 @@ class _Gaps:
     may_come: bool
 
 
-def _choose_codes(low: float, high: float, kind: Kind, gaps: _Gaps) -> tuple[float | None, float | None]:
+def _choose_codes(
+    reference_range: tuple[float, float], lowest: float, kind: Kind, gaps: _Gaps
+) -> tuple[float | None, float | None]:
     """The numbers of missing cells and of NaN, below all others.
 
-    A column that has NaN alone has one number, which is NaN: there a cell that gets lost becomes NaN, too.
+    They depend on the reference alone, as random streams depend on them. Only a row to explain that lies further below
+    the reference than half of its range moves them, so that it has room. A column that has NaN alone has one number,
+    which is NaN: there a cell that gets lost becomes NaN, too.
+
+    Args:
+        reference_range: the smallest and the largest known number of the reference.
+        lowest: the smallest known number of all frames.
+        kind: of the cells.
+        gaps: which of the codes are needed.
     """
     if not (gaps.missing or gaps.nan or gaps.may_come):
         return None, None
+    low, high = reference_range
+    if kind in ("flag", "category", "ordered"):
+        return _pick_codes(-1.0, -2.0, gaps)
     step = max(high - low, 1.0, abs(low) * 2.0**-40)  # the last one: else large numbers would be no different
+    while math.isfinite(step) and lowest < low - step / 2:
+        step *= 2
     first, second = low - step, low - 2 * step
-    if kind != "number":
-        first, second = float(np.floor(first)), float(np.floor(second))
+    if kind != "number" and math.isfinite(second):
+        first, second = math.floor(first), math.floor(second)
+    return _pick_codes(float(first), float(second), gaps)
+
+
+def _pick_codes(first: float, second: float, gaps: _Gaps) -> tuple[float | None, float | None]:
+    """Of two numbers below all others, that of missing cells and that of NaN."""
     if not gaps.nan:
         return first, None
-    return (first, second) if gaps.missing else (first, first)
+    return (first, second) if gaps.missing else (second, second)
 
 
 # Reading cells

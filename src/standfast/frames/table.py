@@ -138,6 +138,7 @@ class Table:
             categories=tuple(column.kind in ("category", "flag") for column in self.columns),
             edges=tuple(column.edge for column in self.columns),
             lowest=tuple(column.low for column in self.columns),
+            highest=tuple(column.high for column in self.columns),
         )
 
     def plain(self) -> list[dict[str, Any]]:
@@ -207,7 +208,7 @@ class Table:
         """
         changes: dict[str, Feature] = {}
         for column in self.columns:
-            if not column.high > column.low:
+            if not column.varies:
                 continue
             if column.kind == "ordered":
                 changes[column.name] = Feature(by=1, step=1)
@@ -234,7 +235,6 @@ class Table:
         else:
             named = self._spread_feature(changes, named)
         # what changes have to know of numbers that are no quantities; nothing of a table of quantities
-        lossy = any(code is not None for code in self.missing)
         counts = [len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns]
         return replace(
             changes,
@@ -243,7 +243,8 @@ class Table:
             columns=self.names,
             data=self.rows if changes.data is None else changes.data,
             missing=self.missing,
-            lowest=tuple(column.low for column in self.columns) if lossy else None,
+            lowest=tuple(column.low for column in self.columns),
+            highest=tuple(column.high for column in self.columns),
             codes=tuple(counts) if any(counts) else None,
         )
 
@@ -261,7 +262,7 @@ class Table:
         return {
             column.name: self._fit_feature(column, feature)
             for column in self.columns
-            if column.name not in left_out and column.high > column.low
+            if column.name not in left_out and column.varies
         }
 
     def _fit_feature(self, column: Column, feature: Feature) -> Feature:

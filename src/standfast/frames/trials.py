@@ -273,7 +273,7 @@ def list_values(column: Column, seen: Array) -> Array:
         column: what is known of it.
         seen: its numbers in the reference, `(B,)`.
     """
-    is_gap = seen < column.low
+    is_gap = seen < column.edge
     if column.categories:
         values = np.arange(len(column.categories), dtype=float)
     else:
