@@ -49,8 +49,9 @@ class Reference:
         rows: at most 32 of them, `(B, F)`. Which ones, and their order, depends on their values alone.
         baseline: what stands for a removed value of each column, `(F,)`. It is the median: of an even number of values
             the lower one in the middle, so that whole numbers stay whole. Of categories without an order it is the most
-            frequent one. A missing cell stands for removed ones where more than half of the cells of a column are
-            missing, or where it is more frequent than every category.
+            frequent one: of equally frequent ones the one that the rows have first, of flags that tie, false. A missing
+            cell stands for removed ones where more than half of the cells of a column are missing, or where it is more
+            frequent than every category.
         mean, sd: of each column, `(F,)`, without missing cells; of categories the baseline and 0.
         known: all rows that were given, on the CPU.
         codes: of a data frame, what the numbers stand for; None for other tables.
@@ -114,7 +115,10 @@ def _summarise_cells(cells: Tensor, category: bool, edge: float) -> Tensor:
 
 
 def _find_most_frequent(cells: Tensor, edge: float) -> Tensor:
-    """The most frequent of the sorted numbers `(n,)`; of equally frequent ones the lowest that is no missing cell."""
+    """The most frequent of the sorted numbers `(n,)`; of equally frequent ones the lowest that is no missing cell.
+
+    So it is false of flags that tie, in whatever order rows stand.
+    """
     values, counts = torch.unique_consecutive(cells, return_counts=True)  # as they are sorted
     # categories are numbered by how often the reference has them, and then by which comes first: so no name decides
     candidates: Tensor = values[counts == counts.max()]

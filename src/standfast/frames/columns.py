@@ -232,6 +232,8 @@ class Column:
         unknown = [repr(category) for category in used if category not in codes]
         expected = f"known categories in {self.name!r} ({', '.join(map(str, self.categories[:8]))})"
         check(not unknown, "frame", expected, ", ".join(unknown[:3]))
+        if str(self.dtype) == "object":
+            check_equal_values(self.name, [*self.categories, *used])
         order = np.array([codes.get(category, math.nan) for category in cells.categories])
         return np.where(cells.empty, np.nan, order[np.nan_to_num(cells.numbers).astype(int)])
 
@@ -324,7 +326,7 @@ def join_cells(label: Any, references: Sequence[Cells], others: Sequence[Cells],
     parts = _share_unit([*references, *others])
     first, last = parts[: len(references)], parts[len(references) :]
     cell_type = _widen_type([part.type for part in _list_telling(parts)])
-    categories = _order_categories(cell_type.kind, first, last)
+    categories = _order_categories(label, cell_type.kind, first, last)
     known_in_reference = np.concatenate([part.known for part in first])
     known_in_all = np.concatenate([part.known for part in parts])
     reach = _find_range(known_in_all, categories)
@@ -412,16 +414,19 @@ def _widen_type(types: Sequence[CellType]) -> CellType:
     return replace(types[0], decimals=max(decimals, default=None), gap=gap)
 
 
-def _order_categories(kind: Kind, references: Sequence[Cells], others: Sequence[Cells]) -> tuple[Any, ...]:
+def _order_categories(label: Any, kind: Kind, references: Sequence[Cells], others: Sequence[Cells]) -> tuple[Any, ...]:
     """The categories of all frames in the order of their numbers.
 
     Those without an order stand in the order of how often the reference has them, and of which comes first: names
     decide nothing. Those that no cell has come last.
     """
     parts = [*references, *others]
-    every = tuple(dict.fromkeys(category for part in parts for category in part.categories))
+    categories_of_parts = [category for part in parts for category in part.categories]
+    every = tuple(dict.fromkeys(categories_of_parts))
     if kind != "category":
         return every
+    if str(parts[0].type.dtype) == "object":
+        check_equal_values(label, categories_of_parts)
     counts: Counter[Any] = Counter()
     for part in references:
         counts.update(_count_categories(part))
@@ -516,11 +521,33 @@ def read_categories(label: Any, values: Sequence[Any], order: Sequence[Any] | No
         sorted(known, key=lambda value: (type(value).__name__, value))  # what has no order often has no equality
     except TypeError as error:
         raise ArgumentError("frame", f"numbers, texts or dates in {str(label)!r}", str(error)) from None
+    check_equal_values(label, [value for value in values if value is not None])
     categories = tuple(known if order is None else order)
     unknown = sorted(map(repr, known.keys() - set(categories)))
     check(not unknown, "ordered", f"all categories of {str(label)!r}", f"none for {', '.join(unknown[:3])}")
     places = {category: float(place) for place, category in enumerate(categories)}
     return np.array([math.nan if value is None else places[value] for value in values], dtype=float), categories
+
+
+def check_equal_values(label: Any, values: Sequence[Any]) -> None:
+    """Raise `ArgumentError` for equal values of different types, such as 1 and True: they would become one category."""
+    first_of_equals: dict[Any, Any] = {}
+    for value in values:
+        first = first_of_equals.setdefault(value, value)
+        if first is not value and _find_form(first) != _find_form(value):
+            expected = f"equal values of the same type in {str(label)!r} (.astype, .map)"
+            raise ArgumentError("frame", expected, f"{first!r} and {value!r}")
+
+
+def _find_form(value: Any) -> Any:
+    """What tells equal values apart: their types, also inside of tuples, and the sign of 0."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_find_form, value))
+    if isinstance(value, frozenset):
+        return type(value), frozenset(map(_find_form, value))
+    if isinstance(value, float):
+        return type(value), math.copysign(1.0, value)
+    return type(value)
 
 
 # Describing cells
