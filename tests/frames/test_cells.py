@@ -231,7 +231,7 @@ def test_other_columns_of_polars_are_refused_with_their_name(cells: list[Any]) -
         Table.read(pl.DataFrame({"odd": cells}))
 
 
-MIXED = {
+MIXED: dict[str, list[Any]] = {
     "numbers and flags": ["a", 1, True, 1.0],
     "flags and numbers": [True, 1, False, 0],
     "inside of tuples": [(1, 2), (1.0, 2), (3, 4)],

@@ -9,8 +9,19 @@
 | `ordered` | categories with an order | the place of the category in its order, from 0 |
 | `date` | dates, moments, durations | days, or seconds, since 1970 or since 0 |
 
-A missing cell is a number of its own, below all others, and so is NaN where a column has both. No other cell of the
-column is that low: `encode` refuses it.
+Words for cells without a value, and for their numbers:
+
+| word | meaning |
+| --- | --- |
+| empty | missing or NaN |
+| missing | null, None, NA, NaT; NaN, too, in columns that cannot tell the two apart |
+| NaN | in columns that have it beside missing cells: floats of polars, of Arrow, and pandas' own |
+| `Column.missing`, `Column.nan` | their numbers: below all others, and NaN below missing |
+| `Column.edge` | between these numbers and the others: no known cell is lower, `encode` refuses it |
+
+These numbers, and `low`, `high`, `spread` and `varies`, come from the reference alone, so that rows to explain do not
+matter to each other. Two things do depend on these rows: one far below the reference moves the number of missing cells
+down, and categories that the reference does not have are numbered behind its own as they come.
 
 Categories without an order are numbered by how often the reference has them, and then by which of them it has first.
 So no number depends on what the categories are called.
@@ -45,8 +56,8 @@ class CellType:
         kind: what the cells are.
         dtype: of the column, as its library has it.
         holds: what cells are in columns of objects, or of decimal numbers.
-        gap: a missing cell in columns of objects.
-        two_gaps: whether NaN is another thing than a missing cell.
+        missing_cell: a missing cell in columns of objects.
+        tells_nan: whether NaN is another thing than a missing cell.
         decimals: of decimal numbers: how many digits stand behind the point.
         unit: of dates, the one of their numbers: `"D"` or `"s"`.
         zone: of moments: the name of their time zone; empty for none.
@@ -57,8 +68,8 @@ class CellType:
     kind: Kind
     dtype: Any
     holds: Holds = ""
-    gap: Any = None
-    two_gaps: bool = False
+    missing_cell: Any = None
+    tells_nan: bool = False
     decimals: int | None = None
     unit: str = ""
     zone: str = ""
@@ -74,33 +85,33 @@ class Cells:
         type: what they are.
         numbers: float64 `(N,)`, NaN where a cell is missing or NaN itself.
         categories: of a flag, a category or an ordered one, in the order of their numbers.
-        nan: which cells are NaN and not missing, bool `(N,)`; None where that is the same.
+        is_nan: which cells are NaN and not missing, bool `(N,)`; None where that is the same.
     """
 
     type: CellType
     numbers: Array
     categories: tuple[Any, ...] = ()
-    nan: Array | None = None
+    is_nan: Array | None = None
 
     def __post_init__(self) -> None:
-        if self.nan is None or not self.type.two_gaps:
-            object.__setattr__(self, "nan", np.zeros(len(self.numbers), dtype=bool))
+        if self.is_nan is None or not self.type.tells_nan:
+            object.__setattr__(self, "is_nan", np.zeros(len(self.numbers), dtype=bool))
 
     @property
-    def empty(self) -> Array:
+    def is_empty(self) -> Array:
         """Which cells are missing or NaN, bool `(N,)`."""
         return np.isnan(self.numbers)
 
     @property
     def known(self) -> Array:
         """The numbers of the other cells."""
-        return self.numbers[~self.empty]
+        return self.numbers[~self.is_empty]
 
     @property
-    def gone(self) -> Array:
+    def is_missing(self) -> Array:
         """Which cells are missing, bool `(N,)`."""
-        assert self.nan is not None
-        return self.empty & ~self.nan
+        assert self.is_nan is not None
+        return self.is_empty & ~self.is_nan
 
     def in_seconds(self) -> Cells:
         """Dates that are whole days, in seconds."""
@@ -181,23 +192,23 @@ class Column:
         self._check_dates(cells)
         if cells.type.unit != self.type.unit:
             cells = cells.in_seconds()
-        nan = self._find_nan_cells(cells)
-        gone = cells.empty & ~nan
-        self._check_gaps(cells, gone, nan)
+        is_nan = self._find_nan_cells(cells)
+        is_missing = cells.is_empty & ~is_nan
+        self._check_empty(cells, is_missing, is_nan)
         numbers = self._number_categories(cells)
-        self.check_fits(numbers[~cells.empty])
-        numbers = np.where(gone, np.nan if self.missing is None else self.missing, numbers)
-        return np.where(nan, np.nan if self.nan is None else self.nan, numbers)
+        self.check_fits(numbers[~cells.is_empty])
+        numbers = np.where(is_missing, np.nan if self.missing is None else self.missing, numbers)
+        return np.where(is_nan, np.nan if self.nan is None else self.nan, numbers)
 
     def _find_nan_cells(self, cells: Cells) -> Array:
         """Which cells `(N,)` are NaN and not missing, in a column that tells these apart."""
-        if not self.type.two_gaps or cells.nan is None:
+        if not self.type.tells_nan or cells.is_nan is None:
             return np.zeros(len(cells.numbers), dtype=bool)
-        return cells.nan
+        return cells.is_nan
 
     def _check_kind(self, cells: Cells) -> None:
         kinds = {self.kind, cells.type.kind}
-        fits = len(kinds) == 1 or kinds == {"number", "whole"} or bool(cells.empty.all())
+        fits = len(kinds) == 1 or kinds == {"number", "whole"} or bool(cells.is_empty.all())
         check(fits, "frame", f"a {self.kind} ({self.dtype}) in {self.name!r}", f"{cells.type.dtype}")
 
     def _check_dates(self, cells: Cells) -> None:
@@ -210,18 +221,20 @@ class Column:
         expected = f"whole days in {self.name!r}, as the reference has (or Table.read(reference, frame))"
         check(fits, "frame", expected, "hours or less")
 
-    def _check_gaps(self, cells: Cells, gone: Array, nan: Array) -> None:
+    def _check_empty(self, cells: Cells, is_missing: Array, is_nan: Array) -> None:
         """Raise `ArgumentError` for cells that are missing, or NaN, in a column that has no such cells."""
         takes_missing = self.missing is not None and self.missing != self.nan
         expected = f"no missing cells in {self.name!r}, as the reference has none there (Table.read(..., missing=True))"
-        check(takes_missing or not gone.any(), "frame", expected, f"{int(gone.sum())}")
+        check(takes_missing or not is_missing.any(), "frame", expected, f"{int(is_missing.sum())}")
         expected = f"no NaN in {self.name!r}, as the reference has none there (or Table.read(reference, frame))"
-        check(self.nan is not None or not nan.any(), "frame", expected, f"{int(nan.sum())}")
+        check(self.nan is not None or not is_nan.any(), "frame", expected, f"{int(is_nan.sum())}")
         # an encoder may tell None from NaN in a column of objects, although pandas does not
         objects = str(self.dtype) == str(cells.type.dtype) == "object"
-        same = type(self.type.gap) is type(cells.type.gap) or not objects
-        expected = f"missing cells as {self.type.gap!r} in {self.name!r}, as the reference has (.where, .fillna)"
-        check(same or not gone.any(), "frame", expected, repr(cells.type.gap))
+        same = type(self.type.missing_cell) is type(cells.type.missing_cell) or not objects
+        expected = (
+            f"missing cells as {self.type.missing_cell!r} in {self.name!r}, as the reference has (.where, .fillna)"
+        )
+        check(same or not is_missing.any(), "frame", expected, repr(cells.type.missing_cell))
 
     def _number_categories(self, cells: Cells) -> Array:
         """The numbers of cells, NaN for empty ones; of categories by this column's own order."""
@@ -235,7 +248,7 @@ class Column:
         if str(self.dtype) == "object":
             check_equal_values(self.name, [*self.categories, *used])
         order = np.array([codes.get(category, math.nan) for category in cells.categories])
-        return np.where(cells.empty, np.nan, order[np.nan_to_num(cells.numbers).astype(int)])
+        return np.where(cells.is_empty, np.nan, order[np.nan_to_num(cells.numbers).astype(int)])
 
     def check_fits(self, numbers: Array) -> None:
         """Raise `ArgumentError` for numbers of known cells `(n,)` that the column cannot hold as they are."""
@@ -331,12 +344,12 @@ def join_cells(label: Any, references: Sequence[Cells], others: Sequence[Cells],
     known_in_all = np.concatenate([part.known for part in parts])
     reach = _find_range(known_in_all, categories)
     low, high = _find_range(known_in_reference if len(known_in_reference) else known_in_all, categories)
-    gaps = _Gaps(
-        missing=any(bool(part.gone.any()) for part in parts),
-        nan=any(bool(part.nan.any()) for part in parts if part.nan is not None),
+    empty_cells = _EmptyCells(
+        missing=any(bool(part.is_missing.any()) for part in parts),
+        nan=any(bool(part.is_nan.any()) for part in parts if part.is_nan is not None),
         may_come=missing,
     )
-    missing_code, nan_code = _choose_codes((low, high), reach[0], cell_type.kind, gaps)
+    missing_code, nan_code = _choose_codes((low, high), reach[0], cell_type.kind, empty_cells)
     is_finite = math.isfinite(reach[1] - reach[0]) and math.isfinite(nan_code or missing_code or 0.0)
     expected = f"numbers in {str(label)!r} whose range is a finite number"
     check(is_finite, "frame", expected, f"{reach[0]:g} to {reach[1]:g}")
@@ -410,8 +423,8 @@ def _share_unit(parts: Sequence[Cells]) -> list[Cells]:
 def _widen_type(types: Sequence[CellType]) -> CellType:
     """The first type, with as many decimals as any of them has, and the missing cells of one that has some."""
     decimals = [each.decimals for each in types if each.decimals is not None]
-    gap = next((each.gap for each in types if each.gap is not None), None)
-    return replace(types[0], decimals=max(decimals, default=None), gap=gap)
+    missing_cell = next((each.missing_cell for each in types if each.missing_cell is not None), None)
+    return replace(types[0], decimals=max(decimals, default=None), missing_cell=missing_cell)
 
 
 def _order_categories(label: Any, kind: Kind, references: Sequence[Cells], others: Sequence[Cells]) -> tuple[Any, ...]:
@@ -442,7 +455,7 @@ def _count_categories(part: Cells) -> dict[Any, int]:
 
 
 @dataclass(frozen=True)
-class _Gaps:
+class _EmptyCells:
     """Which cells without a value a column has: missing ones, NaN beside them; and whether missing ones may come."""
 
     missing: bool
@@ -451,7 +464,7 @@ class _Gaps:
 
 
 def _choose_codes(
-    reference_range: tuple[float, float], lowest: float, kind: Kind, gaps: _Gaps
+    reference_range: tuple[float, float], lowest: float, kind: Kind, empty_cells: _EmptyCells
 ) -> tuple[float | None, float | None]:
     """The numbers of missing cells and of NaN, below all others.
 
@@ -463,27 +476,27 @@ def _choose_codes(
         reference_range: the smallest and the largest known number of the reference.
         lowest: the smallest known number of all frames.
         kind: of the cells.
-        gaps: which of the codes are needed.
+        empty_cells: which of the codes are needed.
     """
-    if not (gaps.missing or gaps.nan or gaps.may_come):
+    if not (empty_cells.missing or empty_cells.nan or empty_cells.may_come):
         return None, None
     low, high = reference_range
     if kind in ("flag", "category", "ordered"):
-        return _pick_codes(-1.0, -2.0, gaps)
+        return _pick_codes(-1.0, -2.0, empty_cells)
     step = max(high - low, 1.0, abs(low) * 2.0**-40)  # the last one: else large numbers would be no different
     while math.isfinite(step) and lowest < low - step / 2:
         step *= 2
     first, second = low - step, low - 2 * step
     if kind != "number" and math.isfinite(second):
         first, second = math.floor(first), math.floor(second)
-    return _pick_codes(float(first), float(second), gaps)
+    return _pick_codes(float(first), float(second), empty_cells)
 
 
-def _pick_codes(first: float, second: float, gaps: _Gaps) -> tuple[float | None, float | None]:
+def _pick_codes(first: float, second: float, empty_cells: _EmptyCells) -> tuple[float | None, float | None]:
     """Of two numbers below all others, that of missing cells and that of NaN."""
-    if not gaps.nan:
+    if not empty_cells.nan:
         return first, None
-    return (first, second) if gaps.missing else (second, second)
+    return (first, second) if empty_cells.missing else (second, second)
 
 
 # Reading cells
