@@ -40,7 +40,7 @@ def list_all(neighbourhood: Neighbourhood, inputs: Tensor, bounds: tuple[float, 
     region = neighbourhood.around(inputs, bounds)
     choices = region.choices
     assert choices is not None
-    assert choices.complete
+    assert bool(choices.complete.all())
     count = int(choices.combinations.max())
     points = choices.place(choices.list_combinations(0, count)).to(region.dtype)
     assert bool(region.contains(points).all()) or not region.is_plain
@@ -81,7 +81,7 @@ def test_what_cannot_be_listed_is_not_complete() -> None:
     choices = Compose(parts).around(rows).choices
     assert choices is not None
     assert choices.counts.tolist() == [[3, 5]] * 3
-    assert not choices.complete
+    assert not choices.complete.any()
 
 
 def test_without_candidates_there_are_none() -> None:
@@ -130,6 +130,35 @@ def test_all_categories_of_the_data_are_reached(rate: float | None, dtype: torch
         wholes = [4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
         expected = torch.tensor(list(itertools.product([0.0, 1.0, 2.0, 9.0], numbers, wholes)), dtype=dtype)
         assert as_rows(rows) == as_rows(expected)
+
+
+@pytest.mark.parametrize(("rate", "values"), [(1e-3, 5), (1e-6, 5), (1e-6, 60), (1e-7, 5)])
+def test_very_rare_categories_of_float32_are_reached(rate: float, values: int) -> None:
+    """Of 100,000 rows, all but one for each category have the first one."""
+    data = torch.cat([torch.zeros(100_000), torch.arange(float(values))])[:, None]
+    table = TableChanges({"x0": {"categories": "data", "rate": rate}}, data=data)
+    for rows in list_all(table, data[-2:]):
+        assert sorted(rows[:, 0].tolist()) == list(range(values))
+
+
+def test_very_rare_losses_of_float32_are_reached() -> None:
+    data = torch.tensor([[0.0], [1.0]])
+    table = TableChanges({"x0": "category"}, data=data, missing=(-9.0,), may_become_missing=1e-8)
+    (rows,) = list_all(table, data[:1], (-9.0, 3.0))
+    assert as_rows(rows) == {(-9.0,), (0.0,), (1.0,)}
+
+
+def test_what_can_be_listed_does_not_depend_on_other_texts() -> None:
+    change = Compose((Typos(shortest=5), Typos(shortest=5), TokenSwaps(table={"dull": ["flat"]})))
+    texts = torch.cat([encode("dull", "of"), encode("dull", "extraordinary"), encode("incomprehensibilities", "of")])
+    together = change.around(texts).choices
+    assert together is not None
+    for row in range(3):
+        alone = change.around(texts[row : row + 1]).choices
+        assert alone is not None
+        assert torch.equal(alone.complete[0], together.complete[row])
+        assert torch.equal(alone.counts[0], together.counts[row])
+    assert bool(together.complete[0])
 
 
 def test_a_missing_cell_and_a_number_without_room_stay() -> None:

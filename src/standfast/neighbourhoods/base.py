@@ -301,6 +301,11 @@ class Neighbourhood(metaclass=ConfigurationType):
         """Whether any of its parameters chooses among candidates, as those of categories, words and steps do."""
         return False
 
+    @property
+    def revision(self) -> int:
+        """What counts in a job's identity: the `version` of the class, or more where only some gave other values."""
+        return int(getattr(self, "version", 1))
+
     @abstractmethod
     def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:
         """The region around each of `inputs` `(P, ...)`, cut by `bounds`, the `(lower, upper)` of valid inputs.

@@ -28,12 +28,11 @@ class Choices:
         ordered: whether neighbouring candidates are alike, as the steps of a number are, bool `(D,)`.
         place: of numbers `(P, n, D)` of candidates the points `(P, n, D)` that stand for them; anything where a
             parameter has none.
-        complete: whether nothing but the candidates can come of parameters that have some.
-        list_variants: what may come of the inputs, for a change that follows: `(V, P, *input_shape)`, where each value
-            that a place may have stands in one of the V; None for what cannot be listed.
+        complete: whether nothing but the candidates can come of parameters that have some, bool `(P,)`.
 
     >>> counts, clean = torch.tensor([[3, 2]]), torch.tensor([[0, 0]])
-    >>> choices = Choices(counts, clean, ordered=torch.tensor([True, False]), place=lambda numbers: numbers / 2)
+    >>> ordered, complete = torch.tensor([True, False]), torch.tensor([True])
+    >>> choices = Choices(counts, clean, ordered, place=lambda numbers: numbers / 2, complete=complete)
     >>> choices.place(choices.list_combinations(0, 4))
     tensor([[[0.0000, 0.0000],
              [0.5000, 0.0000],
@@ -45,15 +44,14 @@ class Choices:
     clean: Tensor
     ordered: Tensor
     place: Callable[[Tensor], Tensor]
-    complete: bool = True
-    list_variants: Callable[[], Tensor | None] = lambda: None
+    complete: Tensor
 
     @classmethod
     def none(cls, problems: int, parameters: int, device: torch.device) -> Choices:
         """Parameters that are numbers within ranges."""
         counts = torch.zeros(problems, parameters, dtype=torch.int64, device=device)
         ordered = torch.ones(parameters, dtype=torch.bool, device=device)
-        return cls(counts, counts, ordered, torch.Tensor.double)
+        return cls(counts, counts, ordered, torch.Tensor.double, torch.ones_like(counts[:, 0], dtype=torch.bool))
 
     @classmethod
     def join(cls, parts: Sequence[Choices]) -> Choices:
@@ -69,12 +67,12 @@ class Choices:
             torch.cat([part.clean for part in parts], dim=1),
             torch.cat([part.ordered for part in parts]),
             place,
-            all(part.complete for part in parts),
+            torch.stack([part.complete for part in parts]).all(0),
         )
 
     @property
     def combinations(self) -> Tensor:
-        """How many perturbed inputs the candidates make, float64 `(P,)`; infinite beside a number within a range."""
+        """How many combinations the candidates have, float64 `(P,)`; infinite beside a number within a range."""
         return torch.where(self.counts > 0, self.counts.double(), torch.inf).prod(1)
 
     def list_combinations(self, start: int, end: int) -> Tensor:
@@ -83,8 +81,12 @@ class Choices:
         The first parameter changes fastest. Instead of combinations beyond the last one there is the last one again.
         """
         last = (self.combinations - 1).clamp(max=_MANY).long()[:, None]
-        left = torch.minimum(torch.arange(start, end, device=last.device).expand(len(last), -1), last)
-        numbers = torch.zeros(*left.shape, self.counts.shape[1], dtype=torch.int64, device=last.device)
+        return self.number_candidates(torch.minimum(torch.arange(start, end, device=last.device), last))
+
+    def number_candidates(self, combinations: Tensor) -> Tensor:
+        """The numbers `(P, n, D)` of the candidates of combinations with the numbers `(P, n)`."""
+        left = combinations
+        numbers = torch.zeros(*left.shape, self.counts.shape[1], dtype=torch.int64, device=left.device)
         for parameter, count in enumerate(self.counts.clamp(min=1).unbind(1)):
             numbers[:, :, parameter] = left % count[:, None]
             left = left // count[:, None]

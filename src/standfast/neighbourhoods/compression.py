@@ -99,12 +99,15 @@ class JPEG(Loss):
         """Always: qualities are whole numbers."""
         return True
 
-    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
+    def find_choices(
+        self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()
+    ) -> Choices:
         """The whole qualities; the highest one changes an image least."""
         low, high = as_range(self.quality)
         counts = torch.full((len(inputs), 1), round(high - low) + 1, device=inputs.device)
         ordered = torch.ones(1, dtype=torch.bool, device=inputs.device)
-        return Choices(counts, counts - 1, ordered, lambda numbers: low + numbers.double())
+        complete = torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
+        return Choices(counts, counts - 1, ordered, lambda numbers: low + numbers.double(), complete)
 
     def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The whole qualities; at the ends of the wider range, those of `quality`."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -57,6 +57,7 @@ _TAIL = 1e-6  # of the uniform numbers of a copula on each side, so that normal 
 #: of the largest share that keeps the rules; the first ones leave room for rounding, the others for steps
 _RUNGS = (1 - 1e-6, 1 - 1e-5, 1 - 1e-4, 1 - 1e-3, 0.75, 0.5, 0.25, 0.125, 0.0)
 _SLACK = 1e-4  # of a step: a bound that is a whole number of steps away stays so when inputs are standardised
+_SMALLEST_SHARE = 2.0**-20  # of the unit interval, in which float32 still has several numbers
 _SAME = 2e-6  # two codes are the same category within this share of the largest code: rounding in float32
 
 
@@ -338,16 +339,38 @@ class TableChanges(Transformation):
         else:
             lower, upper = work.limit_numbers()
         unit = lower.new_zeros(len(inputs), len(plan.categories) + len(plan.losing))
-        lower, upper = (torch.cat(ends, 1).to(inputs.dtype) for ends in ([lower, unit], [upper, unit + 1]))
+        # float32 cannot tell very rare categories apart
+        dtype = torch.float64 if self._find_smallest_share(plan) < _SMALLEST_SHARE else inputs.dtype
+        lower, upper = (torch.cat(ends, 1).to(dtype) for ends in ([lower, unit], [upper, unit + 1]))
         return Limits(torch.zeros_like(lower), lower, upper, find_scale(lower, upper, self.distribution))
 
-    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
+    def find_choices(
+        self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()
+    ) -> Choices:
         """The steps of numbers, the categories that a row may have, and whether a cell is lost.
 
         With a copula, steps depend on all numbers together, so numbers have no candidates.
         """
         work = _Work(self, self._plan(inputs), inputs, bounds)
-        return Choices.join([work.list_steps(), *work.list_categories(), work.list_losses()])
+        choices = Choices.join([work.list_steps(), *work.list_categories(), work.list_losses()])
+        # what others have made of a row may have other steps within the bounds, and other categories
+        return replace(choices, complete=torch.zeros_like(choices.complete)) if before else choices
+
+    @property
+    def revision(self) -> int:
+        """2 where float32 could not tell rare categories apart, of which parameters are float64 now."""
+        features = self._count_features()
+        if features is None or self.data is None or self._table.inputs.dtype != torch.float32:
+            return super().revision
+        return 2 if self._find_smallest_share(_make_plan(self, features)) < _SMALLEST_SHARE else super().revision
+
+    def _find_smallest_share(self, plan: _Plan) -> float:
+        """The smallest probability of a category, or of a cell to be lost."""
+        shares = [1.0] if not plan.losing else [self.may_become_missing]
+        for category in plan.categories:
+            rate = 1.0 if category.rate is None else category.rate
+            shares.append(rate * float(category.shares[category.shares > 0].min()))
+        return min(shares)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changed rows; those that would break a rule are moved back towards the clean ones."""
@@ -792,7 +815,7 @@ class _Work:
             counts = torch.zeros_like(counts)
         clean = torch.where(counts > 0, (-low / step).round().long(), 0)
         ordered = torch.ones(len(self.columns), dtype=torch.bool, device=low.device)
-        return Choices(counts, clean, ordered, lambda numbers: low[:, None] + step * numbers)
+        return Choices(counts, clean, ordered, lambda numbers: low[:, None] + step * numbers, self._all_rows)
 
     def list_categories(self) -> list[Choices]:
         """The categories that each row may have, for each parameter of a category."""
@@ -805,14 +828,23 @@ class _Work:
         counts, points = category.list_points(own.clamp(min=0))
         counts = torch.where(own < 0, 1, counts)[:, None]
         ordered = torch.zeros(1, dtype=torch.bool, device=own.device)
-        return Choices(counts, torch.zeros_like(counts), ordered, lambda n: points.gather(1, n[..., 0])[..., None])
+
+        def find_points(numbers: Tensor) -> Tensor:
+            return points.gather(1, numbers[..., 0])[..., None]
+
+        return Choices(counts, torch.zeros_like(counts), ordered, find_points, self._all_rows)
 
     def list_losses(self) -> Choices:
         """Whether each cell that may become missing is lost, if it is there."""
         counts = torch.where(self.empty[:, list(self.plan.losing)], 1, 2)
         ordered = torch.zeros(len(self.plan.losing), dtype=torch.bool, device=counts.device)
         lost = 1 - self.changes.may_become_missing / 2
-        return Choices(counts, torch.zeros_like(counts), ordered, lambda numbers: lost * numbers.double())
+        clean = torch.zeros_like(counts)
+        return Choices(counts, clean, ordered, lambda numbers: lost * numbers.double(), self._all_rows)
+
+    @property
+    def _all_rows(self) -> Tensor:
+        return torch.ones(len(self.inputs), dtype=torch.bool, device=self.inputs.device)
 
     def limit_numbers(self) -> tuple[Tensor, Tensor]:
         """The limits of the parameters of numbers, `(M, m)`."""

@@ -18,7 +18,7 @@ import string
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -38,7 +38,7 @@ SwapTable = Mapping[str, Sequence[str]]
 NO_WORD, GONE, GONE_AT_END = 0, 1, 2
 #: the number of codes; each is exact in double precision
 CODES = 2**52
-_MOST_LISTED = 1 << 25  # words in the texts that may come of a change, where another change follows
+_MOST_LISTED = 1000  # words that may come of a word, where another change follows
 
 
 class Word(NamedTuple):
@@ -140,20 +140,25 @@ class TextChange(Transformation):
         zeros = inputs.new_zeros(inputs.shape)
         return Limits(zeros, zeros, zeros + 1, zeros + torch.inf)
 
-    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
-        """At each position the word itself, and its candidates."""
-        # after another change the word with most candidates counts: points for so many meet each one of fewer, too
-        texts = inputs[None] if variants is None else variants
-        place, _, counts = _list_options(self, texts)
-        others = counts[place].amax(0)
+    def find_choices(
+        self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()
+    ) -> Choices:
+        """At each position the word itself, and its candidates.
+
+        After other changes of texts, the word that they may make of it that has most candidates counts: points for so
+        many meet each candidate of a word with fewer, too.
+        """
+        codes, place = torch.unique(inputs, return_inverse=True)
+        most = [_count_candidates(self, tuple(before), int(code)) for code in codes.tolist()]
+        known = send([count is not None for count in most], inputs.device, torch.bool)
+        others = send([count or 0 for count in most], inputs.device, torch.int64)[place]
 
         def find_points(numbers: Tensor) -> Tensor:
             middle = (numbers - 0.5) / others.clamp(min=1)[:, None]
             return torch.where(numbers > 0, (1 - self.rate) + middle * self.rate, 0.0)
 
         ordered = torch.zeros(inputs.shape[1], dtype=torch.bool, device=inputs.device)
-        clean = torch.zeros_like(others)
-        return Choices(others + 1, clean, ordered, find_points, list_variants=partial(_list_variants, self, texts))
+        return Choices(others + 1, torch.zeros_like(others), ordered, find_points, known[place].all(1))
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The texts with some words changed."""
@@ -185,17 +190,17 @@ def find_present(codes: Tensor) -> Tensor:
     return codes > GONE_AT_END
 
 
-def _list_variants(change: TextChange, texts: Tensor) -> Tensor | None:
-    """Texts `(V, P, W)`, and for each candidate those in which all words that have so many are replaced by it."""
-    place, options, counts = _list_options(change, texts)
-    if texts.numel() * int(counts.max()) > _MOST_LISTED:
+@lru_cache(maxsize=1 << 18)
+def _count_candidates(change: TextChange, before: tuple[Transformation, ...], code: int) -> int | None:
+    """How many candidates a word has at most after other changes; None where too much may have come of it to list."""
+    codes = {code}
+    for earlier in before:
+        if not isinstance(earlier, TextChange) or len(codes) > _MOST_LISTED:
+            return None
+        codes |= {int(other) for word in codes for other in _list_candidates(earlier, word)}
+    if len(codes) > _MOST_LISTED:
         return None
-    changed = [
-        torch.where(counts[place] > number, options[place, number].to(texts), texts)
-        for number in range(int(counts.max()))
-    ]
-    different: Tensor = torch.unique(torch.cat([texts, *changed]), dim=0)
-    return different
+    return max(len(_list_candidates(change, word)) for word in codes)
 
 
 def _list_options(change: TextChange, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:

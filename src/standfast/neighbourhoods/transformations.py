@@ -230,14 +230,15 @@ class Transformation(Neighbourhood):
             torch.cat([find_scale(lower, upper, self.distribution), ranks + torch.inf], 1),
         )
 
-    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
+    def find_choices(
+        self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()
+    ) -> Choices:
         """Which parameters choose among candidates, for `inputs` `(P, *input_shape)`; by default none does.
 
         Args:
             inputs: the clean ones.
             bounds: of the inputs.
-            variants: after other changes, what may have come of the inputs, `(V, P, *input_shape)`: each value that a
-                place may have stands in one of them. None for the inputs themselves.
+            before: transformations that come before this one, so that it meets what they make of the inputs.
         """
         return Choices.none(len(inputs), self.count_parameters(inputs.shape[1:]), inputs.device)
 
@@ -485,20 +486,15 @@ class Compose(Transformation):
         limits = [part.limit_parameters(inputs, bounds) for part in parts]
         return Limits(*(torch.cat(columns, dim=1) for columns in zip(*limits, strict=True)))
 
-    def find_choices(self, inputs: Tensor, bounds: tuple[Tensor, Tensor], variants: Tensor | None = None) -> Choices:
-        """The candidates of all parts, each for what the parts before it may make of the inputs.
-
-        They are not complete where that cannot be listed.
-        """
-        variants = inputs[None] if variants is None else variants
+    def find_choices(
+        self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()
+    ) -> Choices:
+        """The candidates of all parts, each for what those before it may make of the inputs."""
+        earlier = list(before)
         choices = []
-        listed = True
         for part in self.parts:
-            part_choices = part.find_choices(inputs, bounds, variants)
-            choices.append(part_choices if listed else replace(part_choices, complete=False))
-            following = part_choices.list_variants()
-            listed = listed and following is not None
-            variants = variants if following is None else following
+            choices.append(part.find_choices(inputs, bounds, earlier))
+            earlier.append(part)
         return Choices.join(choices)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:

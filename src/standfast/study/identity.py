@@ -39,6 +39,7 @@ from standfast.errors import find_version
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.model import Model
+from standfast.neighbourhoods import Neighbourhood
 from standfast.study.store import digest, tensor_digest
 from standfast.tasks import Classification
 from standfast.tensors import seed_generators
@@ -134,7 +135,7 @@ class Description:
         title = name if isinstance(name, str) else kind.__name__
         package = getattr(kind, "package", "")  # of a metric of another package: its version
         code, state = self._describe_code(kind), self._describe_state(value)
-        version = value.revision if isinstance(value, Metric) else getattr(kind, "version", 1)
+        version = value.revision if isinstance(value, Metric | Neighbourhood) else getattr(kind, "version", 1)
         return [title, version, code, package, state]
 
     def _describe_state(self, value: object) -> Any:

@@ -105,6 +105,17 @@ def test_more_combinations_than_the_budget_are_searched_without_repetition() -> 
         assert len(tried) == len(set(tried)) == 60
 
 
+@pytest.mark.parametrize(
+    ("counts", "budget"), [((4,) * 5, 900), ((4,) * 5, 1000), ((2,) * 10, 900), ((31, 31, 1, 1, 1), 900)]
+)
+def test_nothing_is_tried_twice_while_there_are_others(counts: tuple[int, ...], budget: int) -> None:
+    region = make_region(2, counts)
+    objective = Rugged(region)
+    AutoSearch().run(objective, region, budget, 0)
+    for problem in range(2):
+        assert len(set(list_tried(objective, problem))) == budget
+
+
 def test_optima_among_many_combinations_are_found() -> None:
     """4,096 combinations and 500 evaluations: at least 14 of 20 optima, of which random search finds one or two.
 
@@ -202,6 +213,31 @@ def test_one_parameter_with_very_many_steps_is_searched_everywhere() -> None:
     result = AutoSearch().run(wave, region, 500, 0)
     steps = torch.arange(-5000.0, 5001).double()
     assert float(result.value[0]) == pytest.approx(float((torch.sin(steps / 300) + steps / 5000).max()), abs=1e-3)
+
+
+class Peak(Rugged):
+    """A peak at 123,457 along the first number, and at 1 along the second one."""
+
+    def measure(self, rows: Tensor, problem: Tensor) -> Outcome:
+        far = (rows[:, 0] - 123_457).abs() / 500_000 + (rows[:, 1] - 1).abs() / 10
+        return Outcome(-far, torch.full_like(far, -1.0))
+
+
+def test_few_numbers_with_steps_are_searched_on_a_grid() -> None:
+    """The second row can hardly move, so it is enumerated; both have what they have alone."""
+    changes = {"x0": {"by": (0, 500_000), "step": 1}, "x1": {"by": 2, "step": 1}}
+    clean = torch.tensor([[0.0, 0.0], [499_999.0, 0.0]], dtype=torch.float64)
+    region = TableChanges(changes, columns=("x0", "x1")).around(clean, (-1e6, 500_000.0))
+    result = AutoSearch().run(Peak(region), region, 500, 0)
+    assert result.exact is not None
+    assert result.gap is not None
+    assert result.exact.tolist() == [False, True]
+    assert -1e-3 < float(result.value[0]) <= 0
+    assert -float(result.value[0]) <= float(result.gap[0]) < 1
+    assert float(result.gap[1]) == 0
+    for row in range(2):
+        alone = region.select([row])
+        assert_same(result, AutoSearch().run(Peak(alone), alone, 500, 0), row)
 
 
 def test_a_region_without_candidates_is_refused() -> None:

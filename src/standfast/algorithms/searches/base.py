@@ -6,6 +6,7 @@ of them at once. The objective is a black box, and the search knows nothing of e
 
 from __future__ import annotations
 
+import bisect
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -220,6 +221,22 @@ class SearchRun:
             self.kept.replace_rows(rows, best)
         self._note()
         return seen
+
+    def begin_part(self, rows: Tensor) -> SearchRun:
+        """A run of some of the problems, `rows` `(Q,)`, with the same budget."""
+        return SearchRun(lambda x, problem: self._objective(x, rows[problem]), self.region.select(rows), self.budget)
+
+    def take_part(self, rows: Tensor, part: SearchRun) -> None:
+        """Take over what a run of some of the problems has found, at the times of this run's trace."""
+        self.kept.replace_rows(rows, part.kept)
+        times = [spent for spent, _ in part._trace]
+        whole = []
+        for spent, seen in self._trace:
+            latest = part._trace[bisect.bisect_right(times, spent) - 1][1]
+            value = seen.value.index_copy(0, rows, latest.value.to(seen.value))
+            violation = seen.violation.index_copy(0, rows, latest.violation.to(seen.violation))
+            whole.append((spent, Outcome(value, violation)))
+        self._trace = whole
 
     def skip(self, count: int) -> None:
         """Count evaluations as spent that no problem needs, so that a trace does not depend on the other problems."""

@@ -5,8 +5,9 @@ such as other words, other categories, or the steps of a number (`Region.choices
 
 - **All.** Where the combinations of all candidates fit the budget of a problem, each is evaluated, and the result is
   exact.
+- **At most four numbers**, with or without steps, are searched on a grid.
 - **Else** there are four kinds of proposals, a round of `proposals` at a time. None is evaluated twice while there are
-  others.
+  others: where nothing else is new, the next combinations of a walk through all.
 
   1. *Single changes* of the clean input: all of them, or a sample that is spread over all parameters, at most the share
      `singles` of the budget.
@@ -26,6 +27,7 @@ Cost: `budget` evaluations for each problem, or as many as it has combinations.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,20 +35,27 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import FEW, NAN_KEY, Outcome, Search, SearchRun, take_points
+from standfast.algorithms.searches.grid import GridSearch
 from standfast.errors import check
 from standfast.neighbourhoods import Region
+from standfast.neighbourhoods.choices import Choices
 from standfast.records import Count, Share
 from standfast.tensors import Streams, mix64, raise_power
 
 _ROUNDS = 64  # of small budgets, about
 _FEWEST = 16  # proposals of a round: batches have at least that many rows anyway
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
-_BRED = 8  # children for each that is evaluated, since some were evaluated before
+_BRED = 2  # children for each that is evaluated, since some were evaluated before
+_BRED_AMONG_FEW = 8  # the same where there are few combinations
+_FEW_COMBINATIONS = 1 << 16  # of which each one is marked when it is evaluated
+_STRIDE = 1_000_000_007  # of the walk through these: a prime number, so that it meets each one once
+_AT_ONCE = 128  # problems with few combinations, for memory
 _ELEMENTS = 1 << 21  # settings of the children of a group of problems
 _ANEW = 0.05  # of the children are drawn from all combinations
 _DRAWN = 0.1  # of the budget goes to combinations that are drawn, after the stacks
 _MIXED = 0.25  # of the children have two parents
 _SPREAD = 10  # single changes of a parameter whose candidates have an order; of few parameters more
+_HALVINGS = 16  # of a range, down to the smallest step
 _STACKS = 16  # stacks of different sizes, at most
 
 
@@ -74,34 +83,53 @@ class ChoiceSearch(Search):
         expected = "a search for numbers within ranges, such as 'block', for a neighbourhood without candidates"
         check(choices is not None, "search", expected, repr(self.name))
         assert choices is not None
-        is_enumerable = choices.combinations <= run.left
-        if not choices.complete:
-            is_enumerable = torch.zeros_like(is_enumerable)
-        run.exact = is_enumerable
-        few, many = (rows.nonzero()[:, 0] for rows in (is_enumerable, ~is_enumerable))
-        proposers: list[_Enumeration | _Evolution] = []
-        if len(few):
-            proposers.append(_Enumeration(run, few))
+        run.exact = choices.complete & (choices.combinations <= run.left)
+        few, many = run.exact.nonzero()[:, 0], (~run.exact).nonzero()[:, 0]
+        has_grid = bool(choices.ordered.all()) and choices.counts.shape[1] <= FEW
+        grid = None
+        if has_grid and len(many):  # few numbers, with or without steps: the grid covers them, and states a gap
+            grid = run.begin_part(many)
+            GridSearch().search(grid, streams.select(many.tolist()))
+        proposers: list[_Enumeration | _Evolution] = [_Enumeration(run, few)] if len(few) else []
         count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
-        # few problems at once, for memory
-        at_once = max(1, _ELEMENTS // (_BRED * count * choices.counts.shape[1]))
-        for group in torch.split(many, at_once):
-            if len(group):
-                proposers.append(_Evolution(self, run, group, streams.select(group.tolist())))
+        if not has_grid:
+            proposers += self._divide(run, choices, many, streams, count)
         while run.left:
-            wanted = min(count, run.left)
-            rows, points = zip(*(proposer.propose(wanted) for proposer in proposers), strict=True)
-            sizes = [len(part) for part in rows]
-            if not any(sizes):
-                run.skip(wanted)
-                continue
-            seen = run.query(torch.cat(points), torch.cat(rows))
-            values, violations = torch.split(seen.value, sizes), torch.split(seen.violation, sizes)
-            for proposer, value, violation in zip(proposers, values, violations, strict=True):
-                proposer.learn(Outcome(value, violation))
-        is_met = run.kept.seen.violation <= 0
-        gap = torch.full_like(run.kept.seen.value, torch.nan, dtype=torch.float64)
-        run.gap = torch.where(is_enumerable, torch.where(is_met, 0.0, torch.inf), gap)
+            _run_round(run, proposers, min(count, run.left))
+        run.gap = torch.where(run.exact, 0.0, torch.nan).double()
+        if grid is not None:
+            run.take_part(many, grid)
+            if grid.gap is not None:
+                run.gap[many] = grid.gap.double()
+        is_met = (run.kept.seen.violation <= 0) & (run.kept.key > NAN_KEY)
+        run.gap = torch.where(run.exact & ~is_met, torch.inf, run.gap)
+
+    def _divide(
+        self, run: SearchRun, choices: Choices, rows: Tensor, streams: Streams, count: int
+    ) -> Iterator[_Evolution]:
+        """Searches of a few problems each, for memory; those of few combinations breed more, since many are known."""
+        is_small = choices.combinations[rows] <= _FEW_COMBINATIONS
+        for group, is_few in ((rows[is_small], True), (rows[~is_small], False)):
+            bred = _BRED_AMONG_FEW if is_few else _BRED
+            at_once = max(1, _ELEMENTS // (bred * count * choices.counts.shape[1]))
+            at_once = min(at_once, _AT_ONCE) if is_few else at_once
+            for part in torch.split(group, at_once):
+                if len(part):
+                    yield _Evolution(self, run, part, streams.select(part.tolist()), is_few)
+
+
+def _run_round(run: SearchRun, proposers: Sequence[_Enumeration | _Evolution], count: int) -> None:
+    """Evaluate `count` proposals for each problem that has any."""
+    proposals = [proposer.propose(count) for proposer in proposers]
+    sizes = [len(rows) for rows, _ in proposals]
+    if not any(sizes):
+        run.skip(count)
+        return
+    points = torch.cat([points for _, points in proposals])
+    seen = run.query(points, torch.cat([rows for rows, _ in proposals]))
+    outcomes = zip(torch.split(seen.value, sizes), torch.split(seen.violation, sizes), strict=True)
+    for proposer, (value, violation) in zip(proposers, outcomes, strict=True):
+        proposer.learn(Outcome(value, violation))
 
 
 class _Enumeration:
@@ -118,10 +146,13 @@ class _Enumeration:
         assert choices is not None
         self.choices = choices
         self.ends = choices.combinations.long()
+        self.last_end = int(self.ends.max())
         self.start = 0
 
     def propose(self, count: int) -> tuple[Tensor, Tensor]:
         """The numbers `(Q,)` of the problems that have combinations left, and their next ones, `(Q, count, D)`."""
+        if self.start >= self.last_end:
+            return self.rows[:0], self.region.centre[:0, None].expand(-1, count, -1)
         left = self.ends > self.start
         numbers = self.choices.list_combinations(self.start, self.start + count)
         points = self.choices.place(numbers).to(self.region.dtype)
@@ -143,6 +174,8 @@ class _Space:
         #: the largest setting of each parameter, `(P, D)`
         self.top = torch.where(self.is_range, 1, choices.counts - 1).double()
         self.is_free = self.top > 0
+        #: how often the range of each parameter can be halved before one candidate is left, `(P, D)`
+        self.depth = torch.where(self.is_range, _HALVINGS, torch.frexp(self.top).exponent.clamp(max=_HALVINGS))
         self.is_ordered = choices.ordered | self.is_range
         self.lower, width = region.lower.double(), (region.upper - region.lower).double()
         self.width = width.clamp(min=torch.finfo(torch.float64).tiny)
@@ -174,10 +207,10 @@ class _Space:
         return torch.where(self.is_range[:, None], u, number + (number >= settings))
 
     def nudge(self, settings: Tensor, u: Tensor) -> Tensor:
-        """Neighbours of settings, up or down by a share of the range from 1 to 2^-8, at least by one candidate."""
+        """Neighbours of settings, up or down by the whole range, down to one candidate or a share of 2^-16."""
         top = self.top[:, None]
         up = u < 0.5
-        length = top * raise_power(2.0, -8 * torch.where(up, 2 * u, 2 * u - 1))
+        length = top * raise_power(2.0, -self.depth[:, None] * torch.where(up, 2 * u, 2 * u - 1))
         length = torch.where(self.is_range[:, None], length, length.round().clamp(min=1))
         moved = torch.where(up, settings + length, settings - length)
         return torch.minimum(moved.clamp(min=0), top)
@@ -191,11 +224,13 @@ class _Evolution:
         run: of all problems, after their centres were evaluated.
         rows: the numbers of these problems, `(P,)`.
         streams: their random streams.
+        is_few: whether the problems have few combinations, of which many are soon known.
     """
 
-    def __init__(self, search: ChoiceSearch, run: SearchRun, rows: Tensor, streams: Streams) -> None:
+    def __init__(self, search: ChoiceSearch, run: SearchRun, rows: Tensor, streams: Streams, is_few: bool) -> None:
         self.space, self.rows = _Space(run.region.select(rows)), rows
-        self.streams, self.most = streams, search.elite
+        self.streams, self.most, self.is_few = streams, search.elite, is_few
+        self.untried = _Untried(self.space.choices) if is_few else None
         clean = self.space.clean[:, None]
         self.singles = _Singles(self.space, max(1, int(search.singles * run.left)), streams)
         # by a table, since the last bits of torch's own logarithm depend on the batch
@@ -212,12 +247,16 @@ class _Evolution:
         """The numbers `(P,)` of the problems, and the next points `(P, count, D)` to evaluate."""
         planned, is_planned = self.singles.plan(count)
         has_plans = is_planned.any(1, keepdim=True)
-        children = self._breed(_BRED * count, torch.where(has_plans, 0, self.draws_left))
+        bred = _BRED_AMONG_FEW if self.is_few else _BRED
+        children = self._breed(bred * count, torch.where(has_plans, 0, self.draws_left))
         self.draws_left = torch.where(has_plans, self.draws_left, self.draws_left - count)
-        pool = torch.cat([planned, children], dim=1)
-        possible = torch.cat([is_planned, torch.ones(children.shape[:2], dtype=torch.bool, device=pool.device)], dim=1)
+        others = children
+        if self.untried is not None:
+            others = torch.cat([children, self.untried.list_next(count)], dim=1)
+        pool = torch.cat([planned, others], dim=1)
+        possible = torch.cat([is_planned, torch.ones(others.shape[:2], dtype=torch.bool, device=pool.device)], dim=1)
         is_new = possible & self._find_new(pool, possible)
-        # new ones in their order: planned ones, then children; what was evaluated before only fills the round
+        # new ones in their order: planned ones, children, all others; what was evaluated before only fills the round
         rank = torch.where(is_new, 0, torch.where(possible, 1, 2))
         chosen = rank.argsort(dim=1, stable=True)[:, :count]
         self.settings, self.is_new = take_points(pool, chosen), is_new.gather(1, chosen)
@@ -226,6 +265,8 @@ class _Evolution:
     def learn(self, seen: Outcome) -> None:
         """Learn from the outcome `(P, n)` of what was proposed last."""
         key = seen.key()
+        if self.untried is not None:
+            self.untried.mark(self.settings)
         self.tried = torch.cat([self.tried, _hash_settings(self.settings)], dim=1)
         self.singles.learn(self.settings, key)
         settings = torch.cat([self.best, self.settings], dim=1)
@@ -296,6 +337,37 @@ class _Evolution:
         """Settings in which few parameters are not clean, or many, or nearly all."""
         is_other = numbers.mixture < numbers.father[..., None]
         return torch.where(is_other, self.space.draw(numbers.setting), self.space.clean[:, None])
+
+
+class _Untried:
+    """Which of all combinations of P problems were not evaluated, in the order of a walk that meets each one once.
+
+    Combination number c is met at step c / S modulo the number of combinations, with the stride S.
+    """
+
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+        self.totals = choices.combinations.long()[:, None]
+        self.strides = _STRIDE % self.totals
+        inverses = [pow(_STRIDE, -1, total) if total > 1 else 0 for total in self.totals.flatten().tolist()]
+        self.inverses = torch.tensor(inverses, device=self.totals.device)[:, None]
+        #: the number of a combination is the sum of those of its candidates times these, `(P, D)`
+        self.weights = choices.counts.cumprod(1) // choices.counts
+        steps = torch.arange(int(self.totals.max()), device=self.totals.device)
+        self.is_left = steps < self.totals
+        self.mark(choices.clean[:, None].double())
+
+    def mark(self, settings: Tensor) -> None:
+        """Settings `(P, n, D)` are evaluated."""
+        numbers = (settings.long() * self.weights[:, None]).sum(2)
+        self.is_left = self.is_left.scatter(1, numbers * self.inverses % self.totals, False)
+
+    def list_next(self, count: int) -> Tensor:
+        """The next settings `(P, count, D)` that were not evaluated; the last ones again if there are fewer."""
+        rank = self.is_left.cumsum(1, dtype=torch.int32)
+        wanted = torch.arange(1, count + 1, device=rank.device, dtype=torch.int32).expand(len(rank), -1)
+        steps = torch.searchsorted(rank, wanted.contiguous()).clamp(max=rank.shape[1] - 1)
+        return self.choices.number_candidates(steps * self.strides % self.totals).double()
 
 
 class _ChildNumbers:

@@ -135,7 +135,7 @@ class CompositeRule(EpsilonRule):
         epsilon, gamma: of the rules.
         inputs: of the module.
         box: the smallest and largest possible values of the inputs, of the same shape.
-        first_is_convolution: whether linear layers that read the input have the rule of other linear layers.
+        only_first_convolution: whether linear layers that read the input have the rule of other linear layers.
     """
 
     def __init__(
@@ -145,12 +145,12 @@ class CompositeRule(EpsilonRule):
         gamma: float,
         inputs: Tensor,
         box: _Box,
-        first_is_convolution: bool = False,
+        only_first_convolution: bool = False,
     ) -> None:
         super().__init__(epsilon)
         self.convolution, self.dense, first = rules
         self.first_convolution = first
-        self.first_dense = None if first_is_convolution else first
+        self.first_dense = None if only_first_convolution else first
         self.gamma = gamma
         #: the smallest and largest possible values of what is the module's input, moved or scaled
         self._boxes = Records[_Box]()

@@ -64,7 +64,7 @@ class LRPComposite(RelevanceExplainer):
     name: ClassVar[str] = "lrp_composite"
     version: ClassVar[int] = 2
     #: whether linear layers that read the input have the rule of other linear layers
-    first_is_convolution: ClassVar[bool] = False
+    only_first_convolution: ClassVar[bool] = False
 
     @property
     def needs_bounds(self) -> bool:
@@ -72,7 +72,7 @@ class LRPComposite(RelevanceExplainer):
 
     def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> CompositeRule:
         rules = (self.convolution, self.dense, self.first)
-        return CompositeRule(rules, self.epsilon, self.gamma, inputs, (low, high), self.first_is_convolution)
+        return CompositeRule(rules, self.epsilon, self.gamma, inputs, (low, high), self.only_first_convolution)
 
 
 @explainers.register("lrp_epsilon_plus")
@@ -140,7 +140,7 @@ class LRPEpsilonGammaBox(LRPComposite):
     convolution: LayerRule = "gamma"
     first: RuleName | None = "box"
     name: ClassVar[str] = "lrp_epsilon_gamma_box"
-    first_is_convolution: ClassVar[bool] = True
+    only_first_convolution: ClassVar[bool] = True
 
 
 @explainers.register("deep_taylor")

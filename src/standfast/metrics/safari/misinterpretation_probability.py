@@ -263,7 +263,7 @@ class MisinterpretationProbability(Metric):
 
     @property
     def compares_in_order(self) -> bool:
-        return not get_similarity(self.similarity).symmetric
+        return self.event != "misclassification" and not get_similarity(self.similarity).symmetric
 
     def takes_control(self, control: Explainer) -> bool:
         """None: a copy of the input changes so rarely that its probability would cost more than all explainers."""

@@ -76,7 +76,7 @@ class _Sensitivity(Metric):
     @property
     def compares_in_order(self) -> bool:
         """The distance is divided by the norm of the first map, if at all."""
-        return self.normalise
+        return self.normalise and not self.per_distance
 
     def evaluate(self, call: Call) -> SensitivityResult:
         """Sample the neighbourhood of every input."""

@@ -193,7 +193,7 @@ class WorstCase(Metric):
 
     @property
     def compares_in_order(self) -> bool:
-        return not get_similarity(self.similarity).symmetric
+        return self.event != "misclassification" and not get_similarity(self.similarity).symmetric
 
     @property
     def own_label(self) -> str:

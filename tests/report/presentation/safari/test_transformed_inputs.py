@@ -151,3 +151,17 @@ def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:
     assert counts == {"no input that keeps the answer": (1, 3), "misinterpreted": (1, 2)}
     every = frame.with_columns(found=pl.lit(True))
     assert [detail.label for detail in presentation.details(every, options)] == ["misinterpreted"]
+
+
+def test_exact_samples_are_counted_and_have_no_estimated_gap() -> None:
+    flags = {"found": [True] * 4, "misinterpreted": [True, True, False, True], "exact": [True, True, True, False]}
+    frame = pl.DataFrame({"sample": [0, 1, 2, 3], "status": ["ok"] * 4, **flags, "gap": [0.0, 0.0, 0.0, 0.25]})
+    presentation, options = WorstCasePresentation("worst_case"), {"event": "changed_explanation"}
+    details = {detail.label: detail for detail in presentation.details(frame, options)}
+    exact, misinterpreted, gap = (
+        next(detail for label, detail in details.items() if label.startswith(word))
+        for word in ("exact", "misinterpreted", "stated gap")
+    )
+    assert (exact.value, exact.total) == (3, 4)
+    assert (misinterpreted.value, misinterpreted.total) == (3, 4)
+    assert gap.value == 0.25

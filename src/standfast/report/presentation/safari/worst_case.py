@@ -87,7 +87,6 @@ class WorstCasePresentation(Presentation):
         exact, total = count_samples(frame, "exact")
         if exact:
             found.append(Detail("exact, all possible inputs were tried", exact, total))
-            frame = frame.filter(~read_flags(frame, "exact"))
         if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
             found.append(Detail("misinterpreted", *measured))
         labels = {
@@ -95,6 +94,8 @@ class WorstCasePresentation(Presentation):
             "sens_max": "largest distance",
             "sens_lips": "largest slope",
         }
+        if "gap" in frame.columns:  # the gap of an exact number is 0, and no estimate
+            frame = frame.with_columns(gap=pl.when(pl.Series(~read_flags(frame, "exact"))).then(pl.col("gap")))
         return found + describe_columns(frame, labels, middle=np.median, decimals=None)
 
     def example(self, view: MetricResults) -> GalleryRow | None:
