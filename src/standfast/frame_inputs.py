@@ -23,15 +23,23 @@ _CHANGES = "standfast.neighbourhoods.TableChanges, such as TableChanges({'income
 
 def find_losses(parts: Iterable[Any]) -> bool | list[str]:
     """The columns whose cells neighbourhoods, and those of metrics, may lose; True for all."""
-    places = [getattr(part, "neighbourhood", part) for part in parts]
-    losing = [each.changes for each in places if isinstance(each, TableChanges) and each.may_become_missing]
-    every = any(not isinstance(changes, Mapping) for changes in losing)
-    return every or [name for changes in losing if isinstance(changes, Mapping) for name in changes]
+    column_names: list[str] = []
+    for part in parts:
+        neighbourhood = getattr(part, "neighbourhood", part)
+        if not isinstance(neighbourhood, TableChanges) or not neighbourhood.may_become_missing:
+            continue
+        if not isinstance(neighbourhood.changes, Mapping):
+            return True
+        column_names.extend(neighbourhood.changes)
+    return column_names
 
 
 def read_table(frame: Any, reference: Any, parts: Iterable[Any]) -> Table:
     """The table of a frame to explain and of its reference, where cells may be lost if a neighbourhood says so."""
-    return Table.read(*((frame,) if reference is None else (reference, frame)), missing=find_losses(parts))
+    columns_with_losses = find_losses(parts)
+    if reference is None:
+        return Table.read(frame, missing=columns_with_losses)
+    return Table.read(reference, frame, missing=columns_with_losses)
 
 
 def name_models(models: Any, table: Table, notes: dict[str, Any]) -> Any:
@@ -40,12 +48,12 @@ def name_models(models: Any, table: Table, notes: dict[str, Any]) -> Any:
         return {name: name_models(model, table, notes) for name, model in models.items()}
     if isinstance(models, Model):
         return models
-    made = make_model(models, table)
-    if isinstance(made.task, Binary):
-        notes["threshold"] = f"{made.task.threshold:g}, at which the classifier itself decides"
-    if isinstance(made.task, Regression):
-        notes["tolerance"] = f"{made.task.tolerance:g}, a tenth of the standard deviation of the predictions"
-    return made
+    model = make_model(models, table)
+    if isinstance(model.task, Binary):
+        notes["threshold"] = f"{model.task.threshold:g}, at which the classifier itself decides"
+    if isinstance(model.task, Regression):
+        notes["tolerance"] = f"{model.task.tolerance:g}, a tenth of the standard deviation of the predictions"
+    return model
 
 
 def fit_explainer(explainer: Any) -> Any:
@@ -64,7 +72,7 @@ def fit_explainer(explainer: Any) -> Any:
 def fit_explainers(explainers: Any) -> Any:
     """`fit_explainer` for one explainer, several in a list, or a mapping from names."""
     if isinstance(explainers, Mapping):
-        return {name: fit_explainer(each) for name, each in explainers.items()}
+        return {name: fit_explainer(explainer) for name, explainer in explainers.items()}
     single = isinstance(explainers, str | Explainer) or callable(explainers)
     return name_each([explainers] if single else explainers, fit_explainer)
 
@@ -75,13 +83,14 @@ def name_each(explainers: Iterable[Any], fit: Callable[[Any], Any]) -> dict[str,
     Raises:
         ArgumentError: two have the same name.
     """
-    found: dict[str, Any] = {}
-    for each in explainers:
-        fitted = fit(each)
-        name = each if isinstance(each, str) else str(getattr(fitted, "label", each))
-        check(name not in found, "explainers", "names that differ, or a mapping from names", f"{name!r} twice")
-        found[name] = fitted
-    return found
+    fitted_explainers: dict[str, Any] = {}
+    for explainer in explainers:
+        fitted = fit(explainer)
+        name = explainer if isinstance(explainer, str) else str(getattr(fitted, "label", explainer))
+        is_new = name not in fitted_explainers
+        check(is_new, "explainers", "names that differ, or a mapping from names", f"{name!r} twice")
+        fitted_explainers[name] = fitted
+    return fitted_explainers
 
 
 def fit_neighbourhood(neighbourhood: Neighbourhood, table: Table) -> TableChanges:
@@ -97,9 +106,10 @@ def fit_neighbourhood(neighbourhood: Neighbourhood, table: Table) -> TableChange
 
 def fit_metric(metric: Any, table: Table) -> Any:
     """A configured metric whose neighbourhood knows the columns; a name as it is."""
-    place = getattr(metric, "neighbourhood", None)
-    if isinstance(metric, Metric) and isinstance(place, Neighbourhood):
-        return dataclasses.replace(metric, neighbourhood=fit_neighbourhood(place, table))  # type: ignore[call-arg]
+    neighbourhood = getattr(metric, "neighbourhood", None)
+    if isinstance(metric, Metric) and isinstance(neighbourhood, Neighbourhood):
+        fitted = fit_neighbourhood(neighbourhood, table)
+        return dataclasses.replace(metric, neighbourhood=fitted)  # type: ignore[call-arg]
     return metric
 
 

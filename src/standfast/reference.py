@@ -24,13 +24,15 @@ class CellCodes:
         names: of the columns.
         categories: whether numbers of a column are places of categories, which have no order and no distance.
         edges: numbers of a column below it stand for missing cells; minus infinity where it has none.
-        lowest: the smallest number of a cell that is not missing.
+        lowest: the smallest number of a cell of the reference that is not missing.
+        highest: the largest one.
     """
 
     names: tuple[str, ...]
     categories: tuple[bool, ...]
     edges: tuple[float, ...]
     lowest: tuple[float, ...]
+    highest: tuple[float, ...]
 
     @property
     def plain(self) -> bool:
@@ -47,11 +49,12 @@ class Reference:
         rows: at most 32 of them, `(B, F)`. Which ones, and their order, depends on their values alone.
         baseline: what stands for a removed value of each column, `(F,)`. It is the median: of an even number of values
             the lower one in the middle, so that whole numbers stay whole. Of categories without an order it is the most
-            frequent one. A missing cell stands for removed ones where more than half of the cells of a column are
-            missing, or where it is more frequent than every category.
+            frequent one: of equally frequent ones the one that the rows have first, of flags that tie, false. A missing
+            cell stands for removed ones where more than half of the cells of a column are missing, or where it is more
+            frequent than every category.
         mean, sd: of each column, `(F,)`, without missing cells; of categories the baseline and 0.
         known: all rows that were given, on the CPU.
-        codes: of a data frame, what the numbers stand for; None where all are quantities.
+        codes: of a data frame, what the numbers stand for; None for other tables.
         note: of a data frame, what stands for removed categories, in words.
     """
 
@@ -90,8 +93,7 @@ def make_reference(rows: Tensor, codes: CellCodes | None = None) -> Reference:
     chosen = known[content_keys(known, seed=0).argsort(stable=True)[:MOST_ROWS]]
     ordered = known.double().sort(0).values  # so that the last bits of sums do not depend on the order of rows
     baseline, mean, sd = ordered[(len(known) - 1) // 2], ordered.mean(0), ordered.std(0, correction=0)
-    codes = None if codes is None or codes.plain else codes
-    if codes is not None:
+    if codes is not None and not codes.plain:
         columns = zip(ordered.T, codes.categories, codes.edges, strict=True)
         middles = [_summarise_cells(cells, category, edge) for cells, category, edge in columns]
         baseline, mean, sd = torch.stack(middles, dim=1)
@@ -113,7 +115,10 @@ def _summarise_cells(cells: Tensor, category: bool, edge: float) -> Tensor:
 
 
 def _find_most_frequent(cells: Tensor, edge: float) -> Tensor:
-    """The most frequent of the sorted numbers `(n,)`; of equally frequent ones the lowest that is no missing cell."""
+    """The most frequent of the sorted numbers `(n,)`; of equally frequent ones the lowest that is no missing cell.
+
+    So it is false of flags that tie, in whatever order rows stand.
+    """
     values, counts = torch.unique_consecutive(cells, return_counts=True)  # as they are sorted
     # categories are numbered by how often the reference has them, and then by which comes first: so no name decides
     candidates: Tensor = values[counts == counts.max()]

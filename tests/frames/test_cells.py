@@ -229,3 +229,30 @@ def test_other_columns_are_refused_with_their_name(name: str) -> None:
 def test_other_columns_of_polars_are_refused_with_their_name(cells: list[Any]) -> None:
     with pytest.raises(ArgumentError, match="'odd'"):
         Table.read(pl.DataFrame({"odd": cells}))
+
+
+MIXED: dict[str, list[Any]] = {
+    "numbers and flags": ["a", 1, True, 1.0],
+    "flags and numbers": [True, 1, False, 0],
+    "inside of tuples": [(1, 2), (1.0, 2), (3, 4)],
+    "texts of NumPy": [np.str_("a"), "a", "b"],
+    "two zeros": ["a", 0.0, -0.0],
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_equal_values_of_several_types_are_refused(name: str) -> None:
+    """They would come back as the first of them; alone, or where none are equal, each comes back."""
+    cells = MIXED[name]
+    with pytest.raises(ArgumentError, match="equal values of the same type in 'cell'"):
+        Table.read(pd.DataFrame({"cell": pd.Series(cells, dtype=object)}))
+    first, second = (pd.DataFrame({"cell": pd.Series([cells[place], "z", None], dtype=object)}) for place in (-2, -1))
+    for frame in (first, second):
+        table = Table.read(frame)
+        back = table.decode(table.encode(frame))["cell"].tolist()
+        assert [type(cell) for cell in back] == [type(cell) for cell in frame["cell"]]
+    if second["cell"][0] == first["cell"][0]:
+        with pytest.raises(ArgumentError, match="equal values of the same type in 'cell'"):
+            Table.read(first, second)
+        with pytest.raises(ArgumentError, match="equal values of the same type in 'cell'"):
+            Table.read(first).encode(second)

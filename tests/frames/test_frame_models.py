@@ -205,7 +205,8 @@ def test_missing_cells_stay_missing_and_others_become_it_at_a_rate() -> None:
 
 def test_a_rule_with_a_missing_cell_does_not_hold_a_row_back() -> None:
     frame = pl.DataFrame({"income": [100.0, None], "debt": [250.0, 250.0], "total": [350.0, 250.0]})
-    table = Table.read(frame, pl.DataFrame({"income": [500.0], "debt": [900.0], "total": [1400.0]}))
+    richer = pl.DataFrame({"income": [500.0], "debt": [900.0], "total": [1400.0]})
+    table = Table.read(pl.concat([frame, richer]))
     changes = table.bind(TableChanges({"debt": 200}, rules=("debt <= 3 * income", "total == income + debt")))
     region = changes.around(table.encode(frame), table.bounds)
     moved = table.decode(region.perturb(torch.tensor([[150.0], [150.0]], dtype=torch.float64), torch.tensor([0, 1])))

@@ -265,3 +265,10 @@ def test_classes_have_their_names() -> None:
         "flag",
     ]
     assert found.failures == []
+
+
+def test_of_flags_that_tie_false_stands_for_removed_ones_and_of_categories_the_first() -> None:
+    frame = pl.DataFrame({"owner": [True, True, False, False], "town": ["Ulm", "Bonn", "Ulm", "Bonn"]})
+    for rows, town in ((frame, "Ulm"), (frame[::-1], "Bonn")):
+        table = Table.read(rows)
+        assert table.decode(table.make_reference().baseline[None]).rows() == [(False, town)]

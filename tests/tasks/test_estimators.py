@@ -18,7 +18,7 @@ import torch
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
 from sklearn.multioutput import MultiOutputClassifier
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -559,6 +559,21 @@ def test_another_answer_than_that_of_predict_is_said() -> None:
     ):
         make_model(Cautious(), TABLE)
     make_model(Cautious(), TABLE, "binary:output=probability,threshold=0.9")
+
+
+def test_no_cause_is_guessed_where_probabilities_and_predict_disagree() -> None:
+    """`NearestCentroid` has no threshold: its probabilities weigh classes in another way than its distances."""
+    fitted = NearestCentroid().fit(FRAME, THREE)
+    if not hasattr(fitted, "predict_proba"):
+        pytest.skip("NearestCentroid has no predict_proba in this scikit-learn")
+    share = float((fitted.classes_[fitted.predict_proba(FRAME).argmax(1)] != fitted.predict(FRAME)).mean())
+    assert share > 0
+    words = (
+        f"^model: {share:.1%} of the reference rows have another answer by predict_proba than by predict of"
+        " NearestCentroid. What is explained is predict_proba$"
+    )
+    with pytest.warns(UserWarning, match=words):
+        make_model(fitted, TABLE)
 
 
 class Undeclared:

@@ -61,25 +61,25 @@ def _join(array: Any) -> Any:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _find_gone(array: Any) -> Array:
+def _find_missing(array: Any) -> Array:
     """Which cells are missing, bool `(N,)`; NaN is not."""
-    gone: Array = np.asarray(array.is_null(nan_is_null=False).to_numpy(zero_copy_only=False), dtype=bool)
-    return gone
+    is_missing: Array = np.asarray(array.is_null(nan_is_null=False).to_numpy(zero_copy_only=False), dtype=bool)
+    return is_missing
 
 
 def _as_floats(array: Any) -> Array:
     """Numbers or flags in double precision `(N,)`, NaN for missing cells."""
-    gone = _find_gone(array)
+    is_missing = _find_missing(array)
     numbers = np.full(len(array), np.nan)
-    numbers[~gone] = array.drop_null().to_numpy(zero_copy_only=False).astype(float)
+    numbers[~is_missing] = array.drop_null().to_numpy(zero_copy_only=False).astype(float)
     return numbers
 
 
 def _read_floats(array: Any, label: Any, dtype: Any) -> Cells:
     numbers = check_finite(label, _as_floats(array))
     largest = float(np.finfo(array.type.to_pandas_dtype()).max)
-    cell_type = CellType("number", dtype, two_gaps=True, limits=(-largest, largest))
-    return Cells(cell_type, numbers, nan=np.isnan(numbers) & ~_find_gone(array))
+    cell_type = CellType("number", dtype, tells_nan=True, limits=(-largest, largest))
+    return Cells(cell_type, numbers, is_nan=np.isnan(numbers) & ~_find_missing(array))
 
 
 def _read_decimals(array: Any, label: Any, dtype: Any) -> Cells:
@@ -104,7 +104,7 @@ def _read_times(array: Any, label: Any, dtype: Any) -> Cells:
     integers = pa.int32() if stored_unit == "D" else pa.int64()
     counts = array.drop_null().view(integers).to_numpy(zero_copy_only=False).astype(np.int64)
     numbers = np.full(len(array), np.nan)
-    numbers[~_find_gone(array)], unit = read_times(label, counts, stored_unit, zone)
+    numbers[~_find_missing(array)], unit = read_times(label, counts, stored_unit, zone)
     if pa.types.is_date64(array.type):
         check(unit == "D", "frame", f"whole days in {str(label)!r}", str(dtype))
     cell_type = CellType(
@@ -118,41 +118,41 @@ def _read_times(array: Any, label: Any, dtype: Any) -> Cells:
     return Cells(cell_type, numbers)
 
 
-def write_arrow(column: Column, numbers: Array, nan: Array) -> Any:
+def write_arrow(column: Column, numbers: Array, is_nan: Array) -> Any:
     """A pandas series of numbers `(N,)` that `Column.decode` has made, and of the cells that are NaN, bool `(N,)`."""
     import pandas as pd
 
     pa = _import_arrow()
 
     stored = column.dtype.pyarrow_dtype
-    gone = np.isnan(numbers) & ~nan
-    filled = np.where(gone, 0.0, numbers)
+    is_missing = np.isnan(numbers) & ~is_nan
+    filled = np.where(is_missing, 0.0, numbers)
     if column.type.holds == "decimals":
         array = pa.array(write_decimals(numbers, column.type.decimals or 0), type=stored)
     elif column.kind == "date":
-        array = _write_times(column, filled, gone)
+        array = _write_times(column, filled, is_missing)
     elif column.kind == "number":
-        array = pa.array(filled.astype(stored.to_pandas_dtype()), type=stored, mask=gone)
+        array = pa.array(filled.astype(stored.to_pandas_dtype()), type=stored, mask=is_missing)
     elif column.kind == "whole":
-        array = pa.array(filled.astype(np.int64), mask=gone).cast(stored)
+        array = pa.array(filled.astype(np.int64), mask=is_missing).cast(stored)
     else:
-        array = _write_categories(column, filled, gone)
+        array = _write_categories(column, filled, is_missing)
     return pd.Series(pd.arrays.ArrowExtensionArray(array))
 
 
-def _write_times(column: Column, filled: Array, gone: Array) -> Any:
+def _write_times(column: Column, filled: Array, is_missing: Array) -> Any:
     stored = column.dtype.pyarrow_dtype
     unit = _find_unit(stored)
     counts = count_in_unit(filled, column.unit, unit, column.type.zone)
     integers = counts.astype(np.int32) if unit == "D" else counts
-    return _import_arrow().array(integers, mask=gone).view(stored)
+    return _import_arrow().array(integers, mask=is_missing).view(stored)
 
 
-def _write_categories(column: Column, filled: Array, gone: Array) -> Any:
+def _write_categories(column: Column, filled: Array, is_missing: Array) -> Any:
     """An array of texts or flags."""
     pa = _import_arrow()
     stored = column.dtype.pyarrow_dtype
-    codes = zip(filled.astype(int).tolist(), gone.tolist(), strict=True)
+    codes = zip(filled.astype(int).tolist(), is_missing.tolist(), strict=True)
     values = [None if empty else column.categories[code] for code, empty in codes]
     if not pa.types.is_dictionary(stored):
         return pa.array(values, type=stored)

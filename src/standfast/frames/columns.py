@@ -9,8 +9,19 @@
 | `ordered` | categories with an order | the place of the category in its order, from 0 |
 | `date` | dates, moments, durations | days, or seconds, since 1970 or since 0 |
 
-A missing cell is a number of its own, below all others, and so is NaN where a column has both. No other cell of the
-column is that low: `encode` refuses it.
+Words for cells without a value, and for their numbers:
+
+| word | meaning |
+| --- | --- |
+| empty | missing or NaN |
+| missing | null, None, NA, NaT; NaN, too, in columns that cannot tell the two apart |
+| NaN | in columns that have it beside missing cells: floats of polars, of Arrow, and pandas' own |
+| `Column.missing`, `Column.nan` | their numbers: below all others, and NaN below missing |
+| `Column.edge` | between these numbers and the others: no known cell is lower, `encode` refuses it |
+
+These numbers, and `low`, `high`, `spread` and `varies`, come from the reference alone, so that rows to explain do not
+matter to each other. Two things do depend on these rows: one far below the reference moves the number of missing cells
+down, and categories that the reference does not have are numbered behind its own as they come.
 
 Categories without an order are numbered by how often the reference has them, and then by which of them it has first.
 So no number depends on what the categories are called.
@@ -19,7 +30,6 @@ So no number depends on what the categories are called.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -45,8 +55,8 @@ class CellType:
         kind: what the cells are.
         dtype: of the column, as its library has it.
         holds: what cells are in columns of objects, or of decimal numbers.
-        gap: a missing cell in columns of objects.
-        two_gaps: whether NaN is another thing than a missing cell.
+        missing_cell: a missing cell in columns of objects.
+        tells_nan: whether NaN is another thing than a missing cell.
         decimals: of decimal numbers: how many digits stand behind the point.
         unit: of dates, the one of their numbers: `"D"` or `"s"`.
         zone: of moments: the name of their time zone; empty for none.
@@ -57,8 +67,8 @@ class CellType:
     kind: Kind
     dtype: Any
     holds: Holds = ""
-    gap: Any = None
-    two_gaps: bool = False
+    missing_cell: Any = None
+    tells_nan: bool = False
     decimals: int | None = None
     unit: str = ""
     zone: str = ""
@@ -74,33 +84,33 @@ class Cells:
         type: what they are.
         numbers: float64 `(N,)`, NaN where a cell is missing or NaN itself.
         categories: of a flag, a category or an ordered one, in the order of their numbers.
-        nan: which cells are NaN and not missing, bool `(N,)`; None where that is the same.
+        is_nan: which cells are NaN and not missing, bool `(N,)`; None where that is the same.
     """
 
     type: CellType
     numbers: Array
     categories: tuple[Any, ...] = ()
-    nan: Array | None = None
+    is_nan: Array | None = None
 
     def __post_init__(self) -> None:
-        if self.nan is None or not self.type.two_gaps:
-            object.__setattr__(self, "nan", np.zeros(len(self.numbers), dtype=bool))
+        if self.is_nan is None or not self.type.tells_nan:
+            object.__setattr__(self, "is_nan", np.zeros(len(self.numbers), dtype=bool))
 
     @property
-    def empty(self) -> Array:
+    def is_empty(self) -> Array:
         """Which cells are missing or NaN, bool `(N,)`."""
         return np.isnan(self.numbers)
 
     @property
     def known(self) -> Array:
         """The numbers of the other cells."""
-        return self.numbers[~self.empty]
+        return self.numbers[~self.is_empty]
 
     @property
-    def gone(self) -> Array:
+    def is_missing(self) -> Array:
         """Which cells are missing, bool `(N,)`."""
-        assert self.nan is not None
-        return self.empty & ~self.nan
+        assert self.is_nan is not None
+        return self.is_empty & ~self.is_nan
 
     def in_seconds(self) -> Cells:
         """Dates that are whole days, in seconds."""
@@ -120,8 +130,10 @@ class Column:
         label: as the frame has it, a text or something else.
         type: of its cells.
         categories: of a flag, a category or an ordered one, by their numbers.
-        low, high: the smallest and the largest number of the known cells.
+        low, high: the smallest and the largest number of the reference's known cells; of categories, of all of them.
         spread: the standard deviation of the known cells of the reference.
+        varies: whether the reference has two different known cells.
+        reach: the smallest and the largest number of the known cells of all frames.
         missing: the number of a missing cell; None where the column has none.
         nan: the number of NaN, where that is another thing than a missing cell. It is `missing` itself where the column
             has NaN alone. None where it has none.
@@ -134,6 +146,8 @@ class Column:
     low: float
     high: float
     spread: float
+    varies: bool
+    reach: tuple[float, float]
     missing: float | None
     nan: float | None = None
 
@@ -154,9 +168,10 @@ class Column:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The range of the numbers of its cells; never empty."""
-        low = min(number for number in (self.low, self.missing, self.nan) if number is not None)
-        return low, self.high if self.high > low else low + 1.0
+        """The range of the numbers of its cells in all frames; never empty."""
+        lowest, highest = self.reach
+        low = min(number for number in (lowest, self.missing, self.nan) if number is not None)
+        return low, highest if highest > low else low + 1.0
 
     @property
     def edge(self) -> float:
@@ -182,23 +197,23 @@ class Column:
         self._check_dates(cells)
         if cells.type.unit != self.type.unit:
             cells = cells.in_seconds()
-        nan = self._find_nan_cells(cells)
-        gone = cells.empty & ~nan
-        self._check_gaps(cells, gone, nan)
+        is_nan = self._find_nan_cells(cells)
+        is_missing = cells.is_empty & ~is_nan
+        self._check_empty(cells, is_missing, is_nan)
         numbers = self._number_categories(cells)
-        self.check_fits(numbers[~cells.empty])
-        numbers = np.where(gone, np.nan if self.missing is None else self.missing, numbers)
-        return np.where(nan, np.nan if self.nan is None else self.nan, numbers)
+        self.check_fits(numbers[~cells.is_empty])
+        numbers = np.where(is_missing, np.nan if self.missing is None else self.missing, numbers)
+        return np.where(is_nan, np.nan if self.nan is None else self.nan, numbers)
 
     def _find_nan_cells(self, cells: Cells) -> Array:
         """Which cells `(N,)` are NaN and not missing, in a column that tells these apart."""
-        if not self.type.two_gaps or cells.nan is None:
+        if not self.type.tells_nan or cells.is_nan is None:
             return np.zeros(len(cells.numbers), dtype=bool)
-        return cells.nan
+        return cells.is_nan
 
     def _check_kind(self, cells: Cells) -> None:
         kinds = {self.kind, cells.type.kind}
-        fits = len(kinds) == 1 or kinds == {"number", "whole"} or bool(cells.empty.all())
+        fits = len(kinds) == 1 or kinds == {"number", "whole"} or bool(cells.is_empty.all())
         check(fits, "frame", f"a {self.kind} ({self.dtype}) in {self.name!r}", f"{cells.type.dtype}")
 
     def _check_dates(self, cells: Cells) -> None:
@@ -211,18 +226,20 @@ class Column:
         expected = f"whole days in {self.name!r}, as the reference has (or Table.read(reference, frame))"
         check(fits, "frame", expected, "hours or less")
 
-    def _check_gaps(self, cells: Cells, gone: Array, nan: Array) -> None:
+    def _check_empty(self, cells: Cells, is_missing: Array, is_nan: Array) -> None:
         """Raise `ArgumentError` for cells that are missing, or NaN, in a column that has no such cells."""
         takes_missing = self.missing is not None and self.missing != self.nan
         expected = f"no missing cells in {self.name!r}, as the reference has none there (Table.read(..., missing=True))"
-        check(takes_missing or not gone.any(), "frame", expected, f"{int(gone.sum())}")
+        check(takes_missing or not is_missing.any(), "frame", expected, f"{int(is_missing.sum())}")
         expected = f"no NaN in {self.name!r}, as the reference has none there (or Table.read(reference, frame))"
-        check(self.nan is not None or not nan.any(), "frame", expected, f"{int(nan.sum())}")
+        check(self.nan is not None or not is_nan.any(), "frame", expected, f"{int(is_nan.sum())}")
         # an encoder may tell None from NaN in a column of objects, although pandas does not
         objects = str(self.dtype) == str(cells.type.dtype) == "object"
-        same = type(self.type.gap) is type(cells.type.gap) or not objects
-        expected = f"missing cells as {self.type.gap!r} in {self.name!r}, as the reference has (.where, .fillna)"
-        check(same or not gone.any(), "frame", expected, repr(cells.type.gap))
+        same = type(self.type.missing_cell) is type(cells.type.missing_cell) or not objects
+        expected = (
+            f"missing cells as {self.type.missing_cell!r} in {self.name!r}, as the reference has (.where, .fillna)"
+        )
+        check(same or not is_missing.any(), "frame", expected, repr(cells.type.missing_cell))
 
     def _number_categories(self, cells: Cells) -> Array:
         """The numbers of cells, NaN for empty ones; of categories by this column's own order."""
@@ -233,8 +250,10 @@ class Column:
         unknown = [repr(category) for category in used if category not in codes]
         expected = f"known categories in {self.name!r} ({', '.join(map(str, self.categories[:8]))})"
         check(not unknown, "frame", expected, ", ".join(unknown[:3]))
+        if str(self.dtype) == "object":
+            check_equal_values(self.name, [*self.categories, *used])
         order = np.array([codes.get(category, math.nan) for category in cells.categories])
-        return np.where(cells.empty, np.nan, order[np.nan_to_num(cells.numbers).astype(int)])
+        return np.where(cells.is_empty, np.nan, order[np.nan_to_num(cells.numbers).astype(int)])
 
     def check_fits(self, numbers: Array) -> None:
         """Raise `ArgumentError` for numbers of known cells `(n,)` that the column cannot hold as they are."""
@@ -306,137 +325,6 @@ class Column:
         }
 
 
-# Making columns
-
-
-def join_cells(label: Any, references: Sequence[Cells], others: Sequence[Cells], missing: bool) -> Column:
-    """The column that holds the cells of all frames.
-
-    Args:
-        label: of the column.
-        references: its cells in the frames of the reference, at least one.
-        others: its cells in other frames.
-        missing: whether cells may be missing although none is.
-
-    Raises:
-        ArgumentError: they have different types.
-    """
-    _check_types(label, [*references, *others])
-    parts = _share_unit([*references, *others])
-    first, last = parts[: len(references)], parts[len(references) :]
-    cell_type = _widen_type([part.type for part in _list_telling(parts)])
-    categories = _order_categories(cell_type.kind, first, last)
-    known = np.concatenate([part.known for part in parts])
-    low, high = _find_range(known, categories)
-    gaps = _Gaps(
-        missing=any(bool(part.gone.any()) for part in parts),
-        nan=any(bool(part.nan.any()) for part in parts if part.nan is not None),
-        may_come=missing,
-    )
-    missing_code, nan_code = _choose_codes(low, high, cell_type.kind, gaps)
-    finite = math.isfinite(high - low) and math.isfinite(nan_code or missing_code or 0.0)
-    check(finite, "frame", f"numbers in {str(label)!r} whose range is a finite number", f"{low:g} to {high:g}")
-    spread = _measure_spread(np.concatenate([part.known for part in first]))
-    column = Column(str(label), label, cell_type, categories, low, high, spread, missing_code, nan_code)
-    column.check_fits(known)
-    return column
-
-
-def _find_range(known: Array, categories: Sequence[Any]) -> tuple[float, float]:
-    """The smallest and the largest number of a column."""
-    if categories:
-        return 0.0, float(len(categories) - 1)
-    if len(known) == 0:
-        return 0.0, 0.0
-    return float(known.min()), float(known.max())
-
-
-def _measure_spread(numbers: Array) -> float:
-    """The standard deviation of numbers `(n,)`, 0 without any; squares of the largest ones would overflow."""
-    if len(numbers) == 0:
-        return 0.0
-    scale = float(np.abs(numbers).max()) if np.abs(numbers).max() > 1e100 else 1.0
-    return float((numbers / scale).std()) * scale
-
-
-def _check_types(label: Any, parts: Sequence[Cells]) -> None:
-    first = _list_telling(parts)[0].type
-    for part in parts:
-        other = part.type
-        same = (other.kind, other.holds) == (first.kind, first.holds) or len(part.known) == 0
-        same &= other.dtype == first.dtype or {first.kind, other.kind} in ({"number"}, {"whole"}, {"flag"})
-        expected = f"the same type of {str(label)!r} in all frames ({first.dtype})"
-        check(same, "reference", expected, f"{other.dtype}; use .astype or .cast")
-
-
-def _list_telling(parts: Sequence[Cells]) -> list[Cells]:
-    """The parts that have known cells, which tell what a column of objects holds; else all of them."""
-    return [part for part in parts if len(part.known)] or list(parts)
-
-
-def _share_unit(parts: Sequence[Cells]) -> list[Cells]:
-    """The parts with the same unit: seconds where one of them has more than whole days."""
-    if len({part.type.unit for part in parts if len(part.known)}) <= 1:
-        return list(parts)
-    return [part.in_seconds() for part in parts]
-
-
-def _widen_type(types: Sequence[CellType]) -> CellType:
-    """The first type, with as many decimals as any of them has, and the missing cells of one that has some."""
-    decimals = [each.decimals for each in types if each.decimals is not None]
-    gap = next((each.gap for each in types if each.gap is not None), None)
-    return replace(types[0], decimals=max(decimals, default=None), gap=gap)
-
-
-def _order_categories(kind: Kind, references: Sequence[Cells], others: Sequence[Cells]) -> tuple[Any, ...]:
-    """The categories of all frames in the order of their numbers.
-
-    Those without an order stand in the order of how often the reference has them, and of which comes first: names
-    decide nothing. Those that no cell has come last.
-    """
-    parts = [*references, *others]
-    every = tuple(dict.fromkeys(category for part in parts for category in part.categories))
-    if kind != "category":
-        return every
-    counts: Counter[Any] = Counter()
-    for part in references:
-        counts.update(_count_categories(part))
-    appearing = [*counts, *(category for part in others for category in _count_categories(part))]
-    frequent_first = sorted(dict.fromkeys(appearing), key=lambda category: -counts[category])
-    return tuple(dict.fromkeys([*frequent_first, *every]))
-
-
-def _count_categories(part: Cells) -> dict[Any, int]:
-    """How often each category is in the cells; the one that comes first stands first."""
-    codes, firsts, times = np.unique(part.known.astype(int), return_index=True, return_counts=True)
-    return {part.categories[codes[place]]: int(times[place]) for place in np.argsort(firsts)}
-
-
-@dataclass(frozen=True)
-class _Gaps:
-    """Which cells without a value a column has: missing ones, NaN beside them; and whether missing ones may come."""
-
-    missing: bool
-    nan: bool
-    may_come: bool
-
-
-def _choose_codes(low: float, high: float, kind: Kind, gaps: _Gaps) -> tuple[float | None, float | None]:
-    """The numbers of missing cells and of NaN, below all others.
-
-    A column that has NaN alone has one number, which is NaN: there a cell that gets lost becomes NaN, too.
-    """
-    if not (gaps.missing or gaps.nan or gaps.may_come):
-        return None, None
-    step = max(high - low, 1.0, abs(low) * 2.0**-40)  # the last one: else large numbers would be no different
-    first, second = low - step, low - 2 * step
-    if kind != "number":
-        first, second = float(np.floor(first)), float(np.floor(second))
-    if not gaps.nan:
-        return first, None
-    return (first, second) if gaps.missing else (first, first)
-
-
 # Reading cells
 
 
@@ -472,11 +360,33 @@ def read_categories(label: Any, values: Sequence[Any], order: Sequence[Any] | No
         sorted(known, key=lambda value: (type(value).__name__, value))  # what has no order often has no equality
     except TypeError as error:
         raise ArgumentError("frame", f"numbers, texts or dates in {str(label)!r}", str(error)) from None
+    check_equal_values(label, [value for value in values if value is not None])
     categories = tuple(known if order is None else order)
     unknown = sorted(map(repr, known.keys() - set(categories)))
     check(not unknown, "ordered", f"all categories of {str(label)!r}", f"none for {', '.join(unknown[:3])}")
     places = {category: float(place) for place, category in enumerate(categories)}
     return np.array([math.nan if value is None else places[value] for value in values], dtype=float), categories
+
+
+def check_equal_values(label: Any, values: Sequence[Any]) -> None:
+    """Raise `ArgumentError` for equal values of different types, such as 1 and True: they would become one category."""
+    first_of_equals: dict[Any, Any] = {}
+    for value in values:
+        first = first_of_equals.setdefault(value, value)
+        if first is not value and _find_form(first) != _find_form(value):
+            expected = f"equal values of the same type in {str(label)!r} (.astype, .map)"
+            raise ArgumentError("frame", expected, f"{first!r} and {value!r}")
+
+
+def _find_form(value: Any) -> Any:
+    """What tells equal values apart: their types, also inside of tuples, and the sign of 0."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_find_form, value))
+    if isinstance(value, frozenset):
+        return type(value), frozenset(map(_find_form, value))
+    if isinstance(value, float):
+        return type(value), math.copysign(1.0, value)
+    return type(value)
 
 
 # Describing cells

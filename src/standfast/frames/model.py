@@ -18,6 +18,7 @@ from standfast.tasks import MultiLabel, Regression, Task
 from standfast.tasks import get as get_task
 from standfast.tasks.estimators import Reading, choose_reading, number_predictions
 from standfast.tasks.sources import find_final, has_method
+from standfast.tasks.thresholds import find_threshold
 from standfast.tensors import Array
 
 #: rows with which a model is tried
@@ -147,12 +148,20 @@ def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, predic
         return
     differs = ((answers != own_answers) & (answers >= 0)).reshape(len(answers), -1).any(1)
     if differs.any():
-        hint = "; SVC(break_ties=True) predicts by its scores" if function.__name__ in ("SVC", "NuSVC") else ""
+        method = function.reading.__name__
         warn_user(
-            f"model: {differs.mean():.1%} of the reference rows have another answer by {function.reading.__name__} than"
-            f" by predict of {function.__name__}{hint}. Does it have a threshold of its own? What is explained is"
-            f" {function.reading.__name__}"
+            f"model: {differs.mean():.1%} of the reference rows have another answer by {method} than by predict of"
+            f" {function.__name__}{_find_reason(model, function)}. What is explained is {method}"
         )
+
+
+def _find_reason(model: Model, function: FrameFunction) -> str:
+    """Why an estimator's scores and its `predict` may disagree, behind its name; empty where nothing tells."""
+    if function.__name__ in ("SVC", "NuSVC"):
+        return "; SVC(break_ties=True) predicts by its scores"
+    if find_threshold(function.estimator) is not None:
+        return f", whose threshold of {getattr(model.task, 'threshold', 0.5):g} was kept"
+    return ""
 
 
 def _answer_surely(model: Model, rows: Tensor) -> Array:

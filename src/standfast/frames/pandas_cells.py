@@ -63,17 +63,17 @@ def read_pandas(series: Any, label: Any, order: Sequence[Any] | None = None) -> 
 
 def _rename_type(cells: Cells, dtype: Any) -> Cells:
     """The same cells in a column of another type."""
-    return Cells(CellType(**{**vars(cells.type), "dtype": dtype}), cells.numbers, cells.categories, cells.nan)
+    return Cells(CellType(**{**vars(cells.type), "dtype": dtype}), cells.numbers, cells.categories, cells.is_nan)
 
 
 def _read_categorical(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
     dtype = series.dtype
     categories = tuple(dtype.categories)
     codes = series.cat.codes.to_numpy(dtype=float)
-    gone = codes < 0
+    is_missing = codes < 0
     if order is None:
         kind: Kind = "ordered" if dtype.ordered else "category"
-        return Cells(CellType(kind, dtype), np.where(gone, np.nan, codes), categories)
+        return Cells(CellType(kind, dtype), np.where(is_missing, np.nan, codes), categories)
     more = [repr(category) for category in order if category not in set(categories)]
     check(not more, "ordered", f"categories that {str(label)!r} can have", ", ".join(more[:3]))
     values = [None if code < 0 else categories[int(code)] for code in codes]
@@ -87,10 +87,10 @@ def _read_numbers(series: Any, label: Any) -> Cells:
     of_numpy = isinstance(dtype, np.dtype)
     stored = dtype if of_numpy else dtype.numpy_dtype
     check(stored.kind in "biuf", "frame", f"real numbers in {str(label)!r}", str(dtype))
-    gone = series.isna().to_numpy()
-    known = series[~gone].to_numpy(dtype=stored)
+    is_missing = series.isna().to_numpy()
+    known = series[~is_missing].to_numpy(dtype=stored)
     numbers = np.full(len(series), np.nan)
-    numbers[~gone] = known.astype(float)
+    numbers[~is_missing] = known.astype(float)
     if stored.kind == "b":
         return Cells(CellType("flag", dtype), numbers, (False, True))
     if stored.kind in "iu":
@@ -100,8 +100,8 @@ def _read_numbers(series: Any, label: Any) -> Cells:
     same = np.array_equal(known.astype(float).astype(stored), known, equal_nan=True)
     check(same, "frame", f"numbers in double precision in {str(label)!r}", str(dtype))
     largest = float(min(np.finfo(stored).max, np.finfo(np.float64).max))
-    cell_type = CellType("number", dtype, two_gaps=not of_numpy, limits=(-largest, largest))
-    return Cells(cell_type, check_finite(label, numbers), nan=np.isnan(numbers) & ~gone)
+    cell_type = CellType("number", dtype, tells_nan=not of_numpy, limits=(-largest, largest))
+    return Cells(cell_type, check_finite(label, numbers), is_nan=np.isnan(numbers) & ~is_missing)
 
 
 def _read_times(series: Any, label: Any) -> Cells:
@@ -134,35 +134,35 @@ def _find_unit(dtype: Any) -> str:
 def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
     """Texts, decimal numbers, days, and values of several types."""
     dtype = series.dtype
-    gone = series.isna().to_numpy()
+    is_missing = series.isna().to_numpy()
     cells = series.tolist()
-    gap = _find_gap(cells, gone, label)
-    values = [None if empty else cell for cell, empty in zip(cells, gone, strict=True)]
+    missing_cell = _find_missing_cell(cells, is_missing, label)
+    values = [None if empty else cell for cell, empty in zip(cells, is_missing, strict=True)]
     known = [value for value in values if value is not None]
     if not known:  # nothing tells whether it would hold texts
-        return Cells(CellType("category", dtype, gap=gap), np.full(len(values), np.nan))
+        return Cells(CellType("category", dtype, missing_cell=missing_cell), np.full(len(values), np.nan))
     if order is not None:
         numbers, categories = read_categories(label, values, order)
-        return Cells(CellType("ordered", dtype, gap=gap), numbers, categories)
+        return Cells(CellType("ordered", dtype, missing_cell=missing_cell), numbers, categories)
     if all(isinstance(value, decimal.Decimal) for value in known):
-        return _read_decimals(values, label, dtype, gap)
+        return _read_decimals(values, label, dtype, missing_cell)
     if all(type(value) is datetime.date for value in known):
-        return _read_days(values, dtype, gap)
+        return _read_days(values, dtype, missing_cell)
     _check_objects(known, label, dtype)
     numbers, categories = read_categories(label, values, None)
-    return Cells(CellType("category", dtype, gap=gap), numbers, categories)
+    return Cells(CellType("category", dtype, missing_cell=missing_cell), numbers, categories)
 
 
-def _find_gap(cells: Sequence[Any], gone: Array, label: Any) -> Any:
+def _find_missing_cell(cells: Sequence[Any], is_missing: Array, label: Any) -> Any:
     """What a missing cell is: None, NaN, NaT or NA; None if there is none.
 
     Raises:
         ArgumentError: several kinds, which an encoder may tell apart, although pandas does not.
     """
-    gaps = {type(cell): cell for cell, empty in zip(cells, gone, strict=True) if empty}
+    kinds = {type(cell): cell for cell, empty in zip(cells, is_missing, strict=True) if empty}
     expected = f"missing cells of one kind in {str(label)!r} (.where, .fillna)"
-    check(len(gaps) <= 1, "frame", expected, " and ".join(map(repr, gaps.values())))
-    return next(iter(gaps.values()), None)
+    check(len(kinds) <= 1, "frame", expected, " and ".join(map(repr, kinds.values())))
+    return next(iter(kinds.values()), None)
 
 
 def _check_objects(known: Sequence[Any], label: Any, dtype: Any) -> None:
@@ -177,41 +177,41 @@ def _check_objects(known: Sequence[Any], label: Any, dtype: Any) -> None:
     check(not times, "frame", expected, type(times[0]).__name__ if times else "")
 
 
-def _read_decimals(values: Sequence[decimal.Decimal | None], label: Any, dtype: Any, gap: Any) -> Cells:
+def _read_decimals(values: Sequence[decimal.Decimal | None], label: Any, dtype: Any, missing_cell: Any) -> Cells:
     exponents = [value.as_tuple().exponent for value in values if value is not None]
     decimals = max(0, *(-exponent for exponent in exponents if isinstance(exponent, int)))
     numbers = read_decimals(label, values, decimals)
-    return Cells(CellType("number", dtype, holds="decimals", gap=gap, decimals=decimals), numbers)
+    return Cells(CellType("number", dtype, holds="decimals", missing_cell=missing_cell, decimals=decimals), numbers)
 
 
-def _read_days(values: Sequence[datetime.date | None], dtype: Any, gap: Any) -> Cells:
+def _read_days(values: Sequence[datetime.date | None], dtype: Any, missing_cell: Any) -> Cells:
     days = np.full(len(values), np.nan)
     for row, value in enumerate(values):
         if value is not None:
             days[row] = value.toordinal() - _EPOCH_DAY
     limits = float(FIRST_DAY), float(LAST_DAY)
-    return Cells(CellType("date", dtype, holds="days", gap=gap, unit="D", limits=limits), days)
+    return Cells(CellType("date", dtype, holds="days", missing_cell=missing_cell, unit="D", limits=limits), days)
 
 
 # Writing
 
 
-def write_pandas(column: Column, numbers: Array, nan: Array) -> Any:
+def write_pandas(column: Column, numbers: Array, is_nan: Array) -> Any:
     """A pandas series of numbers `(N,)` that `Column.decode` has made, and of the cells that are NaN, bool `(N,)`."""
     import pandas as pd
 
     dtype = column.dtype
     if isinstance(dtype, pd.SparseDtype):
-        return _write_numbers(column, numbers, nan, dtype.subtype).astype(dtype)
+        return _write_numbers(column, numbers, is_nan, dtype.subtype).astype(dtype)
     if isinstance(dtype, pd.CategoricalDtype):
         return _write_categorical(column, numbers)
     if isinstance(dtype, pd.ArrowDtype):
-        return write_arrow(column, numbers, nan)
+        return write_arrow(column, numbers, is_nan)
     if column.type.holds or column.kind in ("category", "ordered"):
         return _write_objects(column, numbers)
     if column.kind == "date":
         return _write_times(column, numbers)
-    return _write_numbers(column, numbers, nan, dtype)
+    return _write_numbers(column, numbers, is_nan, dtype)
 
 
 def _write_categorical(column: Column, numbers: Array) -> Any:
@@ -228,7 +228,7 @@ def _write_objects(column: Column, numbers: Array) -> Any:
     import pandas as pd
 
     empty = np.isnan(numbers)
-    cells = np.full(len(numbers), column.type.gap, dtype=object)
+    cells = np.full(len(numbers), column.type.missing_cell, dtype=object)
     cells[~empty] = _list_objects(column, numbers[~empty])
     return pd.Series(cells, dtype=object).astype(column.dtype)
 
@@ -260,28 +260,28 @@ def _write_times(column: Column, numbers: Array) -> Any:
     return times.mask(np.isnan(numbers))
 
 
-def _write_numbers(column: Column, numbers: Array, nan: Array, dtype: Any) -> Any:
+def _write_numbers(column: Column, numbers: Array, is_nan: Array, dtype: Any) -> Any:
     """Numbers and flags of NumPy's types and of pandas' own."""
     import pandas as pd
 
-    gone = np.isnan(numbers) & ~nan
+    is_missing = np.isnan(numbers) & ~is_nan
     filled = np.nan_to_num(numbers)
     if isinstance(dtype, np.dtype):
-        if column.kind == "number" or not gone.any():
+        if column.kind == "number" or not is_missing.any():
             return pd.Series(numbers.astype(dtype))
-        return _write_with_gaps(column, numbers, gone)
+        return _write_with_missing_cells(column, numbers, is_missing)
     if column.kind == "number":
-        return pd.Series(pd.arrays.FloatingArray(numbers.astype(dtype.numpy_dtype), gone))
+        return pd.Series(pd.arrays.FloatingArray(numbers.astype(dtype.numpy_dtype), is_missing))
     masked = pd.arrays.BooleanArray if column.kind == "flag" else pd.arrays.IntegerArray
-    return pd.Series(masked(filled.astype(dtype.numpy_dtype), gone))
+    return pd.Series(masked(filled.astype(dtype.numpy_dtype), is_missing))
 
 
-def _write_with_gaps(column: Column, numbers: Array, gone: Array) -> Any:
+def _write_with_missing_cells(column: Column, numbers: Array, is_missing: Array) -> Any:
     """Plain integers, or flags, have no missing cells: as pandas reads such columns, they are floats, or objects."""
     import pandas as pd
 
     if column.kind == "whole":
         return pd.Series(numbers)
     flags = np.nan_to_num(numbers).astype(bool).astype(object)
-    flags[gone] = None
+    flags[is_missing] = None
     return pd.Series(flags, dtype=object)

@@ -73,8 +73,8 @@ def _read_floats(series: pl.Series, label: Any) -> Cells:
     dtype = series.dtype
     numbers = check_finite(label, _as_floats(series))
     largest = float(np.finfo(series.head(0).to_numpy().dtype).max)
-    cell_type = CellType("number", dtype, two_gaps=True, limits=(-largest, largest))
-    return Cells(cell_type, numbers, nan=np.isnan(numbers) & ~series.is_null().to_numpy())
+    cell_type = CellType("number", dtype, tells_nan=True, limits=(-largest, largest))
+    return Cells(cell_type, numbers, is_nan=np.isnan(numbers) & ~series.is_null().to_numpy())
 
 
 def _read_decimals(series: pl.Series, label: Any) -> Cells:
@@ -115,12 +115,12 @@ def _read_times(series: pl.Series, label: Any) -> Cells:
 # Writing
 
 
-def write_polars(column: Column, numbers: Array, nan: Array) -> pl.Series:
+def write_polars(column: Column, numbers: Array, is_nan: Array) -> pl.Series:
     """A polars series of numbers `(N,)` that `Column.decode` has made, and of the cells that are NaN, bool `(N,)`."""
     import polars as pl
 
-    gone = np.isnan(numbers) & ~nan
-    filled = np.where(gone, 0.0, numbers)
+    is_missing = np.isnan(numbers) & ~is_nan
+    filled = np.where(is_missing, 0.0, numbers)
     if column.type.holds == "decimals":
         return pl.Series(column.name, write_decimals(numbers, column.type.decimals or 0), dtype=column.dtype)
     if column.kind == "number":
@@ -135,4 +135,4 @@ def write_polars(column: Column, numbers: Array, nan: Array) -> pl.Series:
         cells = pl.Series(column.name, counts).cast(column.dtype)
     else:
         cells = pl.Series(column.name, filled.astype(np.int64)).cast(column.dtype)
-    return pl.select(pl.when(pl.Series(~gone)).then(cells)).to_series().alias(column.name)
+    return pl.select(pl.when(pl.Series(~is_missing)).then(cells)).to_series().alias(column.name)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, suggest_name
-from standfast.frames.columns import Cells, Column, describe_cell, join_cells
+from standfast.frames.columns import Cells, Column, describe_cell
+from standfast.frames.joining import join_cells
 from standfast.frames.pandas_cells import read_pandas, write_pandas
 from standfast.frames.polars_cells import read_polars, write_polars
 from standfast.neighbourhoods.tables import Feature, TableChanges
@@ -140,6 +141,7 @@ class Table:
             categories=tuple(column.kind in ("category", "flag") for column in self.columns),
             edges=tuple(column.edge for column in self.columns),
             lowest=tuple(column.low for column in self.columns),
+            highest=tuple(column.high for column in self.columns),
         )
 
     def plain(self) -> list[dict[str, Any]]:
@@ -224,7 +226,7 @@ class Table:
         """
         changes: dict[str, Feature] = {}
         for column in self.columns:
-            if not column.high > column.low:
+            if not column.varies:
                 continue
             if column.kind == "ordered":
                 changes[column.name] = Feature(by=1, step=1)
@@ -251,7 +253,6 @@ class Table:
         else:
             named = self._spread_feature(changes, named)
         # what changes have to know of numbers that are no quantities; nothing of a table of quantities
-        lossy = any(code is not None for code in self.missing)
         counts = [len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns]
         return replace(
             changes,
@@ -260,7 +261,8 @@ class Table:
             columns=self.names,
             data=self.rows if changes.data is None else changes.data,
             missing=self.missing,
-            lowest=tuple(column.low for column in self.columns) if lossy else None,
+            lowest=tuple(column.low for column in self.columns),
+            highest=tuple(column.high for column in self.columns),
             codes=tuple(counts) if any(counts) else None,
         )
 
@@ -278,7 +280,7 @@ class Table:
         return {
             column.name: self._fit_feature(column, feature)
             for column in self.columns
-            if column.name not in left_out and column.high > column.low
+            if column.name not in left_out and column.varies
         }
 
     def _fit_feature(self, column: Column, feature: Feature) -> Feature:

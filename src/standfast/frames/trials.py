@@ -374,15 +374,15 @@ def list_values(column: Column, seen: Array) -> Array:
         column: what is known of it.
         seen: its numbers in the reference, `(B,)`.
     """
-    is_gap = seen < column.low
+    is_empty = seen < column.edge
     if column.categories:
         values = np.arange(len(column.categories), dtype=float)
     else:
-        values = _list_numbers(column, seen[~is_gap])
-    gaps = np.unique(seen[is_gap])
+        values = _list_numbers(column, seen[~is_empty])
+    empty_codes = np.unique(seen[is_empty])
     if column.missing is not None:
-        gaps = np.union1d(gaps, [column.missing])
-    return np.concatenate([values, gaps])
+        empty_codes = np.union1d(empty_codes, [column.missing])
+    return np.concatenate([values, empty_codes])
 
 
 def _list_numbers(column: Column, seen: Array) -> Array:

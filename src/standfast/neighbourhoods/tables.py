@@ -171,6 +171,9 @@ class TableChanges(Transformation):
         codes: how many categories without an order the numbers of each column stand for, from 0; 0 for a column of
             other numbers. Categories have no distance, also where they do not change. Data frames bring it along.
         may_become_missing: the probability with which a cell of each column that changes becomes missing.
+        highest: the largest number of each column. With it, a change reaches numbers from `lowest` to `highest`, and
+            the row's own. None: all numbers within the bounds. Data frames bring along what the reference has, so that
+            rows to explain do not matter to each other.
 
     Raises:
         ArgumentError: something that does not fit; unknown columns; rows that break a rule themselves.
@@ -200,6 +203,7 @@ class TableChanges(Transformation):
     may_become_missing: float = 0.0
     lowest: tuple[float, ...] | None = None
     codes: tuple[int, ...] | None = None
+    highest: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -233,7 +237,7 @@ class TableChanges(Transformation):
         check(independent or self.data is not None or unbound, "data", "training rows, for prior 'copula'", None)
         rate = self.may_become_missing
         check(_is_number(rate) and 0 <= rate < 1, "may_become_missing", "a number from 0 to below 1", repr(rate))
-        for option in ("missing", "lowest", "codes"):
+        for option in ("missing", "lowest", "codes", "highest"):
             if getattr(self, option) is not None:
                 set_fields(self, **{option: tuple(getattr(self, option))})
         categories = any(feature.categories for feature in self._features().values()) or len(self.one_hot) > 0
@@ -251,6 +255,7 @@ class TableChanges(Transformation):
             "missing": None if self.missing is None else len(self.missing),
             "lowest": None if self.lowest is None else len(self.lowest),
             "codes": None if self.codes is None else len(self.codes),
+            "highest": None if self.highest is None else len(self.highest),
             "units": None if self.units is None else len(self.units[0]),
             "data": self.data.shape[1] if self.data is not None and len(self.data.shape) == 2 else None,
         }
@@ -714,7 +719,17 @@ class _Work:
             codes = torch.tensor([math.nan if code is None else code for code in changes.missing], dtype=torch.float64)
             self.codes = codes.to(inputs.device)
             self.empty = inputs.double() - self.codes <= _SAME * self.codes.abs().clamp(min=1)
+        if changes.lowest is not None and changes.highest is not None:
+            self._limit_to_reference(changes.lowest, changes.highest)
+        elif changes.missing is not None:
             self.lower = torch.where(self.codes.isnan(), self.lower, _find_least(changes).to(self.lower))
+
+    def _limit_to_reference(self, lowest: Sequence[float], highest: Sequence[float]) -> None:
+        """Narrow the limits to the range of the reference and the row's own values: they become `(M, F)`."""
+        least, most = (self.lower.new_tensor(ends) for ends in (lowest, highest))
+        own = torch.where(self.empty, least, self.inputs.double())
+        self.lower = torch.maximum(self.lower, torch.minimum(least, own))
+        self.upper = torch.minimum(self.upper, torch.maximum(most, own))
 
     @cached_property
     def owns(self) -> list[Tensor]:
@@ -764,9 +779,16 @@ class _Work:
                 own = self.clean[first, list(category.columns)].tolist()
                 raise ArgumentError("inputs", f"rows with a known category of {category.name!r}", f"row {first}: {own}")
             codes, chosen = category.codes.to(self.inputs.device), list(category.columns)
-            slack = _SAME * codes.abs()
-            inside = (codes >= self.lower[chosen] - slack) & (codes <= self.upper[chosen] + slack)
+            inside = self._are_inside(codes, chosen)
             check(bool(inside.all()), "bounds", f"all categories of {category.name!r} within the bounds", "one outside")
+
+    def _are_inside(self, codes: Tensor, columns: Sequence[int]) -> Tensor:
+        """Whether codes `(K, C)` of columns lie within the limits of some row, bool `(K, C)`."""
+        slack = _SAME * codes.abs()
+        lower, upper = self.lower[..., columns], self.upper[..., columns]
+        if lower.ndim > 1:
+            lower, upper = lower.amin(0), upper.amax(0)
+        return (codes >= lower - slack) & (codes <= upper + slack)
 
     def find_ranges(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest change of each number in the data's units, `(M, m)`, within the bounds.
@@ -778,8 +800,8 @@ class _Work:
         scale = torch.where(percent, own.abs() / 100, 1.0)
         low, high = torch.where(free, least - own, first * scale), torch.where(free, most - own, last * scale)
         lower, upper = (bound * self.std + self.mean for bound in (self.lower, self.upper))
-        low = torch.maximum(low, lower[self.columns] - own).clamp(max=0)
-        high = torch.minimum(high, upper[self.columns] - own).clamp(min=0)
+        low = torch.maximum(low, lower[..., self.columns] - own).clamp(max=0)
+        high = torch.minimum(high, upper[..., self.columns] - own).clamp(min=0)
         stepped, step = self.step > 0, torch.where(self.step > 0, self.step, 1.0)
         low = torch.where(stepped, (low / step - _SLACK).ceil() * step, low)
         high = torch.where(stepped, (high / step + _SLACK).floor() * step, high)
@@ -891,7 +913,7 @@ class _Work:
         rows = before.clone()
         if self.columns:
             moved = before[:, self.columns] + change / self.std[self.columns]
-            lower, upper = self.lower[self.columns], self.upper[self.columns]
+            lower, upper = self.lower[..., self.columns], self.upper[..., self.columns]
             moved = torch.minimum(torch.maximum(moved, lower), upper)
             rows[:, self.columns] = torch.where(self.empty[:, self.columns], before[:, self.columns], moved)
         for category, known, number in zip(self.plan.categories, self.owns, chosen, strict=True):
@@ -926,7 +948,8 @@ class _Work:
             kept &= (rule.evaluate(units) <= self._allow(rule)) | self._lacks(rule)
         for rule in self.plan.definitions:
             value = rows[:, rule.defines].double()
-            kept &= ((value >= self.lower[rule.defines]) & (value <= self.upper[rule.defines])) | self._lacks(rule)
+            lower, upper = self.lower[..., rule.defines], self.upper[..., rule.defines]
+            kept &= ((value >= lower) & (value <= upper)) | self._lacks(rule)
         return kept
 
     def _allow(self, rule: Rule) -> Tensor:
@@ -974,7 +997,9 @@ class _Work:
             cut(rule.evaluate(first), rule.evaluate(last), self._allow(rule), self._lacks(rule))
         for rule in self.plan.definitions:
             column = rule.defines
-            upper, lower = (bound[column] * self.std[column] + self.mean[column] for bound in (self.upper, self.lower))
+            upper, lower = (
+                bound[..., column] * self.std[column] + self.mean[column] for bound in (self.upper, self.lower)
+            )
             cut(first[:, column], last[:, column], upper, self._lacks(rule))
             cut(-first[:, column], -last[:, column], -lower, self._lacks(rule))
         return share

@@ -164,18 +164,18 @@ def make_gaussian_fields(
 def _find_fit(reference: Reference) -> Callable[[Tensor, Tensor], Tensor] | None:
     """What makes noise `(m, F)` of keys `(m,)` fit the columns of a data frame; None for other tables.
 
-    Categories are drawn from the cells of the reference, by the random number that the noise was made of.
+    Categories are drawn from the cells of the reference, by the random number that the noise was made of. Numbers are
+    cut at the range of the reference, as the model's bounds hold the other rows to explain, too.
     """
     codes = reference.codes
     if codes is None:
         return None
-    lowest = torch.tensor(codes.lowest, dtype=torch.float64)
-    has_missing = torch.tensor(codes.edges, dtype=torch.float64) > -torch.inf
+    lowest, highest = (torch.tensor(ends, dtype=torch.float64) for ends in (codes.lowest, codes.highest))
     chosen = [column for column, category in enumerate(codes.categories) if category]
     cells = {column: reference.known[:, column].double().sort().values for column in chosen}
 
     def fit(noise: Tensor, keys: Tensor) -> Tensor:
-        values = torch.where(has_missing.to(noise.device), torch.maximum(noise, lowest.to(noise)), noise)
+        values = torch.minimum(torch.maximum(noise, lowest.to(noise)), highest.to(noise))
         uniform = hashed_uniform(keys, noise.shape[1]).double()
         for column, known in cells.items():
             values[:, column] = known.to(noise)[(uniform[:, column] * len(known)).long()]
