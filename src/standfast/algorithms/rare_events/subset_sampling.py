@@ -39,7 +39,7 @@ With `error=None` or `from_event` there is only a wide run, and with fewer than 
 and a wide run.
 
 Cost, in scores for each problem: 337 where P is one half, 2,800 above 3e-2, 8,000 above 1e-2, 24,000 above 1e-4, 85,000
-at 1e-6, then 4,000 a level. Where particles forget their origin slowly, wide runs follow: 310,000 to 400,000 in a
+at 1e-6, then 4,000 a level. Where the variance of ln P exceeds its limits, wide runs follow: 310,000 to 400,000 in a
 corner of a box where many features must all be near an end of their ranges. A wide run takes `N (1 + moves * levels)`,
 with about `ln P / ln quantile` levels, and 95 N for its large first populations, less the draws that were made before.
 """
