@@ -190,7 +190,8 @@ def _wraps_by_torch(new: object, old: object) -> bool:
 
 
 def _is_code(entry: object) -> bool:
-    return callable(entry) or isinstance(entry, staticmethod | classmethod)
+    is_class = isinstance(entry, type)  # torch exchanges some itself, with its default type
+    return not is_class and (callable(entry) or isinstance(entry, staticmethod | classmethod))
 
 
 def _list_code(place: Any) -> dict[str, Any]:

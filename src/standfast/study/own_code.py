@@ -146,7 +146,9 @@ def _find_file(name: str, folder: str) -> str | None:
     if name.endswith(".py"):
         places = [Path(folder or ".", name), Path(name)]
         return next((str(path) for path in places if path.is_file() and _is_own_file(str(path))), None)
-    if name.partition(".")[0] in sys.stdlib_module_names:
+    top = name.partition(".")[0]
+    # most names are of installed packages, and to search for each of them takes long
+    if top in sys.stdlib_module_names or (top in sys.modules and not is_own(top)):
         return None
     file = _search_module(name, [*([folder] if folder else []), *sys.path])
     return file if file is not None and file.endswith(".py") and _is_own_file(file) else None
