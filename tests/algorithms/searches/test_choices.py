@@ -228,7 +228,9 @@ def test_few_numbers_with_steps_are_searched_on_a_grid() -> None:
     changes = {"x0": {"by": (0, 500_000), "step": 1}, "x1": {"by": 2, "step": 1}}
     clean = torch.tensor([[0.0, 0.0], [499_999.0, 0.0]], dtype=torch.float64)
     region = TableChanges(changes, columns=("x0", "x1")).around(clean, (-1e6, 500_000.0))
-    result = AutoSearch().run(Peak(region), region, 500, 0)
+    objective = Peak(region)
+    result = AutoSearch().run(objective, region, 500, 0)
+    assert len(list_tried(objective, 0)) == 500
     assert result.exact is not None
     assert result.gap is not None
     assert result.exact.tolist() == [False, True]

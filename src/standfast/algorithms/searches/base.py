@@ -7,6 +7,7 @@ of them at once. The objective is a black box, and the search knows nothing of e
 from __future__ import annotations
 
 import bisect
+import copy
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -223,8 +224,12 @@ class SearchRun:
         return seen
 
     def begin_part(self, rows: Tensor) -> SearchRun:
-        """A run of some of the problems, `rows` `(Q,)`, with the same budget."""
-        return SearchRun(lambda x, problem: self._objective(x, rows[problem]), self.region.select(rows), self.budget)
+        """A run of some of the problems, `rows` `(Q,)`, that goes on from here, with what is left of the budget."""
+        part = copy.copy(self)
+        part._objective = lambda x, problem: self._objective(x, rows[problem])
+        part.region, part.kept = self.region.select(rows), self.kept.select(rows)
+        part._trace = [(spent, Outcome(seen.value[rows], seen.violation[rows])) for spent, seen in self._trace]
+        return part
 
     def take_part(self, rows: Tensor, part: SearchRun) -> None:
         """Take over what a run of some of the problems has found, at the times of this run's trace."""
