@@ -119,8 +119,10 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
     tried: set[tuple[str, str]] = set()
     while waiting:
         name, named_by = waiting.popleft()
+        if name in sys.modules or _is_of_installed(name):
+            continue
         folder = str(Path(named_by).parent) if named_by else ""
-        if (name, folder) in tried or name in sys.modules:
+        if (name, folder) in tried:
             continue
         tried.add((name, folder))
         file = _find_file(name, folder)
@@ -146,12 +148,18 @@ def _find_file(name: str, folder: str) -> str | None:
     if name.endswith(".py"):
         places = [Path(folder or ".", name), Path(name)]
         return next((str(path) for path in places if path.is_file() and _is_own_file(str(path))), None)
-    top = name.partition(".")[0]
-    # most names are of installed packages, and to search for each of them takes long
-    if top in sys.stdlib_module_names or (top in sys.modules and not is_own(top)):
+    if _is_of_installed(name):
         return None
     file = _search_module(name, [*([folder] if folder else []), *sys.path])
     return file if file is not None and file.endswith(".py") and _is_own_file(file) else None
+
+
+def _is_of_installed(name: str) -> bool:
+    """Whether a name begins with an installed module, as most names do, so that no file has to be looked for."""
+    if name.endswith(".py"):  # the path of a file
+        return False
+    top = name.partition(".")[0]
+    return top in sys.stdlib_module_names or (top in sys.modules and not is_own(top))
 
 
 def _search_module(name: str, folders: list[str]) -> str | None:
