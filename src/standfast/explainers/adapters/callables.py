@@ -156,6 +156,7 @@ def from_quantus(
     tensor([[3., 3.]])
     """
     check(callable(function), "function", "a callable (model, inputs, targets, **options)", repr(function))
-    check_parameters(function, ("model", "inputs", "targets"), **options)
     title = name or name_function(function)
-    return QuantusFunction(function, {}, options, rows_per_input, one_at_a_time, seed, title)
+    explainer = QuantusFunction(function, {}, options, rows_per_input, one_at_a_time, seed, title)
+    check_parameters(function, ("model", "inputs", "targets"), **options)  # after our own options were checked
+    return explainer
