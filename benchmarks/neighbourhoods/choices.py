@@ -178,6 +178,7 @@ Wanted = Callable[[int], bool]
 
 
 def make_text(seed: int, wanted: Wanted) -> Row:
+    """A text of 5 to 11 words, some of which have up to four others, for a network of pairs of words."""
     generator, chance = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
     vocabulary = [f"w{number}" for number in range(40)]
     tokenizer = Tokenizer(
@@ -205,6 +206,7 @@ def make_text(seed: int, wanted: Wanted) -> Row:
 
 
 def make_table(seed: int, wanted: Wanted, most_numbers: int) -> Row:
+    """A row of up to seven categories and up to `most_numbers` whole numbers, for a small network."""
     generator, chance = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
     counts = [int(count) for count in chance.integers(2, 7, chance.integers(1 if most_numbers else 3, 8))]
     numbers = int(chance.integers(1, most_numbers + 1)) if most_numbers else 0
