@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401, since other tests enable it for all
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
 from sklearn.multioutput import MultiOutputClassifier
@@ -53,6 +54,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "FixedThresholdClassifier": {"estimator": LogisticRegression(), "threshold": 0.3},
     "FrozenEstimator": {"estimator": LogisticRegression().fit(FRAME, TWO)},
     "GridSearchCV": {"estimator": LogisticRegression(), "param_grid": {"C": [0.1, 1.0]}},
+    "HalvingGridSearchCV": {"estimator": LogisticRegression(), "param_grid": {"C": [0.1, 1.0]}},
+    "HalvingRandomSearchCV": {"estimator": LogisticRegression(), "param_distributions": {"C": [0.1, 1.0]}},
     "LocalOutlierFactor": {"novelty": True},
     "MultiOutputClassifier": {"estimator": LogisticRegression()},
     "MultiOutputRegressor": {"estimator": LinearRegression()},
