@@ -30,9 +30,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import standfast
 from standfast.metrics import Call, Probe
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report.charts import COLOURS
 from standfast.study.executors import Executor, Processes, Ray
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.run import run_grid
 from standfast.study.store import Store
 from standfast.zoo.networks.lenet import LeNet5

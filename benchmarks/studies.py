@@ -21,9 +21,9 @@ from torch import nn
 
 import standfast
 from standfast.metrics.base import PRESETS
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.study.cost import measure_peak
 from standfast.study.executors import Executor, InProcess, Processes
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.run import named_metrics, run_grid
 from standfast.study.store import Store
 

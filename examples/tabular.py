@@ -21,7 +21,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 import standfast
-from standfast.study.grid import Samples
+from standfast.question.grid import Samples
 
 NAMES = tuple(load_breast_cancer().feature_names)
 

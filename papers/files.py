@@ -41,8 +41,8 @@ def study_file(path: str) -> Callable[[Scale], dict[str, Any]]:
 
     `safari/table1.yaml` is a study file for the full scale. `safari/table1-small.yaml` beside it has only what the
     small scale changes: its mappings are merged with those of the full study, its other values replace them, and null
-    removes a key (a JSON merge patch, RFC 7396). Tables have numbers and no verdicts, so there are no sanity checks
-    unless the file asks for them.
+    removes a key (a JSON merge patch, RFC 7396). Tables have numbers and no verdicts, so there are neither sanity
+    checks nor further controls unless the file asks for them.
     """
     return partial(_read_study, path)
 
@@ -52,7 +52,7 @@ def _read_study(path: str, scale: Scale) -> dict[str, Any]:
     content = read_document(full).content
     if scale == "small":
         content = merge(content, read_document(full.with_stem(f"{full.stem}-small")).content)
-    return {"sanity": False, **content}
+    return {"sanity": False, "controls": False, **content}
 
 
 def merge(content: Any, patch: Any) -> Any:

@@ -43,9 +43,10 @@ def test_files_beside_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "a-small.yaml").write_text("samples: 2\nmodels: {m: {lenet: {b: 8}}, n: null}\nexplainers: [lrp]\n")
     study = files.study_file("a.yaml")
     models = {"m": {"lenet": {"a": 1}}, "n": "other"}
-    assert study("full") == {"sanity": False, "samples": 9, "models": models, "explainers": ["lrp", "lime"]}
+    none = {"sanity": False, "controls": False}
+    assert study("full") == {**none, "samples": 9, "models": models, "explainers": ["lrp", "lime"]}
     small = {"samples": 2, "models": {"m": {"lenet": {"a": 1, "b": 8}}}, "explainers": ["lrp"]}
-    assert study("small") == {"sanity": False, **small}
+    assert study("small") == {**none, **small}
     (tmp_path / "a.csv").write_text('model,explainer,"ln P, mean",c\nVGG,lrp,-1.5,\nVGG,lime,about 2,7\n')
     numbers = {"ln P, mean": {"VGG, lrp": -1.5, "VGG, lime": "about 2"}, "c": {"VGG, lime": 7.0}}
     assert files.read_numbers("a.csv", keys=2) == numbers

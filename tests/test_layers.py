@@ -31,6 +31,7 @@ LAYERS = (
     ("zoo",),
     ("training",),
     ("frame_inputs", "text_inputs"),
+    ("question",),
     ("study",),
     ("results",),
     ("report",),

@@ -17,7 +17,7 @@ from standfast.explainers import from_shap
 from standfast.function_calls import run_eagerly
 from standfast.metrics import AttributionAttack, WorstCase
 from standfast.neighbourhoods import Rotation
-from standfast.study.grid import LoadedModel, Samples
+from standfast.question.grid import LoadedModel, Samples
 from standfast.study.identity import Description, describe_model
 from standfast.study.store import tensor_digest
 from standfast.testing import small_transformer

@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 
 from standfast.errors import StandfastError
+from standfast.question.grid import ModelSource, Samples
 from standfast.study.file.spec import study_from
-from standfast.study.grid import ModelSource, Samples
 from standfast.study.plan import inputs_for, make_plan
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # a clone has papers/ beside this folder

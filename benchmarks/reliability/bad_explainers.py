@@ -115,6 +115,7 @@ def run(folder: Path, explainers: list[Any]) -> standfast.Results:
         "neighbourhood": {"linf": 0.1},
         "metrics": [{"max_sensitivity": {"samples": 4}}],
         "sanity": False,
+        "controls": False,
     }
     file = folder / "study.yaml"
     file.write_text(json.dumps(study))

@@ -35,6 +35,7 @@ models: {{m: {model}}}
 explainers: [{explainer}]
 metrics: [{metric}]
 sanity: false
+controls: false
 """
 EXPLAIN = "def explain(module, inputs, targets):\n    return inputs{}\n"
 

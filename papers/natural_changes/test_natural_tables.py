@@ -24,9 +24,9 @@ from papers.natural_changes.tables import KEPT_PART, PAIR_PART, SEARCH_PART, add
 from standfast.data.root import MissingDataError
 from standfast.errors import ArgumentError, StandfastError
 from standfast.neighbourhoods import Brightness, GaussianNoise, Rotation, Translation
+from standfast.question.grid import Samples
 from standfast.study.cost import estimate_plan
 from standfast.study.file.spec import load_study
-from standfast.study.grid import Samples
 from standfast.study.plan import make_plan
 from standfast.testing import check_metric
 from standfast.zoo.hub import Normalised

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from standfast.data import Dataset
 from standfast.errors import ArgumentError, UnknownOptionError, as_number, check, describe_foreign, warn_user
-from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
+from standfast.explainers import Explainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.packages import ADAPTERS
 from standfast.explainers.base import check_channels, check_explained
@@ -41,6 +41,8 @@ from standfast.metrics.sanity import make_checks
 from standfast.model import Model, describe_no_module, is_state_dict, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.neighbourhoods.transformations import check_fits
+from standfast.question.controls import keep_useful, list_default_controls, select_defaults
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import Results
@@ -48,7 +50,6 @@ from standfast.study.cache import run_kept
 from standfast.study.cost import Estimate, estimate_plan
 from standfast.study.executors import Executor, local
 from standfast.study.executors.base import UNLIMITED
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import watch
 from standfast.study.run import Origin, RunSummary, named_metrics, run_grid
@@ -57,7 +58,7 @@ from standfast.tasks.base import expand_targets
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 from standfast.text_inputs import ReadTexts, check_change, check_removal, default_change, find_text_model
 from standfast.text_inputs import fit_explainers as fit_explainers_of_texts
-from standfast.texts import TextModel, find_text_box
+from standfast.texts import TextModel
 
 if TYPE_CHECKING:
     from standfast.study.file.spec import Study
@@ -359,7 +360,7 @@ class _Question:
         for metric in configured.values():
             check_fits(getattr(metric, "neighbourhood", None), x, model.bounds)
             warn_of_radius(metric, model, x)
-        beside = self._choose_controls(model, ready, configured, x)
+        beside = self._choose_controls(list(models.values()), ready, configured, x)
         check_explained(models.values(), ready.values())
         own = "texts" if texts is not None else data.name if data is not None else ""
         grid = Grid(
@@ -424,20 +425,21 @@ class _Question:
         return self.neighbourhood
 
     def _choose_controls(
-        self, model: Model, explainers: Mapping[str, Explainer], metrics: Mapping[str, Metric], x: Tensor
+        self,
+        models: Sequence[Model],
+        explainers: Mapping[str, Explainer],
+        metrics: Mapping[str, Metric],
+        inputs: Tensor,
     ) -> dict[str, Explainer]:
         """The controls beside the explainers that any of the metrics can use."""
         if self.controls is False:
             return {}
-        wanted = _name_explainers(self.controls, "controls") if self.controls is not True else None
-        beside = {
-            name: control
-            for name, control in (_find_controls(model, explainers, x) if wanted is None else wanted).items()
-            if control not in explainers.values() and any(metric.takes_control(control) for metric in metrics.values())
-        }
-        for name in beside:
-            check(name not in explainers, "controls", "names that differ from those of the explainers", repr(name))
-        return beside
+        if self.controls is True:
+            usual = list_default_controls(explainers, models, [inputs])
+            controls = select_defaults(usual, explainers)
+        else:
+            controls = _name_explainers(self.controls, "controls")
+        return keep_useful(controls, explainers, metrics.values())
 
 
 def _check_places(models: Any, explainers: Any) -> None:
@@ -475,18 +477,6 @@ def _name_explainers(explainers: ExplainersLike, argument: str) -> dict[str, Exp
             check(name not in given, argument, "names that differ, or a mapping from names", f"{name!r} twice")
             given[name] = explainer
     return {name: get_explainer(explainer) for name, explainer in given.items()}
-
-
-def _find_controls(model: Model, explainers: Mapping[str, Explainer], x: Tensor) -> dict[str, Explainer]:
-    """The controls that fit the model and the data, unless the explainers are nothing but controls themselves."""
-    first = next((name for name, explainer in explainers.items() if not explainer.control), None)
-    if first is None:
-        return {}
-    found: list[Explainer] = [RandomExplainer()]
-    found += [InputCopy()] if find_text_box(model) is None else []  # codes of words are no numbers
-    found += [Edges()] if x.ndim > 2 else []
-    found += [RandomisedExplainer(explainers[first])] if any(True for _ in model.module.parameters()) else []
-    return {e.label if e.name != RandomisedExplainer.name else f"{e.name}:{first}": e for e in found}
 
 
 def _short(fact: object) -> str:

@@ -38,6 +38,7 @@ STUDY: dict[str, Any] = {
     "explainers": ["saliency", "input_x_gradient", "random"],
     "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 3}}],
     "sanity": False,
+    "controls": False,
 }
 METRIC = "max_sensitivity"
 

@@ -25,6 +25,7 @@ STUDY: dict[str, Any] = {
     "explainers": ["saliency"],
     "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 2}}],
     "sanity": False,
+    "controls": False,
 }
 LIMITS = {"pass": 1e9, "fail": 1e-9}
 

@@ -47,7 +47,7 @@ STUDY: dict[str, Any] = {
 
 
 #: without the sanity checks, for tests that are not about them
-BARE = {**STUDY, "sanity": False}
+BARE = {**STUDY, "sanity": False, "controls": False}
 
 
 @pytest.fixture(scope="module")

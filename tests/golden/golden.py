@@ -442,6 +442,7 @@ def run_two_models(_: int) -> Any:
         "samples": 8,
         "repeats": 2,
         "seed": 1,
+        "controls": False,
         "device": DEVICE,
         "models": {"natural": "lenet5-mnist", "adversarial": "lenet5-mnist-pgd"},
         "neighbourhood": {"linf": 0.05},

@@ -18,7 +18,7 @@ from standfast.frames import Table
 from standfast.frames.model import make_model
 from standfast.metrics import Metric, WorstCase
 from standfast.neighbourhoods import Neighbourhood, TableChanges, Typos
-from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import Plan, make_plan
 
 

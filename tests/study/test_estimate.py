@@ -18,8 +18,8 @@ from torch import Tensor, nn
 import standfast
 from conftest import SHAPES, small_net
 from standfast.metrics import Cost, Metric, Probe, Result, metrics
+from standfast.question.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.study import cost
-from standfast.study.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.study.plan import make_plan
 
 #: the sanity checks would be lines of their own

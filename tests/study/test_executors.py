@@ -26,11 +26,11 @@ from refusals import assert_refused
 import standfast
 from standfast.explainers import Explainer
 from standfast.metrics import Cost, LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.results import Results, load_results
 from standfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm
 from standfast.study.executors.base import Outcomes
 from standfast.study.executors.processes import local
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import Progress
 from standfast.study.run import RunSummary, run_grid
@@ -405,7 +405,7 @@ def test_functions_beside_the_study_file_and_odd_failures_in_this_process_and_an
     (tmp_path / "own.yaml").write_text(
         "data: {digits: digits}\nsamples: 2\nsamples_per_job: 2\nmodels: {lenet: lenet5-mnist}\n"
         f"explainers:\n{explainers}neighbourhood: {{linf: 0.1}}\nmetrics:\n  - max_sensitivity: {{samples: 2}}\n"
-        f"executor: {executor}\nsanity: false\n"
+        f"executor: {executor}\nsanity: false\ncontrols: false\n"
     )
     (elsewhere := tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(elsewhere)

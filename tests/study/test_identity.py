@@ -25,9 +25,9 @@ from standfast.explainers import Explainer, from_callable, get
 from standfast.metrics import MaxSensitivity, Metric
 from standfast.metrics import get as get_metric
 from standfast.neighbourhoods import LinfBall
+from standfast.question.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.reference import CellCodes, make_reference
 from standfast.study.executors import Processes
-from standfast.study.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.study.identity import Answers, Description
 from standfast.study.own_code import read_own_modules
 from standfast.study.plan import make_plan

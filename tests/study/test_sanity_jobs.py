@@ -14,10 +14,10 @@ from conftest import small_net
 from standfast.explainers import Edges, Explainer
 from standfast.metrics import AOPC, MaxSensitivity, Metric, WorstCase
 from standfast.metrics.sanity import SanityChecks
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report import load_results
 from standfast.study.cost import estimate_plan
 from standfast.study.file.spec import study_from
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import Job, make_plan
 from standfast.study.run import run_grid
 from standfast.study.store import Store

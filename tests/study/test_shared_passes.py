@@ -15,7 +15,7 @@ from conftest import SHAPES, small_net
 from standfast.explainers import Explainer, from_callable, get
 from standfast.explainers.shared_passes import PassMemory, offer_memory, recall_passes
 from standfast.metrics import MaxSensitivity, Metric, WorstCase
-from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.store import JobFiles
 from standfast.study.worker import Worker

@@ -24,11 +24,11 @@ from torch import nn
 import standfast
 from malformed_studies import Evil
 from standfast.data.user_files import as_inputs, read_images
+from standfast.question.grid import ModelSource, Samples
 from standfast.study.file.names import DATA, MODELS, read_entry
 from standfast.study.file.problems import StudyFieldError
 from standfast.study.file.sources import build_source, try_out
 from standfast.study.file.spec import study_from
-from standfast.study.grid import ModelSource, Samples
 from standfast.zoo.programs import read_weights
 
 MODULE = """
@@ -36,7 +36,7 @@ import numpy as np
 import torch
 from torch import nn
 import standfast
-from standfast.study.grid import Samples
+from standfast.question.grid import Samples
 
 def tensor(): return torch.full((3, 5), 0.5)
 def array(): return np.full((3, 5), 0.5)
@@ -468,6 +468,7 @@ def test_a_study_of_an_estimator_goes_on_where_it_was(estimators: Path) -> None:
             "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 3}}],
             "executor": {"workers": 1},
             "sanity": False,
+            "controls": False,
         }
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="(?s).*saliency.*no gradients", category=UserWarning)
@@ -507,6 +508,7 @@ def test_seeds_of_a_function_are_models_of_their_own(folder: Path) -> None:
         "explainers": ["saliency"],
         "metrics": [{"seed_agreement": {"seeds": 3}}],
         "sanity": False,
+        "controls": False,
     }
     found = standfast.run_study(study_from(content, folder), folder / "out", progress=False)
     assert found.samples["model"].unique().sort().to_list() == ["net#0", "net#1", "net#2"]

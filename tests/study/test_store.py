@@ -18,11 +18,11 @@ from torch import nn
 
 import standfast
 from standfast.files import write_atomically
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.results import load_results, verify_results
 from standfast.study import folders
 from standfast.study.executors import Processes
 from standfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.progress import Progress
 from standfast.study.run import run_grid
 from standfast.study.store import Store, tensor_digest

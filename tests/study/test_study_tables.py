@@ -53,6 +53,7 @@ def make_study(folder: Path, model: Any = None, more: Any = None, **entry: Any) 
         "explainers": ["kernel_shap:samples=40", "random"],
         "metrics": {"worst": {"worst_case": {"budget": 20, "similarity": "spearman"}}},
         "sanity": False,
+        "controls": False,
         **(more or {}),
     }
     return study_from(content, folder)

@@ -79,6 +79,7 @@ def make_study(folder: Path, model: Any = None, more: Any = None, **entry: Any) 
         "explainers": EXPLAINERS,
         "metrics": METRICS,
         "sanity": False,
+        "controls": False,
         **(more or {}),
     }
     return study_from(content, folder)

@@ -32,6 +32,7 @@ from standfast.errors import ArgumentError, StandfastError, check_integer
 from standfast.errors import check as check_argument
 from standfast.evaluation import default_folder, run_study
 from standfast.metrics.sanity import SanityChecks
+from standfast.question.grid import Grid
 from standfast.report.sentences import describe_failures
 from standfast.results import Results, load_results
 from standfast.results.results import JOB_COLUMNS, SAMPLE_COLUMNS
@@ -41,7 +42,6 @@ from standfast.study.file.document import StudyError
 from standfast.study.file.entries import RequirementEntry
 from standfast.study.file.problems import Problem, StudyFieldError, errors_at
 from standfast.study.file.spec import Study, load_study, study_from
-from standfast.study.grid import Grid
 from standfast.study.plan import describe_grid
 from standfast.study.store import LOOKS, DamagedFileError, Store, digest
 

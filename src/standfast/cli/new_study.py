@@ -23,13 +23,13 @@ from torch import nn
 from standfast.cli.kinds import KINDS, first_sentence
 from standfast.errors import ArgumentError, StandfastError, check, suggest_name
 from standfast.model import Model
+from standfast.question.grid import Grid, Samples
 from standfast.report.words import make_environment
 from standfast.study.file.document import StudyError
 from standfast.study.file.imports import REFERENCE
 from standfast.study.file.names import DATA, MODELS, Names
 from standfast.study.file.options import plain_options
 from standfast.study.file.spec import study_from
-from standfast.study.grid import Grid, Samples
 from standfast.tasks import Regression
 from standfast.zoo.programs import PICKLES
 
@@ -121,13 +121,13 @@ class Setting:
 
     @property
     def explainers(self) -> tuple[str, ...]:
-        """Explainers that suit such a model and such inputs, and controls that the metrics compare with."""
+        """Explainers that suit such a model and such inputs; the study adds controls that fit."""
         own: tuple[str, ...]
         table, differentiable = len(self.shape) == 1, self.tried.differentiable
         convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules())
         segments = "segments=pixels," if table else ""
         if self.samples.texts is not None:
-            return "saliency", "integrated_gradients", "kernel_shap:samples=200", "random", "randomised:saliency"
+            return "saliency", "integrated_gradients", "kernel_shap:samples=200"
         if self.samples.table is not None:
             trees = find_spec("shap") is not None
             own = *["tree_shap"] * trees, "kernel_shap:samples=200", "occlusion"
@@ -137,8 +137,7 @@ class Setting:
             own = "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200"
         else:
             own = "saliency", "integrated_gradients", "gradcam" if convolutions else "input_x_gradient"
-        controls = "random", "input_copy", *["edges"] * (not table), *["randomised:saliency"] * differentiable
-        return own + controls
+        return own
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -365,7 +364,8 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
     text = _fill(setting, setting.explainers, study)
     grid = study_from(YAML(typ="safe").load(text), study.parent).grid()
     left_out, fit = {}, []
-    for given, (label, explainer) in zip(setting.explainers, grid.explainers.items(), strict=True):
+    explainers = {label: explainer for label, explainer in grid.explainers.items() if label not in grid.controls}
+    for given, (label, explainer) in zip(setting.explainers, explainers.items(), strict=True):
         try:
             explainer(setting.tried, setting.samples.inputs[:1])
             fit.append(given)
@@ -401,10 +401,7 @@ def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
 def _describe(text: str, kind: str) -> str:
     """What an entry is, for a comment above it."""
     entry = KINDS[kind].load()[text.partition(":")[0]]
-    words = first_sentence(KINDS[kind].describe(text, entry))
-    if not getattr(entry, "control", False):
-        return words
-    return f"Control, which says nothing about what the model has learned: {words[0].lower()}{words[1:]}"
+    return first_sentence(KINDS[kind].describe(text, entry))
 
 
 def _flow(value: object) -> str:

@@ -169,7 +169,11 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
         for name, about in (then.get(section) or {}).items():
             if _as_stored(about) != _as_stored((now.get(section) or {}).get(name)):
                 found.append(f"{section} {name!r}: other options")
-    found += [f"{key}: {now.get(key)} here" for key in ("seed", "repeats", "controls") if then.get(key) != now.get(key)]
+    found += [f"{key}: {now.get(key)} here" for key in ("seed", "repeats") if then.get(key) != now.get(key)]
+    # studies that were stored before controls were added by default have fewer of them
+    stored_explainers = then.get("explainers") or {}
+    controls = [name for name in now.get("controls") or [] if name in stored_explainers]
+    found += [f"controls: {controls} here"] if (then.get("controls") or []) != controls else []
     before, after = then.get("code") or {}, now.get("code") or {}
     found += [f"code {name!r}: changed" for name in sorted(before) if before[name] != after.get(name)]
     return tuple(found)

@@ -19,7 +19,7 @@ import torch
 
 from standfast.errors import StandfastError, check
 from standfast.metrics import Metric
-from standfast.study.grid import Grid, Part
+from standfast.question.grid import Grid, Part
 from standfast.study.plan import Job, Plan, inputs_for, job_seed
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated

@@ -24,9 +24,9 @@ from standfast.metrics.base import Metric, plain
 from standfast.metrics.sanity import RULES, SanityChecks
 from standfast.model import ROW_ALIGNMENT, Model, module_name
 from standfast.neighbourhoods import Neighbourhood
+from standfast.question.grid import Grid, Part, Samples
 from standfast.reference import Reference
 from standfast.segments import check_one_for_all
-from standfast.study.grid import Grid, Part, Samples
 from standfast.study.identity import (
     MOST_ANSWERS,
     Answers,

@@ -17,11 +17,11 @@ from standfast.metrics.base import Preset, has_neighbourhood
 from standfast.metrics.base import metrics as registry
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import join_label, label_neighbourhoods
+from standfast.question.grid import Grid
 from standfast.registry import build
 from standfast.study.executors import Executor, InProcess
 from standfast.study.file.imports import importing_from
 from standfast.study.folders import LocalFolder
-from standfast.study.grid import Grid
 from standfast.study.lease import hold_lease
 from standfast.study.plan import Job, Plan, make_plan
 from standfast.study.progress import EtaEstimator, Progress

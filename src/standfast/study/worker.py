@@ -18,7 +18,7 @@ from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
 from standfast.metrics.sanity import SanityChecks
 from standfast.model import Model
-from standfast.study.grid import Grid, Part
+from standfast.question.grid import Grid, Part
 from standfast.study.guard import Guard
 from standfast.study.identity import Answers, ask_model
 from standfast.study.own_code import read_own_modules

@@ -198,6 +198,7 @@ def fit():
 STUDY = """
 samples: 4
 sanity: false
+controls: false
 samples_per_job: 4
 data: {rows: {table: rows.csv, types: {job: category}}}
 models: {m: {function: "fit_of_study:fit"}}

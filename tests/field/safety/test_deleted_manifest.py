@@ -13,9 +13,9 @@ import standfast
 from standfast.explainers import Saliency
 from standfast.metrics import MaxSensitivity
 from standfast.neighbourhoods import LinfBall
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.results import verify_results
 from standfast.study import plan as plans
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.run import run_grid
 from standfast.study.store import DamagedFileError, Store
 

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[3]
 STUDY: dict[str, Any] = {
     "samples": 8,
     "sanity": False,
+    "controls": False,
     "data": {"digits": "digits"},
     "models": {"lenet": "lenet5-mnist"},
     "explainers": ["saliency", "random"],

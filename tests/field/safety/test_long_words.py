@@ -24,6 +24,7 @@ PICTURE = "x" * 30_000
 STUDY = """
 samples: 2
 sanity: false
+controls: false
 data: {d: {path: t.jsonl, text: text}}
 models: {bag: {function: "build:build"}}
 explainers: [occlusion]

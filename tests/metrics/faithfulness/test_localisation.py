@@ -16,9 +16,9 @@ from torch import nn
 import standfast.report
 from standfast.metrics import LocalisationResult, RelevanceLocalisation
 from standfast.metrics.faithfulness.localisation import Regions, expand_regions, localise_relevance
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.results import presentation_of
 from standfast.study.file.spec import study_from
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.run import run_grid
 from standfast.study.store import Store
@@ -288,7 +288,7 @@ MODULE = """
 import torch
 from torch import nn
 import standfast.report
-from standfast.study.grid import Samples
+from standfast.question.grid import Samples
 
 def load(n=9):
     made = standfast.data.synthetic_waves(n, steps=24, channels=3, block=6)

@@ -17,10 +17,10 @@ from conftest import SHAPES, small_net
 from standfast.algorithms.masks.random_masks import draw_masks
 from standfast.explainers.baselines import RandomExplainer
 from standfast.metrics import DataSensitivityConsistency
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report.presentation.senc.data_sensitivity_consistency import lay_out
 from standfast.segments import LabelMap, segment
 from standfast.statistics.pooling import pool_inputs
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.tensors import Streams, content_keys
 

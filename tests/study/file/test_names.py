@@ -227,6 +227,7 @@ def test_a_study_of_the_users_own_runs(folder: Path, tmp_path: Path) -> None:
         "models": [{"mine": {"function": function("build"), "options": {"width": 3}}}],
         "explainers": [{"mine": {"function": function("explain")}}, "saliency"],
         "metrics": [{"mine": {"function": function("measure")}}, "captum:infidelity"],
+        "controls": False,
     }
     found = standfast.run_study(study_from(content, folder), tmp_path, progress=False)
     assert found.failures == []

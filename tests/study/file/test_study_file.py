@@ -68,7 +68,9 @@ def test_example_becomes_a_grid(folder: Path) -> None:
         "integrated_gradients: steps=8",
         "smoothgrad",
         "malformed_module:explain",
+        "input_copy",  # the only control that these metrics take
     ]
+    assert grid.controls == ("input_copy",)
     assert grid.explainers["integrated_gradients: steps=4, baseline=[0.0]"].baseline == (0.0,)
     assert grid.explainers["smoothgrad"] == standfast.explainers.SmoothGrad(noise=1.0)
     assert grid.explainers["malformed_module:explain"].rows_per_input == 2

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from standfast.errors import MissingExtraError, check, check_integer
-from standfast.study.grid import Grid
+from standfast.question.grid import Grid
 from standfast.study.plan import Job
 from standfast.study.store import JobFiles, Store, pack_failure
 from standfast.study.worker import record_of

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from standfast import data, zoo
@@ -98,6 +98,7 @@ _FORMS = ("path", "function", "architecture")
 DATA = Names("data", data.datasets, tuple(data.ARCHIVES), (*_FORMS[:2], "table"))
 MODELS = Names("models", zoo.models, tuple(HUBS), (*_FORMS, "transformers"))
 EXPLAINERS = Names("explainers", explainers, forms=("function",), in_text=True)
+CONTROLS = replace(EXPLAINERS, section="controls")
 METRICS = Names("metrics", metrics, forms=("function",), in_text=True)
 SEARCHES = Names("searches", searches, in_text=True)
 TASKS = Names("tasks", tasks, in_text=True)

@@ -36,6 +36,7 @@ def json_schema() -> Schema:
     for names, function in ((EXPLAINERS, ExplainerFunction), (METRICS, MetricFunction)):
         _define_kinds(definitions, names, [_model(definitions, function)])
         _define_section(definitions, names, names.registry.kind)
+    definitions["controls"] = {"anyOf": [{"type": "boolean"}, _refer(EXPLAINERS.section)]}
     _define_kinds(definitions, SEARCHES)
     _define_kinds(definitions, TASKS)
     _define_kinds(definitions, NEIGHBOURHOODS)

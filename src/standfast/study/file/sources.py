@@ -36,6 +36,7 @@ from standfast.data.user_files import Content, as_inputs, as_labels, read_texts
 from standfast.errors import ArgumentError, StandfastError, check
 from standfast.frames import Table, make_model
 from standfast.model import Model
+from standfast.question.grid import ModelSource, Samples
 from standfast.study.file.document import read_content
 from standfast.study.file.entries import (
     Count,
@@ -63,7 +64,6 @@ from standfast.study.file.problems import (
 )
 from standfast.study.file.references import read_data_at
 from standfast.study.file.texts import find_texts, make_samples
-from standfast.study.grid import ModelSource, Samples
 from standfast.study.identity import is_estimator
 from standfast.tasks import Classification, Task
 from standfast.tensors import describe_bounds

@@ -49,11 +49,23 @@ from standfast.model import Model
 from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import join_label
 from standfast.neighbourhoods.transformations import check_fits
+from standfast.question.controls import keep_useful, list_default_controls, select_defaults
+from standfast.question.grid import Grid, Samples
 from standfast.study.file import entries
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
 from standfast.study.file.entries import Count, OptionValues, Reference, RequirementEntry, as_tuple
 from standfast.study.file.imports import call_function, resolve
-from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, CheckedEntry, NamedEntry, Names, read_section
+from standfast.study.file.names import (
+    CONTROLS,
+    DATA,
+    EXPLAINERS,
+    METRICS,
+    MODELS,
+    CheckedEntry,
+    NamedEntry,
+    Names,
+    read_section,
+)
 from standfast.study.file.options import (
     background_from,
     configure,
@@ -77,7 +89,6 @@ from standfast.study.file.references import ReferenceReader
 from standfast.study.file.sources import DataEntry, ModelEntry, ModelFolder, StudyModel, build_source, try_out
 from standfast.study.file.tables import join_tables
 from standfast.study.file.texts import read_words
-from standfast.study.grid import Grid, Samples
 from standfast.study.run import number_labels
 from standfast.text_inputs import ReadTexts, check_change, check_removal, default_change, fit_explainers
 from standfast.texts import TextModel
@@ -170,6 +181,13 @@ def explainers_from(raw: object) -> dict[str, Explained]:
     ['saliency', 'lrp: epsilon=1e-06', 'lrp', 'mine']
     """
     return read_section(raw, EXPLAINERS, _build_explainer, _labels_of_explainers)
+
+
+def controls_from(raw: object) -> bool | dict[str, Explained]:
+    """The section `controls`: whether there are the usual ones, or some by label."""
+    if isinstance(raw, bool):
+        return raw
+    return read_section(raw, CONTROLS, _build_explainer, _labels_of_explainers)
 
 
 def metrics_from(raw: object, info: ValidationInfo) -> dict[str, Measured]:
@@ -312,6 +330,8 @@ class Study(Entry):
         preset: values for metric options that this file does not set. A metric may have a preset of its own.
         explainers: Explainers, as a list or under labels.
         metrics: Metrics, as a list or under labels.
+        controls: explainers that say nothing about what a model has learned, beside the others; true for those that fit
+            the models and the data, false for none, or a list as of explainers.
         sanity: check whether each explainer depends on the input and the model; a number: on so many samples.
         executor: who does the work.
         requirements: what the numbers must show, for `standfast check`; nothing else reads it.
@@ -331,6 +351,7 @@ class Study(Entry):
     preset: Preset = "standard"
     explainers: Annotated[dict[str, Explained], PlainValidator(explainers_from), _refer_to("explainers")]
     metrics: Annotated[dict[str, Measured], PlainValidator(metrics_from), _refer_to("metrics")]
+    controls: Annotated[bool | dict[str, Explained], PlainValidator(controls_from), _refer_to("controls")] = True
     sanity: bool | Count = True
     executor: entries.ExecutorField = entries.LocalEntry()
     requirements: Annotated[tuple[RequirementEntry, ...], BeforeValidator(as_tuple)] = ()
@@ -372,6 +393,7 @@ class Study(Entry):
         for label, explained in self.explainers.items():
             with errors_at(*explained.path, into=errors):
                 explainers[label] = load_evaluation(explained, label, references)
+        controls = self._load_controls(references, errors)
         pairs = self._pairs()
         for label, measured in self.metrics.items():
             with errors_at(*measured.path, into=errors):
@@ -384,6 +406,7 @@ class Study(Entry):
             samples, table = join_tables(samples, metrics.values())
         if table is not None:
             explainers = {label: fit_explainer(explainer) for label, explainer in explainers.items()}
+            controls = {label: fit_explainer(control) for label, control in controls.items()}
             for label in list(metrics):
                 with errors_at(*self.metrics[label].path, into=errors):
                     metrics[label] = fit_metric(metrics[label], table)
@@ -391,6 +414,7 @@ class Study(Entry):
         if any(each.texts is not None for each in samples.values()):
             readers = self._read_texts(samples, sources, errors)
             explainers, given, metrics = fit_explainers(explainers), metrics, {}
+            controls = fit_explainers(controls)
             for label, metric in given.items() if readers else ():
                 with errors_at(*self.metrics[label].path, into=errors):
                     fitted = ReadTexts.fit_metrics({label: metric}, readers[0], self.preset, removals)
@@ -401,14 +425,21 @@ class Study(Entry):
             with errors_at("explainers", into=errors):
                 for reader in readers:
                     check_removal(reader, explainers.values())
-        self._try_models(sources if check else {}, explainers, metrics, samples, errors)
+        tried_models = self._try_models(sources if check else {}, explainers, metrics, samples, errors)
+        if not errors:
+            if self.controls is True and tried_models:
+                inputs = [found.inputs for found in samples.values()]
+                controls = select_defaults(list_default_controls(explainers, tried_models, inputs), explainers)
+            with errors_at(into=errors):
+                controls = keep_useful(controls, explainers, metrics.values())
         if errors:
             problems = [problem for error in errors for problem in error.problems]
             raise self._document.error(problems) from errors[0].__cause__
         return Grid(
             data=samples,
             models=sources,
-            explainers=explainers,
+            explainers={**explainers, **controls},
+            controls=tuple(controls),
             metrics=metrics,
             pairs=pairs,
             seed=self.seed,
@@ -427,8 +458,12 @@ class Study(Entry):
         metrics: Mapping[str, Metric],
         samples: Mapping[str, Samples],
         errors: list[StudyFieldError],
-    ) -> None:
-        """Run each model on one sample of the data that it meets; add errors about it, and about what does not fit."""
+    ) -> list[Model]:
+        """Run each model on one sample of the data that it meets; add errors about it, and about what does not fit.
+
+        Returns:
+            The models.
+        """
         tried_models: list[Model] = []
         for model_name, source in sources.items():
             for data_name in [data for data, met in self._pairs() if met == model_name and data in samples]:
@@ -439,6 +474,15 @@ class Study(Entry):
                         check_losses(tried, getattr(metric, "neighbourhood", None))
         if not errors and tried_models:
             self._check_kinds(tried_models, explainers, metrics, samples, errors)
+        return tried_models
+
+    def _load_controls(self, references: ReferenceReader, errors: list[StudyFieldError]) -> dict[str, Explainer]:
+        """The controls that the file names."""
+        controls: dict[str, Explainer] = {}
+        for label, entry in self.controls.items() if isinstance(self.controls, dict) else ():
+            with errors_at(*entry.path, into=errors):
+                controls[label] = load_evaluation(entry, label, references)
+        return controls
 
     def _check_kinds(
         self,
@@ -524,6 +568,8 @@ class Study(Entry):
         """
         sections: dict[str, Mapping[str, CheckedEntry[Any]]]
         sections = {"data": self.data, "models": self.models, "explainers": self.explainers, "metrics": self.metrics}
+        if isinstance(self.controls, dict):
+            sections["controls"] = self.controls
         content = self.model_dump(mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"})
         if not self.requirements:
             del content["requirements"]

@@ -20,10 +20,10 @@ from standfast.data.user_files import LABEL_COLUMNS, number_classes, read_frame
 from standfast.errors import check, suggest_name
 from standfast.frame_inputs import find_losses
 from standfast.frames import Table
+from standfast.question.grid import Samples
 from standfast.study.file.entries import Name, as_tuple
 from standfast.study.file.problems import in_words
 from standfast.study.file.sources import DataEntry
-from standfast.study.grid import Samples
 
 Columns = Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]
 Order = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=2)]

@@ -14,7 +14,7 @@ from torch import Tensor
 from standfast.data.user_files import TextContent, number_classes
 from standfast.errors import check, warn_user
 from standfast.neighbourhoods.text import CODES
-from standfast.study.grid import Samples
+from standfast.question.grid import Samples
 from standfast.text_inputs import ReadTexts
 from standfast.texts import TextModel
 
