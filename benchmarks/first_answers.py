@@ -76,7 +76,6 @@ def call_photographs() -> dict[str, Any]:
         "metrics": {"sensitivity": standfast.metrics.MaxSensitivity(BALL, samples=5)},
         "sanity": False,
         "controls": False,
-        "controls": False,
     }
 
 

@@ -22,9 +22,10 @@ from torch import nn
 import standfast
 from standfast.metrics.base import PRESETS
 from standfast.question.grid import Grid, LoadedModel, Samples
+from standfast.question.metric_labels import name_metrics
 from standfast.study.cost import measure_peak
 from standfast.study.executors import Executor, InProcess, Processes
-from standfast.study.run import named_metrics, run_grid
+from standfast.study.run import run_grid
 from standfast.study.store import Store
 
 LOCALISATION = "relevance_localisation"  # it needs regions
@@ -75,7 +76,7 @@ def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -
             ball = standfast.LinfBall(0.3)
             options = {"neighbourhood": ball, "preset": preset, "samples_per_job": samples, "controls": False}
             told = standfast.estimate(model, explainer, digits.inputs, metric, **options)
-            (configured,) = named_metrics([metric], ball, preset).values()
+            (configured,) = name_metrics([metric], ball, preset).values()
             with measure_peak(model.device) as peak:
                 began = time.process_time()
                 result = configured(model, explainer, digits.inputs)

@@ -22,7 +22,7 @@ from conftest import small_net
 from standfast.files import write_atomically
 from standfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
 from standfast.neighbourhoods import Brightness, Compose, TimeShift
-from standfast.study.run import named_metrics
+from standfast.question.metric_labels import name_metrics
 
 BALL = standfast.LinfBall(0.1)
 
@@ -235,29 +235,29 @@ def test_transformations_in_turn(model: standfast.Model, inputs: torch.Tensor) -
 
 
 def test_names_of_metrics() -> None:
-    assert list(named_metrics([*METRICS, METRICS[0]])) == [
+    assert list(name_metrics([*METRICS, METRICS[0]])) == [
         "worst_case: changed_explanation",
         "max_sensitivity",
         "local_lipschitz",
         "worst_case: changed_explanation 2",
     ]
-    assert list(named_metrics({"mine": METRICS[0]})) == ["mine"]
-    assert named_metrics(["worst_case:budget=30", METRICS[1]], BALL)["worst_case: changed_explanation"] == METRICS[0]
+    assert list(name_metrics({"mine": METRICS[0]})) == ["mine"]
+    assert name_metrics(["worst_case:budget=30", METRICS[1]], BALL)["worst_case: changed_explanation"] == METRICS[0]
     several = [BALL, TimeShift(3)]
-    assert list(named_metrics(["worst_case", "aopc", METRICS[1]], several)) == [
+    assert list(name_metrics(["worst_case", "aopc", METRICS[1]], several)) == [
         "worst_case: changed_explanation, linf 0.1",
         "worst_case: changed_explanation, time shift 3",
         "aopc",
         "max_sensitivity",
     ]
-    found = named_metrics({"a": "max_sensitivity", "b": METRICS[1]}, several)
+    found = name_metrics({"a": "max_sensitivity", "b": METRICS[1]}, several)
     assert {label: metric.neighbourhood for label, metric in found.items()} == {  # type: ignore[attr-defined]
         "a: linf 0.1": BALL,
         "a: time shift 3": TimeShift(3),
         "b": BALL,
     }
     with pytest.raises(standfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as"):
-        named_metrics(["worst_case"])  # type: ignore[list-item]
+        name_metrics(["worst_case"])  # type: ignore[list-item]
 
 
 # what newcomers meet

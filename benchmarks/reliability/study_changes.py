@@ -23,8 +23,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from standfast.study.file.imports import importing_from
 from standfast.study.file.spec import load_study
+from standfast.study.import_paths import importing_from
 from standfast.study.plan import make_plan
 
 STUDY = """

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from standfast.frames import Table
     from standfast.model import Model
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
+    from standfast.question.texts import explain
     from standfast.report import Results, load_results
     from standfast.report.plots import show
-    from standfast.text_inputs import explain
     from standfast.texts import CausalModel, TextModel
 
     __version__: str
@@ -72,7 +72,7 @@ _HOMES = {
     "model": ("Model",),
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "report.plots": ("show",),
-    "text_inputs": ("explain",),
+    "question.texts": ("explain",),
     "texts": ("CausalModel", "TextModel"),
     "report": ("Results", "load_results"),
 }

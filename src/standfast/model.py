@@ -91,6 +91,8 @@ _SMALL_INPUT = 12_288
 _CPU_ROOM = 16 << 20
 #: inputs with which a module is tried, and the difference of logits, as a share of their range, that is no rounding
 _REPEATED, _ROUNDING = 16, 1e-3
+#: one in so many of these shows in a batch of its own whether they depend on the batch
+_PART = 4
 
 
 class ForwardWrapper(nn.Module):
@@ -588,7 +590,7 @@ class Model:
             self._warned.add(text)
             warn_user(text)
 
-    def check_repeatable(self, inputs: Tensor, in_batches: bool = False) -> None:
+    def check_repeatable(self, inputs: Tensor, in_batches: bool = False, outputs: Tensor | None = None) -> None:
         """Check, once for each module, that it gives the same inputs the same logits again, on the first inputs.
 
         Otherwise no comparison of two inputs means anything. This costs two small batches. Random generators, buffers
@@ -597,6 +599,7 @@ class Model:
         Args:
             inputs: checked, `(N, ...)`.
             in_batches: check also that they get the same logits whatever else is in the batch: two more small batches.
+            outputs: of the inputs, `(N, ...)`, where they are known. Then one small batch tells, unless it differs.
 
         Raises:
             ModelError: it does not; the message names the cause where it is known.
@@ -604,34 +607,77 @@ class Model:
         if self._repeatable is self.module and not in_batches:
             return
         some = inputs[:_REPEATED].to(self.device)
-        if len(some) == 1 and in_batches:  # beside another input within the bounds
-            lower = self.bounds[0].expand_as(some)
-            some = torch.cat([some, (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2])
+        if outputs is None or not self._repeats(some, outputs[: len(some)]):
+            try:
+                differences = self._compare_calls(some, in_batches)
+            except (Exception, SystemExit):
+                return
+            self._refuse_differences(*differences)
+        self._repeatable = self.module
 
-        def answer(x: Tensor) -> Tensor:
-            (logits,) = self.map_rows(lambda rows: (self.forward(rows),), x)
-            return logits.double().flatten(1)
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """A session without gradients whose rows do not count, and after which the module is as before."""
+        with _keep_state(self.module), self.watch(lambda count: None), self.session(), torch.no_grad():
+            yield
 
+    def _answer_flat(self, x: Tensor) -> Tensor:
+        """The logits of inputs `(N, ...)`, inside a session, as `(N, K)`."""
+        (logits,) = self.map_rows(lambda rows: (self.forward(rows),), x)
+        return logits.double().flatten(1)
+
+    def _repeats(self, some: Tensor, outputs: Tensor) -> bool:
+        """Whether fewer of the inputs, in reverse order, have the same outputs again, and no random numbers were drawn.
+
+        A batch of fewer inputs has other statistics and another order; so it shows at once what two calls and three
+        kinds of batches tell apart.
+        """
+        part = some[: max(1, len(some) // _PART)].flip(0)
+        if len(some) == 1:
+            part = self._add_other(some)
         try:
-            with (
-                _keep_state(self.module),
-                seed_generators(0, self.device) as has_drawn,
-                self.watch(lambda count: None),
-                self.session(),
-                torch.no_grad(),
-            ):
-                first, again, drew = answer(some), answer(some), has_drawn()
-                others = [answer(some.flip(0)).flip(0), answer(some[:1])] if in_batches else []
+            with self._aside(), seed_generators(0, self.device) as has_drawn:
+                again = self._answer_flat(part)
+                drew = has_drawn()
         except (Exception, SystemExit):
-            return
-        mixed = next(filter(None, (_describe_difference(first[: len(o)], o, self.precision) for o in others)), "")
+            return False
+        before = outputs[: len(again)].to(self.device).double().flatten(1)
+        again = again[: len(before)].flip(0)
+        return not drew and not _describe_difference(before, again, self.precision)
+
+    def _add_other(self, one: Tensor) -> Tensor:
+        """One input `(1, ...)` and another one beside it within the bounds."""
+        lower = self.bounds[0].expand_as(one)
+        finite_lower = lower.where(lower.isfinite(), torch.zeros_like(lower))
+        return torch.cat([one, (one + finite_lower) / 2])
+
+    def _compare_calls(self, some: Tensor, in_batches: bool) -> tuple[str, str, bool]:
+        """How far the logits differ between two calls, and between batches; and whether random numbers were drawn."""
+        if len(some) == 1 and in_batches:
+            some = self._add_other(some)
+        others: list[Tensor] = []
+        with self._aside(), seed_generators(0, self.device) as has_drawn:
+            first = self._answer_flat(some)
+            again = self._answer_flat(some)
+            drew = has_drawn()
+            if in_batches:
+                others.append(self._answer_flat(some.flip(0)).flip(0))
+                others.append(self._answer_flat(some[:1]))
+        mixed = ""
+        for other in others:
+            mixed = mixed or _describe_difference(first[: len(other)], other, self.precision)
         # the effect of random numbers may be small, and then a comparison of batches may see more of it
-        noise = _describe_difference(first, again, self.precision, 0.0 if drew or mixed else _ROUNDING)
+        share = 0.0 if drew or mixed else _ROUNDING
+        return _describe_difference(first, again, self.precision, share), mixed, drew
+
+    def _refuse_differences(self, noise: str, mixed: str, drew: bool) -> None:
+        """Raise `ModelError` for differences between calls or batches, with their cause where it is known."""
         named = list(self.module.named_modules())
         if noise:
             layers = [name or "itself" for name, part in named if list(part.buffers(recurse=False))]
-            hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
-            where = f". Look for a random generator of its own, and for buffers that forward changes{hint}"
+            where = ". Look for a random generator of its own, and for buffers that forward changes"
+            if layers:
+                where += f"; layers with buffers: {', '.join(layers[:3])}"
             if drew:
                 where = (
                     ": forward draws random numbers. Look for torch.randn, or dropout without training=self.training"
@@ -647,7 +693,6 @@ class Model:
                 "model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
                 f" {mixed}. Look for layers that compute statistics of the batch{hint}, and for dynamic quantization"
             )
-        self._repeatable = self.module
 
     @contextlib.contextmanager
     def naming(self, inputs: Tensor) -> Iterator[None]:
@@ -840,9 +885,7 @@ class Model:
         inputs = self.check_inputs(inputs)
         with self.naming(inputs), self.session(), torch.no_grad():
             (out,) = self.map_rows(lambda x: (self.forward(x),), inputs)
-        if not torch.isfinite(out).all():
-            rows = int((~torch.isfinite(out)).flatten(1).any(1).sum())
-            raise ModelError(f"module: expected finite logits, got NaN or infinity for {rows} of {len(out)} inputs")
+        check_finite(out)
         return out
 
     def predict(self, inputs: Tensor) -> Tensor:
@@ -1213,6 +1256,13 @@ def _describe_difference(first: Tensor, other: Tensor, dtype: torch.dtype, share
     allowed = share * (first.amax(0) - first.amin(0)) + 64 * torch.finfo(dtype).eps * first.abs().amax(0)
     difference = (other - first).abs().amax(0)
     return f"{float(difference.max()):.3g}" if bool((difference > allowed).any()) else ""
+
+
+def check_finite(outputs: Tensor) -> None:
+    """Raise `ModelError` for outputs `(N, ...)` that are NaN or infinite."""
+    if not torch.isfinite(outputs).all():
+        rows = int((~torch.isfinite(outputs)).flatten(1).any(1).sum())
+        raise ModelError(f"module: expected finite logits, got NaN or infinity for {rows} of {len(outputs)} inputs")
 
 
 def _check_weights(module: nn.Module) -> None:

@@ -20,9 +20,9 @@ from standfast.cli import app
 from standfast.explainers.gradients.input_gradients import InputXGradient
 from standfast.metrics import Metric, Result, metrics
 from standfast.metrics.base import PRESETS, Preset, Presets, has_neighbourhood
+from standfast.question.metric_labels import name_metrics
 from standfast.study.file.spec import StudyError, load_study, study_from
 from standfast.study.identity import Description
-from standfast.study.run import named_metrics
 from standfast.testing import check_description
 
 BALL = standfast.LinfBall(0.1)
@@ -162,7 +162,7 @@ def test_quick_preset_runs(name: str) -> None:
 
 
 def test_presets_of_metrics_by_name() -> None:
-    found = named_metrics(["aopc", "aopc:preset=standard", "aopc:steps=7", standfast.metrics.AOPC()], preset="quick")
+    found = name_metrics(["aopc", "aopc:preset=standard", "aopc:steps=7", standfast.metrics.AOPC()], preset="quick")
     assert [metric.cost().evaluations for metric in found.values()] == [61, 501, 15, 501]
 
 

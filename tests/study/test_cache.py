@@ -76,7 +76,7 @@ def test_the_same_call_finds_its_jobs_when_the_model_is_measured_to_be_slower(
 ) -> None:
     first = evaluate(per_job=None)
     assert jobs(first) == (0, 1)
-    monkeypatch.setattr(plan, "_measure_pace", lambda *args: 1e3)
+    monkeypatch.setattr(plan, "_choose_pace", lambda *args: 1e3)
     assert jobs(evaluate(per_job=None)) == (1, 0)
     slow = evaluate(per_job=None, count=5)
     assert jobs(slow) == (0, 5)

@@ -409,14 +409,14 @@ def test_a_job_gets_the_samples_of_twenty_seconds_and_keeps_them_when_a_study_co
     many = torch.rand(30, 4)
     assert cut(inputs=many) == [(0, 30)]
     # an explanation is three passes, and there are three of them
-    monkeypatch.setattr("standfast.study.plan._measure_pace", lambda *args: 20 / (10.5 * 9))
+    monkeypatch.setattr("standfast.study.plan._choose_pace", lambda *args: 20 / (10.5 * 9))
     # the same reference for rows that are added
     model = standfast.Model(Net().eval(), (0.0, 1.0), device="cpu", reference=many[:5])
     grid = make_grid(model, inputs=many[:20])
     assert [(job.start, job.stop) for job in make_plan(grid).jobs] == [(0, 10), (10, 20)]
     stored = make_plan(grid).manifest
     assert cut(workers=2, inputs=many[:20]) == [(start, start + 2) for start in range(0, 20, 2)]
-    monkeypatch.setattr("standfast.study.plan._measure_pace", lambda *args: 1e3)
+    monkeypatch.setattr("standfast.study.plan._choose_pace", lambda *args: 1e3)
     assert cut(inputs=many[:3]) == [(0, 1), (1, 2), (2, 3)]
     assert cut(stored, model=model, inputs=many) == [(0, 10), (10, 20), (20, 30)]
     assert find_identities(make_grid(model, inputs=many), stored) > find_identities(grid, stored)

@@ -45,6 +45,7 @@ metrics:
   - worst_case: {{search: random, budget: 200}}
   - max_sensitivity: {{samples: 40}}
 sanity: {sanity}
+controls: false
 executor: {{workers: {workers}}}
 """
 

@@ -19,6 +19,7 @@ from sklearn.preprocessing import OneHotEncoder
 import standfast
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import TableChanges
+from standfast.question.frames import FrameReader
 from standfast.study.executors import Processes
 from standfast.study.file.spec import study_from
 
@@ -139,7 +140,7 @@ def test_tables_of_a_study_share_their_codes(folder: Path) -> None:
     late = {"table": "late.csv", "label": "paid", "types": TYPES}
     early = {"table": "credit.csv", "label": "paid", "types": TYPES}
     grid = make_study(folder, more={"data": {"early": early, "late": late}}).grid()
-    tables = [grid.data[name].table for name in ("early", "late")]
+    tables = [grid.data[name].reader.table for name in ("early", "late")]
     assert tables[0] is tables[1]
     assert tables[0] is not None
     towns = tables[0].decode(grid.data["late"].inputs)["town"].tolist()
@@ -204,8 +205,8 @@ def check_answers(folder: Path, frame: pd.DataFrame, **entry: Any) -> standfast.
     model = grid.models["pipeline"].model(samples, "cpu")
     expected = joblib.load(folder / "pipeline.joblib").predict_proba(frame[:N])
     np.testing.assert_allclose(model.logits(samples.inputs).softmax(1), expected, rtol=1e-9)
-    assert samples.table is not None
-    return samples.table
+    assert isinstance(samples.reader, FrameReader)
+    return samples.reader.table
 
 
 TOWNS = ["Bonn", "Kiel", "Ulm", "Bonn", "Kiel", "Ulm"] * 4

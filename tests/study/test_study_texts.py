@@ -17,6 +17,7 @@ from text_networks import BagOfWords, PieceTokenizer, Recurrent
 import standfast
 from standfast.checks.base import check_requirement
 from standfast.neighbourhoods import Typos
+from standfast.question.texts import TextReader
 from standfast.study.executors import Processes
 from standfast.study.file.document import StudyError
 from standfast.study.file.entries import RequirementEntry
@@ -179,7 +180,8 @@ def test_the_first_samples_alone_are_read(folder: Path) -> None:
     write(folder, [*TEXTS[:3], "", "x"])
     samples = make_study(folder, more={"samples": 3}).grid().data["reviews"]
     assert (len(samples), samples.lengths, len(samples.tokens or ())) == (3, (3, 5, 3), 3)
-    assert samples.texts == tuple(TEXTS[:3])
+    assert isinstance(samples.reader, TextReader)
+    assert samples.reader.texts == tuple(TEXTS[:3])
 
 
 # The five traps

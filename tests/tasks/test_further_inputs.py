@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import standfast
 from standfast.data import Dataset
 from standfast.errors import ArgumentError, ModelError
+from standfast.question.metric_labels import name_metrics
 from standfast.study.executors import Processes
-from standfast.study.run import named_metrics
 from standfast.study.worker import _join
 
 COUNT = 5
@@ -59,7 +59,7 @@ def test_each_sample_gets_its_own(module: nn.Module, data: Dataset, tmp_path: Pa
         model, explainers, data, METRICS, sanity=False, controls=False, samples_per_job=2, progress=False
     )
     assert found.failures == []
-    frame, metrics = found.frame(), named_metrics(METRICS, standfast.LinfBall(0.1))
+    frame, metrics = found.frame(), name_metrics(METRICS, standfast.LinfBall(0.1))
     for row in range(COUNT):
         extras = {name: values[row : row + 1] for name, values in data.extras.items()}
 

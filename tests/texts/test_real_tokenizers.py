@@ -23,7 +23,7 @@ from torch import Tensor, nn
 import standfast
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import Casing, Deletion, Punctuation, TextChange, Typos
-from standfast.text_inputs import fit_explainers
+from standfast.question.texts import fit_explainer
 from standfast.texts import write_text
 
 KINDS = list(SPECIALS)
@@ -93,7 +93,9 @@ def test_special_tokens_and_padding_are_never_explained(kind: str, texts: list[s
     network, tokenizer = Watched(kind), train_tokenizer(kind)
     model = standfast.TextModel(network, tokenizer, device="cpu")
     rows = model.encode(texts)
-    explainers = fit_explainers(["input_x_gradient", "occlusion", "integrated_gradients:steps=4"])
+    explainers = {
+        name: fit_explainer(name) for name in ("input_x_gradient", "occlusion", "integrated_gradients:steps=4")
+    }
     for name, explainer in explainers.items():
         maps = explainer(model.make_model(rows), rows, 1)
         assert maps.shape == rows.shape

@@ -25,7 +25,7 @@ import standfast
 from standfast.errors import ArgumentError, ModelError
 from standfast.neighbourhoods import Deletion, TokenSwaps
 from standfast.neighbourhoods.text import GONE
-from standfast.text_inputs import fit_explainers
+from standfast.question.texts import fit_explainer
 
 TEXTS = ["a dull film", "A great story, boring film", "dull, flat ?"]
 TABLE = {"dull": ["boring", "flat"], "film": ["story"], "great": ["dull"], "boring": ["dull", "a"]}
@@ -102,7 +102,7 @@ def test_the_worst_case_over_swaps_is_that_of_all_texts(bag: BagOfWords) -> None
     metric = standfast.metrics.WorstCase(
         changes, event="changed_explanation", similarity="cosine", absolute=False, **options
     )
-    explainer = fit_explainers("input_x_gradient")["input_x_gradient"]
+    explainer = fit_explainer("input_x_gradient")
     found = metric(model.make_model(rows), explainer, rows)
     assert float(found.value[0]) == pytest.approx(float(near), abs=1e-3)
 

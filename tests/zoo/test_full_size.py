@@ -80,7 +80,9 @@ def read_study(folder: Path, network: str, images: int, tiny: bool, file: Path =
 
 
 def estimate(study: Mapping[str, Any], folder: Path) -> Estimate:
-    return estimate_plan(make_plan(study_from({**study, "sanity": False, "controls": False}, folder).grid()), set(), seconds=0.001)
+    return estimate_plan(
+        make_plan(study_from({**study, "sanity": False, "controls": False}, folder).grid()), set(), seconds=0.001
+    )
 
 
 @pytest.mark.parametrize("network", NETWORKS)

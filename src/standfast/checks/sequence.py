@@ -151,7 +151,8 @@ def _find_first_samples(baseline: Baseline, study: Study, grid: Grid) -> Baselin
         inputs = samples.inputs
         if baseline.count_samples(name) > len(inputs):  # the samples here may be the first ones of the baseline
             with contextlib.suppress(StandfastError):
-                more = study.data[name].value.load(study.base, baseline.count_samples(name)).inputs
+                longer_study = _with_samples(study, baseline.count_samples(name))
+                more = longer_study.grid(check=False).data[name].inputs
                 inputs = more if torch.equal(more[: len(inputs)], inputs) else inputs
         first += [name] if baseline.begins(name, inputs) else []
     return dataclasses.replace(baseline, first=frozenset(first))

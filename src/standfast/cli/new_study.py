@@ -22,8 +22,11 @@ from torch import nn
 
 from standfast.cli.kinds import KINDS, first_sentence
 from standfast.errors import ArgumentError, StandfastError, check, suggest_name
+from standfast.frames import Table
 from standfast.model import Model
+from standfast.question.frames import FrameReader
 from standfast.question.grid import Grid, Samples
+from standfast.question.texts import TextReader
 from standfast.report.words import make_environment
 from standfast.study.file.document import StudyError
 from standfast.study.file.imports import REFERENCE
@@ -88,6 +91,17 @@ class Setting:
     observed: bool = False
 
     @property
+    def table(self) -> Table | None:
+        """Of data frames; None for other inputs."""
+        reader = self.samples.reader
+        return reader.table if isinstance(reader, FrameReader) else None
+
+    @property
+    def holds_texts(self) -> bool:
+        """Whether the inputs are texts."""
+        return isinstance(self.samples.reader, TextReader)
+
+    @property
     def returned(self) -> str:
         """What the model returns, in words."""
         task = self.tried.task
@@ -114,7 +128,7 @@ class Setting:
         about = self.samples.about
         scaled = "images" in about and "floats" not in about
         known = self.data.name or "bounds" in self.data.options or {"name", "texts"} & set(about) or scaled
-        if known or self.samples.table is not None or not {"path", "function"} & set(about):
+        if known or self.table is not None or not {"path", "function"} & set(about):
             return False
         levels = 255 * self.samples.inputs
         return not torch.allclose(levels, levels.round(), rtol=0.0, atol=1e-3)
@@ -126,9 +140,9 @@ class Setting:
         table, differentiable = len(self.shape) == 1, self.tried.differentiable
         convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules())
         segments = "segments=pixels," if table else ""
-        if self.samples.texts is not None:
+        if self.holds_texts:
             return "saliency", "integrated_gradients", "kernel_shap:samples=200"
-        if self.samples.table is not None:
+        if self.table is not None:
             trees = find_spec("shap") is not None
             own = *["tree_shap"] * trees, "kernel_shap:samples=200", "occlusion"
         elif not differentiable:
@@ -142,18 +156,18 @@ class Setting:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Whether maps hold, by a search and by sampling, and whether the prediction rests on what they name."""
-        if self.samples.table is not None:
+        if self.table is not None:
             return "worst_case", "seed_agreement", "corruption_curve"
-        if self.samples.texts is not None:
+        if self.holds_texts:
             return "worst_case", "misinterpretation_probability", "aopc"
         return "worst_case", "max_sensitivity:normalise=True", "aopc" if len(self.shape) == 3 else "corruption_curve"
 
     @property
     def changes(self) -> dict[str, Any] | None:
         """How the columns of a data frame change; None for other inputs."""
-        if self.samples.table is None:
+        if self.table is None:
             return None
-        features: Any = self.samples.table.default_changes().changes
+        features: Any = self.table.default_changes().changes
         plain = {
             name: {key: own for key, own in plain_options(each).items() if own is not None}
             for name, each in features.items()
@@ -177,7 +191,7 @@ class Setting:
 
     def describe(self) -> list[str]:
         """What was found, in lines; those of doubts begin with "warning: "."""
-        shape = " x ".join(map(str, self.shape)) if self.samples.texts is None else "texts"
+        shape = " x ".join(map(str, self.shape)) if not self.holds_texts else "texts"
         lines = [f"{self.model.label} takes the inputs of {self.data.label} ({shape}) and returns {self.returned}"]
         lines += self._describe_accuracy()
         change = "if that is wrong, give --bounds=LOWEST,HIGHEST"
@@ -220,7 +234,7 @@ class Setting:
 
     def _describe_columns(self) -> list[str]:
         """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""
-        words = self.samples.table is not None or self.samples.texts is not None
+        words = self.table is not None or self.holds_texts
         if len(self.shape) != 1 or len(self.samples) < 2 or words:
             return []
         spread = self.samples.inputs.std(dim=0)
@@ -390,7 +404,7 @@ def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
         returned=setting.returned,
         explainers=[(name, _describe(name, "explainers")) for name in explainers],
         changes=setting.changes,
-        texts=samples.texts is not None,
+        texts=setting.holds_texts,
         columns=shape[0],
         radius=setting.radius,
         share=100 * setting.radius / setting.range if setting.range else None,

@@ -12,11 +12,11 @@ from standfast.cli.new_study import Source
 from standfast.data.user_files import LABEL_COLUMNS, read_frame, read_strings
 from standfast.errors import ArgumentError
 from standfast.frames import Table
-from standfast.study.file.imports import importing_from
 from standfast.study.file.names import MODELS, read_entry
 from standfast.study.file.problems import StudyFieldError
 from standfast.study.file.sources import build_source
 from standfast.study.identity import is_estimator
+from standfast.study.import_paths import importing_from
 from standfast.tasks.estimators import name_classes
 
 #: rows with which types are tried
@@ -51,7 +51,7 @@ def _load_estimator(model: Source, folder: Path) -> Any:
     entry, _ = build_source(read_entry(model.entry, MODELS))[""]
     try:
         with importing_from([str(folder)]):
-            return entry.load_estimator(folder, entry.source(folder).content)
+            return entry.load(folder, entry.source(folder).content)
     except StudyFieldError:  # what is wrong is said where it is loaded
         return None
 

@@ -23,8 +23,8 @@ from standfast.evidence.pack import verify_pack
 from standfast.metrics.sanity import SanityChecks
 from standfast.results import Results, load_results
 from standfast.results.presentation import read_numbers
-from standfast.study.file.imports import importing_from
 from standfast.study.file.spec import study_from
+from standfast.study.import_paths import importing_from
 from standfast.study.plan import Job, make_plan
 from standfast.study.store import Store
 from standfast.study.worker import Worker
@@ -170,13 +170,20 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
             if _as_stored(about) != _as_stored((now.get(section) or {}).get(name)):
                 found.append(f"{section} {name!r}: other options")
     found += [f"{key}: {now.get(key)} here" for key in ("seed", "repeats") if then.get(key) != now.get(key)]
-    # studies that were stored before controls were added by default have fewer of them
-    stored_explainers = then.get("explainers") or {}
-    controls = [name for name in now.get("controls") or [] if name in stored_explainers]
-    found += [f"controls: {controls} here"] if (then.get("controls") or []) != controls else []
+    found += _find_other_controls(then, now)
     before, after = then.get("code") or {}, now.get("code") or {}
     found += [f"code {name!r}: changed" for name in sorted(before) if before[name] != after.get(name)]
     return tuple(found)
+
+
+def _find_other_controls(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Other controls than those of the results; there may be more, as a study has some by default."""
+    stored_explainers = then.get("explainers") or {}
+    controls_now = now.get("controls") or []
+    controls = [name for name in controls_now if name in stored_explainers]
+    if controls == (then.get("controls") or []):
+        return []
+    return [f"controls: {controls} here"]
 
 
 def _as_stored(value: object) -> object:

@@ -1,4 +1,4 @@
-"""The parts of a study: samples, models, explainers and metrics by name, and which of them are combined."""
+"""`Grid`: the parts of a question by name, and which of them are combined; all inputs are rows of numbers here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,15 +14,15 @@ from torch import Tensor
 from standfast.data.dataset import checked_names
 from standfast.errors import check, check_integer
 from standfast.explainers import Explainer
-from standfast.frames import Table
 from standfast.metrics import Metric
 from standfast.metrics.sanity import SanityChecks
 from standfast.model import Bound, Model
-from standfast.neighbourhoods.text import Word
 from standfast.records import set_fields
 from standfast.segments import FEWEST
-from standfast.study.identity import Answers
+from standfast.tasks import Task
 
+#: so many inputs of each data set are run before there are jobs, to find out whether a model works, and what it answers
+MOST_ANSWERS = 256
 _ALL = slice(None)
 
 
@@ -44,6 +44,37 @@ class Part(NamedTuple):
         return inputs[self.rows] if self.width is None else inputs[self.rows, : self.width]
 
 
+class Reader(ABC):
+    """Makes models of rows of numbers from models of what these rows stand for. It can be pickled.
+
+    Attributes:
+        words: what it makes them from, for errors about their options.
+        expected: which entries of a study file give such a model, for errors.
+    """
+
+    words: ClassVar[str]
+    expected: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def takes(cls, model: object) -> bool:
+        """Whether something may be such a model."""
+
+    @abstractmethod
+    def make_model(self, model: Any, task: Task | None, device: str) -> Model:
+        """The model of rows.
+
+        Args:
+            model: as the user has it.
+            task: what it answers; None for its own task.
+            device: where it runs, if it can be moved.
+
+        Raises:
+            ArgumentError: it is none that can be asked.
+            ModelError: it fails.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Inputs to evaluate on, in memory.
@@ -57,8 +88,8 @@ class Samples:
         features, tokens: names for figures, as of `standfast.data.Dataset`; results do not depend on them.
         lengths: of each sample of inputs `(N, W)` that end at different places, such as texts: it is evaluated without
             what is behind its end.
-        table: of the data frame that the inputs are rows of; models then get frames.
-        texts, words: the strings that the inputs are codes of, and their words, for models that read texts.
+        reader: makes models that get something else in the place of the rows, such as data frames or texts; None for
+            models that get the rows themselves.
     """
 
     inputs: Tensor
@@ -69,9 +100,7 @@ class Samples:
     features: tuple[str, ...] | None = None
     tokens: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
     lengths: tuple[int, ...] | None = field(default=None, repr=False)
-    table: Table | None = field(default=None, repr=False)
-    texts: tuple[str, ...] | None = field(default=None, repr=False)
-    words: tuple[Sequence[Word], ...] = field(default=(), repr=False)
+    reader: Reader | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)
@@ -118,6 +147,14 @@ class ModelSource(ABC):
     def model(self, samples: Samples, device: str) -> Model:
         """The model, ready for these samples (their bounds) on `device` (`"auto"`, `"cpu"`, `"cuda:1"`)."""
 
+    def load(self, reader: type[Reader]) -> Any:
+        """The model as the user has it, for a kind of inputs whose rows need it to be read.
+
+        Raises:
+            ArgumentError: it is of another kind.
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel(ModelSource):
@@ -132,6 +169,20 @@ class LoadedModel(ModelSource):
         if ":" not in device or torch.device(device) == ready.device:
             return ready
         return ready.to(device)
+
+
+class Tried(NamedTuple):
+    """A model in memory that has answered for a data set, so that it need not be checked and asked again.
+
+    Attributes:
+        model: the model.
+        inputs: all of them, checked, on the device of the model; None where they would take its memory.
+        outputs: for the first of the inputs that it runs together.
+    """
+
+    model: Model
+    inputs: Tensor | None
+    outputs: Tensor
 
 
 def is_text(name: str) -> bool:
@@ -163,8 +214,7 @@ class Grid:
         sanity: the checks of every explainer that is no control; None for none.
         paths: folders that `module:function` names were imported from, for workers elsewhere.
         about: plain facts about its parts, for the manifest.
-        planned: what each model answered when the jobs were planned, by `(data, model)`, for workers to compare with.
-        code: the digests of the user's modules when the jobs were planned.
+        tried: models that have answered already, by `(data, model)`; other processes do not get them.
     """
 
     data: Mapping[str, Samples]
@@ -180,8 +230,10 @@ class Grid:
     sanity: SanityChecks | None = None
     paths: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
-    planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
-    code: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "tried": {}}
 
     def __post_init__(self) -> None:
         for what in ("data", "models", "explainers", "metrics"):

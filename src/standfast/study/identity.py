@@ -18,13 +18,15 @@ import contextlib
 import hashlib
 import inspect
 import json
+import math
 import multiprocessing
 import os
 import re
 import signal
+import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -38,8 +40,9 @@ from torch import Tensor, nn
 from standfast.errors import find_version
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
-from standfast.model import Composition, Model
+from standfast.model import ROW_ALIGNMENT, Composition, Model
 from standfast.neighbourhoods import Neighbourhood
+from standfast.question.grid import MOST_ANSWERS
 from standfast.study.own_code import (
     Reach,
     find_package_version,
@@ -54,8 +57,8 @@ from standfast.tensors import seed_generators
 
 #: fields of every metric that do not change its result
 _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
-#: how many inputs, noisy copies and gradients a model is asked for, and how many maps an explainer of the user's
-MOST_ANSWERS, _NOISY, _GRADIENTS, _MAPS = 256, 64, 4, 2
+#: how many noisy copies and gradients a model is asked for, and how many maps an explainer of the user's
+_NOISY, _GRADIENTS, _MAPS = 64, 4, 2
 #: how many rows with other cells a model of data frames is asked for, and how many maps an explainer that reads trees
 _CELLS, _READ = 10_000, 16
 #: numbers of answers are the same if they differ by less than this share of their root mean square
@@ -244,9 +247,11 @@ class Answers:
 
     Attributes:
         numbers: `"inputs"`, `"noisy copies"`, `"gradients"`, `"cells"`, `"copies of the neighbourhood"`; `"maps"`.
+        pace: the seconds that the fastest pass has taken for a row; infinite where none was timed.
     """
 
     numbers: Mapping[str, tuple[float, ...]]
+    pace: float = field(default=math.inf, compare=False)
 
     @property
     def plain(self) -> dict[str, str]:
@@ -261,7 +266,10 @@ class Answers:
     @classmethod
     def join(cls, parts: Sequence[Answers]) -> Answers:
         """The answers to all inputs, from those to parts of them."""
-        return cls({what: sum((part.numbers.get(what, ()) for part in parts), ()) for what in parts[0].numbers})
+        numbers: dict[str, tuple[float, ...]] = {}
+        for what in parts[0].numbers:
+            numbers[what] = sum((part.numbers.get(what, ()) for part in parts), ())
+        return cls(numbers, min(part.pace for part in parts))
 
     def __len__(self) -> int:
         return sum(map(len, self.numbers.values()))
@@ -285,32 +293,57 @@ class Answers:
         return ""
 
 
-def ask_model(model: Model, inputs: Tensor) -> Answers:
-    """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails."""
-    found: dict[str, tuple[float, ...]] = {}
+def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> Answers:
+    """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails.
+
+    Args:
+        model: to ask.
+        inputs: checked.
+        outputs: of the first of the inputs, where they are known.
+    """
+    numbers: dict[str, tuple[float, ...]] = {}
+    paces = [math.inf]
     some = inputs[:MOST_ANSWERS].to(model.device)
-    noisy = _add_noise(model, some[:_NOISY])
-    composition = find_composition(model)
+
+    def answer(rows: Tensor) -> tuple[float, ...]:
+        began = time.perf_counter()
+        combined = _combine(_answer(model, rows))  # which reads the outputs, so a card has ended
+        paces.append((time.perf_counter() - began) / max(len(rows), 2 * ROW_ALIGNMENT))  # batches are filled up
+        return combined
+
     with contextlib.suppress(Exception), model.session():
         with torch.no_grad():
-            found["inputs"] = _combine(_answer(model, some))
+            numbers["inputs"] = answer(some) if outputs is None else _combine(outputs)
         with contextlib.suppress(Exception), torch.no_grad():  # a model may refuse values that are no codes
-            found["noisy copies"] = _combine(_answer(model, noisy))
+            numbers["noisy copies"] = answer(_add_noise(model, some[:_NOISY]))
+        composition = find_composition(model)
         if composition is not None and composition.rows is not None:
             with contextlib.suppress(Exception), torch.no_grad():  # or cells that it was not fitted with
-                found["cells"] = _combine(_answer(model, composition.rows[:_CELLS].to(some)))
+                numbers["cells"] = answer(composition.rows[:_CELLS].to(some))
         if model.differentiable:
             with contextlib.suppress(Exception), torch.enable_grad():
-                x = some[:_GRADIENTS].detach().clone().requires_grad_(True)
-                out = model.forward(x.clone())
-                (gradient,) = torch.autograd.grad(out.flatten(1).amax(1).sum(), x)
-                found["gradients"] = _combine(gradient)
-    return Answers(found)
+                numbers["gradients"] = _combine(_differentiate(model, some[:_GRADIENTS]))
+    return Answers(numbers, min(paces))
+
+
+def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
+    """The outputs for the first of the inputs `(N, ...)`; None where the model fails."""
+    with contextlib.suppress(Exception), model.session(), torch.no_grad():
+        return _answer(model, inputs[:MOST_ANSWERS].to(model.device))
+    return None
 
 
 def _answer(model: Model, x: Tensor) -> Tensor:
     (logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x)
     return logits
+
+
+def _differentiate(model: Model, x: Tensor) -> Tensor:
+    """The gradients of the largest logits by inputs `(n, ...)`."""
+    x = x.detach().clone().requires_grad_(True)
+    out = model.forward(x.clone())
+    (gradient,) = torch.autograd.grad(out.flatten(1).amax(1).sum(), x)
+    return gradient
 
 
 def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> Answers:

@@ -7,12 +7,11 @@ chunk. So all explainers meet the same noise, and results do not depend on how s
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 
@@ -22,15 +21,14 @@ from torch import Tensor
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
 from standfast.metrics.sanity import RULES, SanityChecks
-from standfast.model import ROW_ALIGNMENT, Model, module_name
+from standfast.model import Model, module_name
 from standfast.neighbourhoods import Neighbourhood
-from standfast.question.grid import Grid, Part, Samples
-from standfast.reference import Reference
+from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples
 from standfast.segments import check_one_for_all
 from standfast.study.identity import (
-    MOST_ANSWERS,
     Answers,
     Description,
+    answer_rows,
     ask_explainer,
     ask_model,
     ask_nearby,
@@ -49,8 +47,8 @@ _JOBS_PER_WORKER = 4
 _UNKNOWN = 4
 #: about how many perturbed copies of a sample are held at once, and how many numbers those of a job may have: 1 GB
 _COPIES, _ELEMENTS = 128, 1 << 28
-#: so many inputs show how fast a model is; a row is not expected to take less than this, with what is done beside it
-_TIMED, _LEAST_PACE = 64, 2e-5
+#: a row is not expected to take less than this, with what is done beside it
+_LEAST_PACE = 2e-5
 #: about how many times as fast as the processors, where models are planned, a card is
 _CARD = 50
 #: asking an explainer of the user's takes about so long beside its explanations, of which it makes two
@@ -168,6 +166,25 @@ class _Pool:
 
 
 @dataclass(frozen=True, eq=False)
+class PlannedGrid(Grid):
+    """A grid with what workers need to prove that they do the jobs that were planned.
+
+    Attributes:
+        planned: what each model answered when the jobs were planned, by `(data, model)`.
+        code: the digests of the user's modules then.
+    """
+
+    planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
+    code: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def extend(cls, grid: Grid, planned: Mapping[tuple[str, str], Answers], code: Mapping[str, str]) -> PlannedGrid:
+        """The grid with what was found when it was planned."""
+        parts = {part.name: getattr(grid, part.name) for part in fields(Grid)}
+        return cls(**parts, planned=planned, code=code)
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The jobs of a grid, in the order in which they should be done, and the manifest of the grid.
 
@@ -176,7 +193,7 @@ class Plan:
             the grid says so.
     """
 
-    grid: Grid
+    grid: PlannedGrid
     jobs: list[Job]
     manifest: dict[str, Any] = field(repr=False)
     question: str = ""
@@ -211,82 +228,194 @@ def make_plan(
             names extras that the data do not have; an explainer holds label maps for single samples.
         ModelError: a model answers differently each time, or depending on the other inputs of the batch.
     """
-    explainers = {name: Description(explainer) for name, explainer in grid.explainers.items()}
-    measured = grid.measured
-    described_metrics = {label: Description(metric) for label, metric in measured.items()}
-    metrics = {label: found.digest for label, found in described_metrics.items()}
-    own_code = any(found.own for found in (*explainers.values(), *described_metrics.values()))
-    pools: list[_Pool] = []
-    models: dict[str, dict[str, Any]] = {}
-    planned: dict[tuple[str, str], Answers] = {}
+    described = _Described(grid)
     known = _Known(earlier or {})
+    pools: list[_Pool] = []
+    about_models: dict[str, dict[str, Any]] = {}
+    planned: dict[tuple[str, str], Answers] = {}
+    own_code = described.own
+    # one model after the other, as they may be large
     for data, model_name in grid.combinations():
-        samples, source = grid.data[data], grid.models[model_name]
-        model = source.model(samples, "cpu")
-        inputs, targets = inputs_for(model, samples)
+        meeting = _Meeting.begin(grid, data, model_name)
+        own_code = own_code or meeting.has_own_code
+        planned[data, model_name] = asked = meeting.ask()
+        answers = known.remember(asked, data, model_name, digest(meeting.network))
+        about_models[model_name] = meeting.describe(answers)
+        # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
+        made_of = digest([meeting.content, answers, grid.device.partition(":")[0], *meeting.describe_reference()])
+        pools += _make_pools(grid, described, meeting, known, made_of, _choose_pace(meeting, asked.pace, grid.device))
+    sizes = _choose_sizes(pools, known, workers)
+    jobs = _cut(pools, sizes)
+    planned_grid = PlannedGrid.extend(grid, planned, read_own_modules() if own_code else {})
+    question = digest([grid.samples_per_job, [pool.cut(pool.count)[0].identity for pool in pools]])
+    manifest = _manifest(planned_grid, about_models, jobs, about, known.answers, sizes)
+    return Plan(planned_grid, jobs, manifest, question, pools)
+
+
+class _Described:
+    """What the explainers and metrics of a grid consist of.
+
+    Attributes:
+        explainers, metrics: the digest of each, by name and by label.
+        own_explainers: the names of explainers of the user's.
+        own: whether any of them is code of the user's.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        explainers = {name: Description(explainer) for name, explainer in grid.explainers.items()}
+        metrics = {label: Description(metric) for label, metric in grid.measured.items()}
+        self.explainers = {name: description.digest for name, description in explainers.items()}
+        self.metrics = {label: description.digest for label, description in metrics.items()}
+        self.own_explainers = {name for name, description in explainers.items() if description.own}
+        self.own = bool(self.own_explainers) or any(description.own for description in metrics.values())
+
+
+@dataclass(frozen=True, eq=False)
+class _Meeting:
+    """A model that meets a data set.
+
+    Attributes:
+        data, name: of the data and of the model.
+        inputs, targets: of the samples, as the model takes them.
+        content: what the model consists of; the last entry are versions.
+        parts: the first samples, as the model runs them together.
+        outputs: for the first of the parts, where they are known already.
+    """
+
+    data: str
+    name: str
+    source: ModelSource
+    samples: Samples
+    model: Model
+    inputs: Tensor
+    targets: Tensor | None
+    content: Sequence[Any]
+    parts: Sequence[Part]
+    outputs: Tensor | None
+
+    @classmethod
+    def begin(cls, grid: Grid, data: str, name: str) -> _Meeting:
+        """The model, built and checked with the data.
+
+        Raises:
+            ArgumentError: inputs or targets do not fit it; an explainer holds label maps for single samples.
+        """
+        samples, source = grid.data[data], grid.models[name]
+        tried = grid.tried.get((data, name))
+        model = source.model(samples, "cpu") if tried is None else tried.model
+        inputs, targets = inputs_for(model, samples, None if tried is None else tried.inputs)
         model.warn_of_units(inputs)
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
-        described = describe_model(model, source.about)
-        own_code = own_code or bool(described[4])
-        # after the description, because forward may change attributes
+        content = describe_model(model, source.about)  # before forward runs, which may change attributes
         parts = samples.split(model, slice(0, MOST_ANSWERS))
-        first, some = parts[0].model, parts[0].take(inputs)
-        first.check_repeatable(some, in_batches=True)
-        asked = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
-        planned[data, model_name] = asked
-        answers = known.remember(asked, data, model_name, digest(described[:-1]))
-        reference = model.with_reference(inputs).reference
-        rows = _describe_reference(reference)
-        # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
-        combination = digest([described, answers, grid.device.partition(":")[0], *rows])
-        models[model_name] = {
+        outputs = None if tried is None else tried.outputs
+        return cls(data, name, source, samples, model, inputs, targets, content, parts, outputs)
+
+    @property
+    def network(self) -> Sequence[Any]:
+        """What the model consists of, without versions: the same after an upgrade."""
+        return self.content[:-1]
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether code of the user's is a part of the model."""
+        return bool(self.content[4])
+
+    @property
+    def first_inputs(self) -> Tensor:
+        """The inputs of the first part."""
+        return self.parts[0].take(self.inputs)
+
+    @property
+    def first_targets(self) -> Tensor | None:
+        """The targets of the first part."""
+        return None if self.targets is None else self.targets[self.parts[0].rows]
+
+    def ask(self) -> Answers:
+        """What the model answers.
+
+        Raises:
+            ModelError: it answers differently each time, or depending on the other inputs of the batch.
+        """
+        first = self.parts[0].model
+        outputs = answer_rows(first, self.first_inputs) if self.outputs is None else self.outputs
+        first.check_repeatable(self.first_inputs, in_batches=True, outputs=outputs)
+        answers = [ask_model(first, self.first_inputs, outputs)]
+        answers += [ask_model(part.model, part.take(self.inputs)) for part in self.parts[1:]]
+        return Answers.join(answers)
+
+    def describe(self, answers: str) -> dict[str, Any]:
+        """What the manifest says of the model, of whose answers there is a hash."""
+        model = self.model
+        return {
             "module": module_name(model.module),
             "parameters": sum(p.numel() for p in model.module.parameters()),
             "task": repr(model.task),
             "kept": model.task.kept,
             "of classes": model.task.classes,
             "words": vars(model.task.words),
-            "digest": digest([described, answers]),
-            "network": digest([described[:-1], answers]),  # without versions: the same after an upgrade
-            **source.about,
+            "digest": digest([self.content, answers]),
+            "network": digest([self.network, answers]),
+            **self.source.about,
         }
-        explained_by = {name: [found.digest] for name, found in explainers.items()}
-        slowness = dict.fromkeys(explainers, 0.0)  # seconds for an explanation, of explainers of the user's
-        classes = None if targets is None else targets[parts[0].rows]
-        for name, maps, seconds in _ask_explainers(grid, explainers, first, some, classes):
-            explained_by[name].append(known.remember(maps, data, model_name, explained_by[name][0]))
-            slowness[name] = seconds
-        nearby: dict[str, list[str]] = {}
-        for label, around, copies in _ask_nearby(measured, parts, inputs):
-            nearby[label] = [known.remember(copies, data, model_name, digest([around, described[:-1]]))]
-        pace = _measure_pace(first, some, grid.device)
-        bound = {label: metric.bind(extras=samples.extras) for label, metric in measured.items()}
-        here = _Source(samples, inputs, bound, metrics)
-        for repeat, label, metric in _list_evaluations(grid):
-            cost = metric.cost(model.classes)
-            count = min(len(samples), metric.samples) if isinstance(metric, SanityChecks) else len(samples)
-            for name in grid.explainers_of(metric):
-                work = expected_work(metric, grid.explainers[name], model.classes)
-                pool = _Pool(
-                    source=here,
-                    place=(data, model_name, name, label, repeat),
-                    made_of=(combination, [*explained_by[name], *nearby.get(label, [])], grid.seed),
-                    metric=metric,
-                    count=count,
-                    work=work,
-                    seconds=work * pace + cost.explanations * slowness[name],
-                    given=count if isinstance(metric, SanityChecks) else grid.samples_per_job,
-                )
-                pools.append(pool)
+
+    def describe_reference(self) -> list[Any]:
+        """What results depend on of the values that replace others."""
+        reference = self.model.with_reference(self.inputs).reference
+        if reference is None:
+            return []
+        rows = [tensor_digest(reference.rows), tensor_digest(reference.baseline)]
+        return rows if reference.codes is None else [*rows, Description(reference.codes).content]
+
+
+def _make_pools(
+    grid: Grid, described: _Described, meeting: _Meeting, known: _Known, made_of: str, pace: float
+) -> list[_Pool]:
+    """The samples of a data set for one model, once for each metric and explainer.
+
+    Args:
+        grid: whose parts they are.
+        described: its explainers and metrics.
+        meeting: of the model and the data.
+        known: remembers what explainers and models answer.
+        made_of: the digest of model and data.
+        pace: seconds that the model takes for a row.
+    """
+    explained_by, slowness = _ask_explainers(grid, described, meeting, known)
+    nearby = _ask_nearby(grid, meeting, known)
+    extras = meeting.samples.extras
+    bound = {label: metric.bind(extras=extras) for label, metric in grid.measured.items()}
+    source = _Source(meeting.samples, meeting.inputs, bound, described.metrics)
+    pools: list[_Pool] = []
+    for repeat, label, metric in _list_evaluations(grid):
+        compares_samples = isinstance(metric, SanityChecks)  # whose samples are in one job
+        count = min(len(meeting.samples), metric.samples) if isinstance(metric, SanityChecks) else len(meeting.samples)
+        explanations = metric.cost(meeting.model.classes).explanations
+        for name in grid.explainers_of(metric):
+            work = expected_work(metric, grid.explainers[name], meeting.model.classes)
+            pool = _Pool(
+                source=source,
+                place=(meeting.data, meeting.name, name, label, repeat),
+                made_of=(made_of, [*explained_by[name], *nearby.get(label, [])], grid.seed),
+                metric=metric,
+                count=count,
+                work=work,
+                seconds=work * pace + explanations * slowness[name],
+                given=count if compares_samples else grid.samples_per_job,
+            )
+            pools.append(pool)
+    return pools
+
+
+def _choose_sizes(pools: Sequence[_Pool], known: _Known, workers: int) -> dict[str, int]:
+    """How many samples the jobs of each pool get, by its key; as in earlier results, or by the time that they take."""
     total = sum(pool.seconds * pool.count for pool in pools)
-    limit = _SECONDS if workers == 1 else max(_LEAST_SECONDS, min(_SECONDS, total / (workers * _JOBS_PER_WORKER)))
+    limit = _SECONDS
+    if workers > 1:
+        limit = max(_LEAST_SECONDS, min(_SECONDS, total / (workers * _JOBS_PER_WORKER)))
     cut_freely = [pool for pool in pools if not isinstance(pool.metric, SanityChecks)]
-    sizes = {pool.key: pool.given or known.sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
-    jobs = _cut(pools, sizes)
-    grid = replace(grid, planned=planned, code=read_own_modules() if own_code else {})
-    question = digest([grid.samples_per_job, [pool.cut(pool.count)[0].identity for pool in pools]])
-    return Plan(grid, jobs, _manifest(grid, models, jobs, about, known.answers, sizes), question, pools)
+    return {pool.key: pool.given or known.sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
 
 
 def _list_evaluations(grid: Grid) -> list[tuple[int, str, Metric]]:
@@ -298,59 +427,58 @@ def _list_evaluations(grid: Grid) -> list[tuple[int, str, Metric]]:
 
 
 def _ask_explainers(
-    grid: Grid, described: Mapping[str, Description], model: Model, inputs: Tensor, targets: Tensor | None
-) -> Iterator[tuple[str, Answers, float]]:
-    """Explainers that are compared by their maps: those of the user's, and those that read the inside of a black box.
+    grid: Grid, described: _Described, meeting: _Meeting, known: _Known
+) -> tuple[dict[str, list[str]], dict[str, float]]:
+    """What the identity of each explainer is made of, and the seconds that a slow explanation of it takes.
 
-    Yields:
-        The name of each, its maps of the first inputs, and about the seconds that a slow explanation takes.
+    Some are compared by their maps, too: those of the user's, and those that read the inside of a black box.
     """
+    explained_by = {name: [own_digest] for name, own_digest in described.explainers.items()}
+    slowness = dict.fromkeys(grid.explainers, 0.0)
+    asked = meeting.parts[0].model, meeting.first_inputs, meeting.first_targets
     for name, explainer in grid.explainers.items():
-        if described[name].own:
+        if name in described.own_explainers:
             began = time.perf_counter()
-            maps = ask_explainer(explainer, model, inputs, targets)
-            yield name, maps, max(0.0, time.perf_counter() - began - _ASKING) / _ASKED
-        elif explainer.reads_inside and find_composition(model) is not None:
-            yield name, ask_reader(explainer, model, inputs, targets), 0.0
+            maps = ask_explainer(explainer, *asked)
+            slowness[name] = max(0.0, time.perf_counter() - began - _ASKING) / _ASKED
+        elif explainer.reads_inside and find_composition(meeting.model) is not None:
+            maps = ask_reader(explainer, *asked)
+        else:
+            continue
+        explained_by[name].append(known.remember(maps, meeting.data, meeting.name, described.explainers[name]))
+    return explained_by, slowness
 
 
-def _ask_nearby(
-    metrics: Mapping[str, Metric], parts: Sequence[Part], inputs: Tensor
-) -> Iterator[tuple[str, str, Answers]]:
-    """The answers of a black box that says what it consists of, to copies of the inputs as metrics make them.
+def _ask_nearby(grid: Grid, meeting: _Meeting, known: _Known) -> dict[str, list[str]]:
+    """What a black box that says what it consists of answers to copies of the inputs, as metrics make them.
 
-    Yields:
-        The label of each metric with a neighbourhood, a hash of that, and the answers to some of its copies.
+    Returns:
+        By the label of each metric with a neighbourhood a hash of the answers to some of its copies.
     """
-    if find_composition(parts[0].model) is None:
-        return
-    asked: dict[str, Answers] = {}
-    for label, metric in metrics.items():
+    if find_composition(meeting.model) is None:
+        return {}
+    answers_of: dict[str, Answers] = {}
+    nearby: dict[str, list[str]] = {}
+    for label, metric in grid.measured.items():
         neighbourhood = getattr(metric, "neighbourhood", None)
         if not isinstance(neighbourhood, Neighbourhood):
             continue
-        what = Description(neighbourhood).digest
-        if what not in asked:
-            asked[what] = Answers.join([ask_nearby(part.model, neighbourhood, part.take(inputs)) for part in parts])
-        yield label, what, asked[what]
+        around = Description(neighbourhood).digest
+        if around not in answers_of:
+            parts = meeting.parts
+            copies = [ask_nearby(part.model, neighbourhood, part.take(meeting.inputs)) for part in parts]
+            answers_of[around] = Answers.join(copies)
+        what = digest([around, meeting.network])
+        nearby[label] = [known.remember(answers_of[around], meeting.data, meeting.name, what)]
+    return nearby
 
 
-def _describe_reference(reference: Reference | None) -> list[Any]:
-    """What results depend on of the values that replace others."""
-    if reference is None:
-        return []
-    rows = [tensor_digest(reference.rows), tensor_digest(reference.baseline)]
-    return rows if reference.codes is None else [*rows, Description(reference.codes).content]
-
-
-def _measure_pace(model: Model, inputs: Tensor, device: str) -> float:
-    """Seconds that a worker on `device` takes for a forward pass of one row, about; the model has run before."""
-    some, began = inputs[:_TIMED], time.perf_counter()
-    with contextlib.suppress(Exception), model.session(), torch.no_grad():  # the jobs say why it fails
-        model.map_rows(lambda rows: (model.forward(rows.clone()),), some.to(model.device))[0].sum().item()
-    seconds = (time.perf_counter() - began) / max(len(some), 2 * ROW_ALIGNMENT)  # which are filled up to so many
+def _choose_pace(meeting: _Meeting, pace: float, device: str) -> float:
+    """Seconds that a worker on `device` takes for a forward pass of one row, by the `pace` here."""
+    if math.isinf(pace):  # the model fails, and the jobs say why
+        return _LEAST_PACE
     on_card = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-    return max(seconds / (_CARD if on_card and model.device.type == "cpu" else 1), _LEAST_PACE)
+    return max(pace / (_CARD if on_card and meeting.model.device.type == "cpu" else 1), _LEAST_PACE)
 
 
 def _cut(pools: Sequence[_Pool], sizes: Mapping[str, int]) -> list[Job]:
@@ -395,13 +523,18 @@ def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> 
     return cost.explanations * explainer.rows_per_input * _PASSES + cost.predictions
 
 
-def inputs_for(model: Model, samples: Samples) -> tuple[Tensor, Tensor | None]:
+def inputs_for(model: Model, samples: Samples, checked: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
     """The inputs and targets in the model's type and on its device.
+
+    Args:
+        model: which takes them.
+        samples: whose they are.
+        checked: the inputs, if they were checked with the model before.
 
     Raises:
         ArgumentError: they do not fit the model.
     """
-    inputs = model.check_inputs(samples.inputs.to(model.dtype))
+    inputs = model.check_inputs(samples.inputs.to(model.dtype)) if checked is None else checked
     if samples.targets is None:
         return inputs, None
     part = samples.split(model)[0]  # a task makes answers of targets, wherever they are used
@@ -475,7 +608,7 @@ def _manifest(
         "sanity": None if grid.sanity is None else {**grid.sanity.options(), "rules": RULES},
         "misfits": grid.misfits(),
         "about": {**grid.about, **(about or {})},
-        "code": dict(grid.code),
+        "code": dict(grid.code) if isinstance(grid, PlannedGrid) else {},
         "answers": dict(answers),
         "jobs": [job.identity for job in jobs],
     }

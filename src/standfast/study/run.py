@@ -5,23 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from standfast.errors import check, warn_user
-from standfast.metrics import Metric, get
-from standfast.metrics.base import Preset, has_neighbourhood
-from standfast.metrics.base import metrics as registry
-from standfast.neighbourhoods import Neighbourhood
-from standfast.neighbourhoods.naming import join_label, label_neighbourhoods
 from standfast.question.grid import Grid
-from standfast.registry import build
 from standfast.study.executors import Executor, InProcess
-from standfast.study.file.imports import importing_from
 from standfast.study.folders import LocalFolder
+from standfast.study.import_paths import importing_from
 from standfast.study.lease import hold_lease
 from standfast.study.plan import Job, Plan, make_plan
 from standfast.study.progress import EtaEstimator, Progress
@@ -162,54 +155,3 @@ def _do_jobs(
             logger.log(level, text, number, len(pending), word, *place)
             tell(job, 1.0)
     return number - len(failed), failed
-
-
-def named_metrics(
-    metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
-    neighbourhood: Neighbourhood | Sequence[Neighbourhood] | None = None,
-    preset: Preset = "standard",
-) -> dict[str, Metric]:
-    """Metrics by label: the given labels, or the metric's own label, with a number if several have the same.
-
-    With several neighbourhoods, a metric that is given by name is there once for each, and its label says which.
-
-    Args:
-        metrics: metrics, or their names as `standfast.metrics.get` takes them.
-        neighbourhood: for metrics that are given by name and have this option; one or several.
-        preset: for metrics that are given by name and do not say which.
-
-    >>> from standfast.neighbourhoods import LinfBall
-    >>> list(named_metrics(["worst_case", "max_sensitivity", "max_sensitivity:samples=9"], LinfBall(0.1)))
-    ['worst_case: changed_explanation', 'max_sensitivity', 'max_sensitivity 2']
-    >>> list(named_metrics(["max_sensitivity", "aopc"], [LinfBall(0.1), LinfBall(0.2)]))
-    ['max_sensitivity: linf 0.1', 'max_sensitivity: linf 0.2', 'aopc']
-    """
-    places = [neighbourhood] if isinstance(neighbourhood, Neighbourhood) else list(neighbourhood or ())
-    labels, found = list[str](), list[Metric]()
-    labelled = isinstance(metrics, Mapping)
-    for label, metric in metrics.items() if isinstance(metrics, Mapping) else ((None, each) for each in metrics):
-        if not isinstance(metric, str):
-            made = {"": get(metric)}
-        elif places and has_neighbourhood(metric):
-            made = {
-                words: build(registry, metric, defaults={"preset": preset, "neighbourhood": place})
-                for words, place in zip(label_neighbourhoods(places), places, strict=True)
-            }
-        else:
-            made = {"": build(registry, metric, defaults={"preset": preset})}
-        labels += [join_label(one.own_label if label is None else label, words) for words, one in made.items()]
-        found += made.values()
-    return dict(zip(labels if labelled else number_labels(labels), found, strict=True))
-
-
-def number_labels(labels: Iterable[str]) -> list[str]:
-    """The labels, with a number after each that occurred before.
-
-    >>> number_labels(["a", "b", "a"])
-    ['a', 'b', 'a 2']
-    """
-    found: dict[str, None] = {}
-    for label in labels:
-        numbered = chain([label], (f"{label} {number}" for number in count(2)))
-        found[next(name for name in numbered if name not in found)] = None
-    return list(found)

@@ -18,11 +18,11 @@ from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
 from standfast.metrics.sanity import SanityChecks
 from standfast.model import Model
-from standfast.question.grid import Grid, Part
+from standfast.question.grid import Grid, Part, Tried
 from standfast.study.guard import Guard
 from standfast.study.identity import Answers, ask_model
 from standfast.study.own_code import read_own_modules
-from standfast.study.plan import Job, inputs_for, job_seed
+from standfast.study.plan import Job, PlannedGrid, inputs_for, job_seed
 from standfast.study.store import COORDINATES, JobFiles, pack, pack_failure
 from standfast.tensors import seed_generators
 
@@ -193,22 +193,39 @@ class Worker:
             self._ready = None  # before another model takes memory
             samples = self.grid.data[job.data]
             model = self.grid.models[job.model].model(samples, self.grid.device)
-            inputs, targets = inputs_for(model, samples)
-            self._prove(job, model, inputs)
+            tried = self._find_tried(job, model)
+            checked = None if tried is None else tried.inputs
+            inputs, targets = inputs_for(model, samples, checked)
+            self._prove_code()
+            if tried is None:
+                self._prove(job, model, inputs)
             first = samples.split(model, slice(0, 1))[0]
             guard = Guard(first.model, first.take(inputs))
             self._ready = _Ready(job.data, job.model, model.with_reference(inputs), inputs, targets, guard)
         return self._ready
 
-    def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
-        """Compare the model, and the user's modules, with those of the plan."""
+    def _find_tried(self, job: Job, model: Model) -> Tried | None:
+        """What is known of a model that was asked in this process, and is as it was; None for other ones."""
+        tried = self.grid.tried.get((job.data, job.model))
+        if tried is None or tried.model is not model or self._suspect is not None:
+            return None
+        return tried
+
+    def _prove_code(self) -> None:
+        """Compare the user's modules with those of the plan."""
+        if not isinstance(self.grid, PlannedGrid):
+            return
         here = read_own_modules() if self.grid.code else {}  # which takes long where there are many
         changed = [name for name, code in self.grid.code.items() if here.get(name, code) != code]
         if changed:
             raise ModelError(
                 f"{', '.join(changed)}: changed since the jobs were planned; run the study again in a new process"
             )
-        planned = self.grid.planned.get((job.data, job.model))
+
+    def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
+        """Compare the model with that of the plan."""
+        planned_answers = self.grid.planned if isinstance(self.grid, PlannedGrid) else {}
+        planned = planned_answers.get((job.data, job.model))
         if planned is None or not planned.numbers:
             return
         parts = self.grid.data[job.data].split(model, slice(0, _PROVED))

@@ -17,7 +17,7 @@ import standfast
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import Deletion, Typos
 from standfast.neighbourhoods.text import decode_word, has_candidates
-from standfast.text_inputs import check_change
+from standfast.question.texts import check_change
 from standfast.texts import encode_texts, network, split_words
 
 PICTURE = "x" * 30_000

@@ -523,7 +523,7 @@ def test_attacks_are_named() -> None:
 
 
 def test_two_attacks_have_two_labels() -> None:
-    from standfast.study.run import named_metrics
+    from standfast.question.metric_labels import name_metrics
 
     attacks = [
         AttributionAttack(BALL, "top_k:t=5"),
@@ -531,7 +531,7 @@ def test_two_attacks_have_two_labels() -> None:
         AttributionAttack(BALL, "top_k:t=9"),
     ]
     labels = ["attribution_attack: top_k", "attribution_attack: lens", "attribution_attack: top_k 2"]
-    assert list(named_metrics(attacks)) == labels
+    assert list(name_metrics(attacks)) == labels
 
 
 def test_what_leaves_the_value_alone() -> None:

@@ -34,7 +34,7 @@ from standfast.study.executors.base import (
     Tell,
     store_result,
 )
-from standfast.study.file.imports import importing_from
+from standfast.study.import_paths import importing_from
 from standfast.study.plan import Job
 from standfast.study.store import Store
 from standfast.study.worker import Worker

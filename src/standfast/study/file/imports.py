@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,22 +16,11 @@ import torch
 
 from standfast.errors import suggest_name
 from standfast.study.file.problems import describe_error, reject, show, with_article
+from standfast.study.import_paths import importing_from
 from standfast.tensors import seed_generators
 
 #: what looks like `module:function`
 REFERENCE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
-
-
-@contextlib.contextmanager
-def importing_from(paths: Sequence[str]) -> Iterator[None]:
-    """These folders come first when something is imported inside; `sys.path` is afterwards as it was."""
-    before = list(sys.path)
-    sys.path[:0] = paths
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path[:] = before
 
 
 def resolve(reference: str, paths: Sequence[str], trust: bool = False, function: str = "") -> Any:

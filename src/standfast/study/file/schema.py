@@ -10,11 +10,12 @@ from pydantic import BaseModel
 
 from standfast import similarity
 from standfast.study.file.entries import EXECUTORS
+from standfast.study.file.evaluations import ExplainerFunction, MetricFunction
 from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, TASKS, Names
 from standfast.study.file.options import describe_options, options_model
 from standfast.study.file.references import BackgroundEntry
 from standfast.study.file.sources import DataEntry, ModelEntry
-from standfast.study.file.spec import ExplainerFunction, MetricFunction, Study
+from standfast.study.file.spec import Study
 
 Schema = dict[str, Any]
 _ONE_KEY: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}

@@ -32,11 +32,12 @@ from torch import Tensor, nn
 
 from standfast import data, zoo
 from standfast.data import Dataset
-from standfast.data.user_files import Content, as_inputs, as_labels, read_texts
+from standfast.data.user_files import Content, TextContent, as_inputs, as_labels, read_texts
 from standfast.errors import ArgumentError, StandfastError, check
-from standfast.frames import Table, make_model
 from standfast.model import Model
-from standfast.question.grid import ModelSource, Samples
+from standfast.question.grid import ModelSource, Reader, Samples
+from standfast.question.inputs import find_given_kind
+from standfast.question.texts import GivenTexts
 from standfast.study.file.document import read_content
 from standfast.study.file.entries import (
     Count,
@@ -49,7 +50,7 @@ from standfast.study.file.entries import (
     WholeNumber,
     as_tuple,
 )
-from standfast.study.file.imports import call_function, find_line, importing_from, resolve
+from standfast.study.file.imports import call_function, find_line, resolve
 from standfast.study.file.names import DATA, TASKS, NamedEntry
 from standfast.study.file.options import read_configured, to_plain
 from standfast.study.file.problems import (
@@ -63,11 +64,12 @@ from standfast.study.file.problems import (
     with_article,
 )
 from standfast.study.file.references import read_data_at
-from standfast.study.file.texts import find_texts, make_samples
+from standfast.study.file.texts import find_texts
 from standfast.study.identity import is_estimator
+from standfast.study.import_paths import importing_from
 from standfast.tasks import Classification, Task
 from standfast.tensors import describe_bounds
-from standfast.texts import TextModel, encode_texts
+from standfast.texts import TextModel
 from standfast.texts.model import Granularity, Removal
 from standfast.zoo import architectures
 from standfast.zoo.programs import as_module, check_program, fill, load_estimator, load_program, read_weights
@@ -128,8 +130,8 @@ class DataEntry(Entry):
     targets: Literal["predicted", "labels"] = "predicted"
     samples: Count | None = None
 
-    def load(self, base: Path, samples: int | None = None) -> Samples:
-        """What the entry stands for, in memory.
+    def load(self, base: Path, samples: int | None = None) -> Any:
+        """What the entry stands for, in memory, as its kind of inputs takes it (`Inputs.given`), such as `Samples`.
 
         Args:
             base: the folder that paths are relative to and that functions are imported from.
@@ -140,16 +142,21 @@ class DataEntry(Entry):
         """
         count = samples if self.samples is None else self.samples
         with errors_at(keys=self.known(), key=self.form):
-            found = _take_first(self._load(base, count), count)
-            bounds = getattr(self, "bounds", None)
-            if bounds is not None:
-                lower, upper = (b if isinstance(b, float) else per_channel(b, found.inputs, "bounds") for b in bounds)
-                found = replace(found, bounds=(lower, upper))
-            _check_range(found)
-        return found
+            data = self._load(base, count)
+            _check_count(data, count)
+            return self._set_bounds(_take_first(data, count)) if isinstance(data, Samples) else data
 
-    def _load(self, base: Path, count: int | None) -> Samples:
+    def _load(self, base: Path, count: int | None) -> Any:
         raise NotImplementedError
+
+    def _set_bounds(self, samples: Samples) -> Samples:
+        """The samples with the bounds of the entry, within which they must lie."""
+        bounds = getattr(self, "bounds", None)
+        if bounds is not None:
+            lower, upper = (b if isinstance(b, float) else per_channel(b, samples.inputs, "bounds") for b in bounds)
+            samples = replace(samples, bounds=(lower, upper))
+        _check_range(samples)
+        return samples
 
     def _from_dataset(self, found: Dataset) -> Samples:
         return self._as_samples(found, {"name": found.name, "classes": list(found.classes)}, **found.extras)
@@ -205,11 +212,11 @@ class DataFile(DataEntry):
     grayscale: bool | None = None
     label: Name | None = None
 
-    def _load(self, base: Path, count: int | None) -> Samples:
+    def _load(self, base: Path, count: int | None) -> Samples | GivenTexts:
         if self.text is not None:
             for key in ("bounds", "size", "grayscale"):
                 check(getattr(self, key) is None, key, f"no {key} for texts", "one")
-            return make_samples(read_texts(base / self.path, self.text, self.label, count), self.targets)
+            return _give_texts(read_texts(base / self.path, self.text, self.label, count), self.targets)
         found = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
         return self._as_samples(found, found.about)
 
@@ -231,38 +238,57 @@ class DataFunction(DataEntry):
     bounds: Bounds | None = None
     trust: bool = False
 
-    def _load(self, base: Path, count: int | None) -> Samples:
+    def _load(self, base: Path, count: int | None) -> Any:
         with errors_at("function"):
-            found = call_function(self.function, self.options, [str(base)], self.trust, "data")
-        if isinstance(found, Samples):
-            if self.targets == "predicted" and "targets" in self.model_fields_set:
-                return replace(found, targets=None)
-            check(self.targets != "labels" or found.targets is not None, "targets", "Samples with targets", "none")
-            return found
-        if isinstance(found, Dataset):
-            return self._from_dataset(found)
+            returned = call_function(self.function, self.options, [str(base)], self.trust, "data")
+        if isinstance(returned, Samples):
+            return self._choose_targets(returned)
+        if isinstance(returned, Dataset):
+            return self._from_dataset(returned)
+        if find_given_kind(returned) is not None:
+            return returned
         about = {"function": self.function}
-        texts = find_texts(found, count, about)
+        texts = find_texts(returned, count, about)
         if texts is not None:
             check(self.bounds is None, "bounds", "no bounds for texts", "some")
-            return make_samples(texts, self.targets)
-        inputs, labels = found if isinstance(found, tuple | list) and len(found) == 2 else (found, None)
-        labels = None if labels is None else as_labels(labels, "function")
+            return _give_texts(texts, self.targets)
+        is_pair = isinstance(returned, tuple | list) and len(returned) == 2
+        inputs, raw_labels = returned if is_pair else (returned, None)
+        labels = None if raw_labels is None else as_labels(raw_labels, "function")
         return self._as_samples(Content(as_inputs(inputs, "function"), labels, about), about)
 
+    def _choose_targets(self, samples: Samples) -> Samples:
+        """Samples of the user's with the targets that the entry asks for."""
+        if self.targets == "predicted" and "targets" in self.model_fields_set:
+            return replace(samples, targets=None)
+        check(self.targets != "labels" or samples.targets is not None, "targets", "Samples with targets", "none")
+        return samples
 
-def _take_first(found: Samples, count: int | None) -> Samples:
+
+def _give_texts(content: TextContent, explained: str) -> GivenTexts:
+    """Texts as their kind of inputs takes them; `explained` are `"labels"` or what is `"predicted"`."""
+    return GivenTexts(content.texts, content.labels, explained == "labels", content.about)
+
+
+def _check_count(data: Any, count: int | None) -> None:
+    """Raise `ArgumentError` if there are fewer samples than are to be taken."""
+    if count is not None:
+        about: Mapping[str, Any] = getattr(data, "about", {})
+        name = next((about[key] for key in ("name", "path", "function") if key in about), "the data")
+        check(count <= len(data), "samples", f"at most the {len(data)} samples of {name}", count)
+
+
+def _take_first(samples: Samples, count: int | None) -> Samples:
     if count is None:
-        return found
-    name = next((found.about[key] for key in ("name", "path", "function") if key in found.about), "the data")
-    check(count <= len(found), "samples", f"at most the {len(found)} samples of {name}", count)
-    targets = None if found.targets is None else found.targets[:count].clone()
-    extras = {name: values[:count].clone() for name, values in found.extras.items()}
-    names = ("tokens", "lengths", "texts")
-    more: dict[str, Any] = {
-        name: None if getattr(found, name) is None else getattr(found, name)[:count] for name in names
-    }
-    return replace(found, inputs=found.inputs[:count].clone(), targets=targets, extras=extras, **more)
+        return samples
+    return replace(
+        samples,
+        inputs=samples.inputs[:count].clone(),
+        targets=None if samples.targets is None else samples.targets[:count].clone(),
+        extras={name: values[:count].clone() for name, values in samples.extras.items()},
+        tokens=None if samples.tokens is None else samples.tokens[:count],
+        lengths=None if samples.lengths is None else samples.lengths[:count],
+    )
 
 
 def _check_range(samples: Samples) -> None:
@@ -379,13 +405,12 @@ class ModelEntry(Entry):
         """What is at the place of the entry's file."""
         return read_content(path, self.file)
 
-    def load_estimator(self, base: Path, content: bytes) -> Any:
-        """The fitted estimator itself, for a table; arguments are those of `build`."""
-        raise reject("a path of a pickled estimator, or a function that returns one, for a table", "another model")
+    def load(self, base: Path, content: bytes) -> Any:
+        """The thing itself, such as a fitted estimator, of which a kind of inputs makes models; None for other entries.
 
-    def load_text_model(self, base: Path, content: bytes) -> TextModel:
-        """The model of texts; arguments are those of `build`."""
-        raise reject("transformers: FOLDER, or a function that returns a TextModel, for texts", "another model")
+        Arguments are those of `build`.
+        """
+        return None
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
         """The module itself, on the CPU, or on `device`; or a model with bounds of its own.
@@ -427,9 +452,9 @@ class ModelProgram(ModelEntry):
     file: ClassVar[str] = "path"
     path: Name
 
-    def load_estimator(self, base: Path, content: bytes) -> Any:
+    def load(self, base: Path, content: bytes) -> Any:
         if check_program(content, self.path, self.trust) != "pickle":
-            return super().load_estimator(base, content)
+            return None
         with importing_from([str(base)]):
             return load_estimator(content, self.path)
 
@@ -467,25 +492,20 @@ class ModelFunction(ModelEntry):
         none = {"seeds": None, "windows": ()}
         return {n: self.model_copy(update={"options": {**self.options, **own}, **none}) for n, own in several.items()}
 
-    def load_estimator(self, base: Path, content: bytes) -> Any:
+    def load(self, base: Path, content: bytes) -> Any:
         with errors_at("function"):
-            found = resolve(self.function, [str(base)], self.trust)
-            if isinstance(found, nn.Module | Model | TextModel) or is_estimator(found):
-                return copy.deepcopy(found)
-            return call_function(self.function, self.options, [str(base)], self.trust, "a model")
-
-    def load_text_model(self, base: Path, content: bytes) -> TextModel:
-        found = self.load_estimator(base, content)
-        with errors_at("function"):
-            if not isinstance(found, TextModel):
-                raise reject("a TextModel or a CausalModel, for texts", with_article(type(found).__name__))
-        if self.weights is not None:
-            fill(found.model, read_weights(content))
-        return found
+            named = resolve(self.function, [str(base)], self.trust)
+            if isinstance(named, nn.Module | Model | TextModel) or is_estimator(named):
+                loaded = copy.deepcopy(named)
+            else:
+                loaded = call_function(self.function, self.options, [str(base)], self.trust, "a model")
+        if self.weights is not None and isinstance(loaded, TextModel):
+            fill(loaded.model, read_weights(content))
+        return loaded
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
         """What the function returns, with torch's generator seeded; or a copy of what is there already."""
-        found = self.load_estimator(base, content)
+        found = self.load(base, content)
         with errors_at("function"):
             if isinstance(found, Model):
                 return found
@@ -526,7 +546,7 @@ class ModelFolder(ModelEntry):
         with errors_at(key=self.form):
             return pack_text_folder(path, self.trust)
 
-    def load_text_model(self, base: Path, content: bytes) -> TextModel:
+    def load(self, base: Path, content: bytes) -> TextModel:
         check(self.labels is not None or self.template is None, "labels", "some beside a template", "none")
         options = self.model_dump(include=_OF_TEXTS, exclude_none=True)
         return load_text_folder(content, self.trust, **options)
@@ -587,13 +607,9 @@ class StudyModel(ModelSource):
         Raises:
             StudyFieldError: it cannot be built, at the key of the entry that is at fault.
         """
+        if samples.reader is not None:
+            return self._make_for(samples.reader, device)
         entry, prepare, forward = self.entry, None, None
-        if samples.table is not None:
-            return self._ask_with_frames(samples.table)
-        if samples.texts is not None:
-            with errors_at(key=entry.form):
-                rows = encode_texts(samples.words)  # so that this process knows the words of the codes
-                return self.load_text_model(device).make_model(rows)
         with errors_at("preprocess"):
             if isinstance(entry.preprocess, str):
                 prepare = resolve(entry.preprocess, self.paths, entry.trust, "a function of inputs")
@@ -618,29 +634,28 @@ class StudyModel(ModelSource):
             raise reject("no such key beside a function that returns a standfast.Model", key, key)
         return module.to(device)  # with its bounds; the device is the study's
 
-    def _ask_with_frames(self, table: Table) -> Model:
-        """The model of a fitted estimator that takes data frames."""
-        entry = self.entry
-        for key in entry.given - {"task"}:
-            raise reject("no such key for an estimator of data frames", key, key)
-        with errors_at(keys=entry.known(), key=entry.form):
-            found = entry.load_estimator(self.base, self.content)
-            task = entry.task.load_files(self.base) if "task" in entry.given else None
-            return found if isinstance(found, Model) else make_model(found, table, task)
+    def _make_for(self, reader: Reader, device: str) -> Model:
+        """The model of what the rows stand for, such as data frames or texts."""
+        model = self.load(type(reader))
+        with errors_at(keys=self.entry.known(), key=self.entry.form):
+            task = self.entry.task.load_files(self.base) if "task" in self.entry.given else None
+            return reader.make_model(model, task, device)
 
-    def load_text_model(self, device: str = "cpu") -> TextModel:
-        """The model of texts, new on every call.
+    def load(self, reader: type[Reader]) -> Any:
+        """The model as the user has it, new on every call.
 
         Raises:
             StudyFieldError: it is another model, or cannot be loaded; at the key of the entry that is at fault.
         """
         entry = self.entry
         for key in entry.given - {"task"}:
-            raise reject("no such key for a model of texts", key, key)
+            raise reject(f"no such key for {reader.words}", key, key)
         with errors_at(keys=entry.known(), key=entry.form):
-            found = entry.load_text_model(self.base, self.content)
-            task = entry.task.load_files(self.base) if "task" in entry.given else found.task
-            return replace(found, device=device, task=task)
+            model = entry.load(self.base, self.content)
+        if model is None or not reader.takes(model):
+            got = "another model" if model is None else with_article(type(model).__name__)
+            raise reject(reader.expected, got, *([] if model is None else [entry.form]))
+        return model
 
 
 def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:

@@ -17,16 +17,12 @@ imports the functions, and runs each model once. Either says all that it finds i
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
-import torch
 from pydantic import (
     BeforeValidator,
     Field,
@@ -38,253 +34,65 @@ from pydantic import (
 )
 
 from standfast.errors import ArgumentError, suggest_name
-from standfast.explainers import Explainer, explainers, from_callable
-from standfast.explainers import get as get_explainer
-from standfast.explainers.base import check_explained
-from standfast.frame_inputs import fit_explainer, fit_metric
-from standfast.frames.model import check_losses
-from standfast.metrics.base import Metric, Preset, has_neighbourhood
-from standfast.metrics.sanity import make_checks
+from standfast.explainers import Explainer
+from standfast.metrics.base import Metric, Preset
 from standfast.model import Model
-from standfast.neighbourhoods import LinfBall, Neighbourhood
-from standfast.neighbourhoods.naming import join_label
-from standfast.neighbourhoods.transformations import check_fits
-from standfast.question.controls import keep_useful, list_default_controls, select_defaults
-from standfast.question.grid import Grid, Samples
+from standfast.neighbourhoods import Neighbourhood
+from standfast.question.grid import Grid, ModelSource, Samples
+from standfast.question.inputs import Given, Inputs, Places, read_given
+from standfast.question.question import Question
+from standfast.question.texts import default_change
 from standfast.study.file import entries
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
-from standfast.study.file.entries import Count, OptionValues, Reference, RequirementEntry, as_tuple
-from standfast.study.file.imports import call_function, resolve
-from standfast.study.file.names import (
-    CONTROLS,
-    DATA,
-    EXPLAINERS,
-    METRICS,
-    MODELS,
-    CheckedEntry,
-    NamedEntry,
-    Names,
-    read_section,
+from standfast.study.file.entries import Count, RequirementEntry, as_tuple
+from standfast.study.file.evaluations import (
+    Explained,
+    Measured,
+    controls_from,
+    explainers_from,
+    load_evaluation,
+    metrics_from,
 )
-from standfast.study.file.options import (
-    background_from,
-    configure,
-    make,
-    neighbourhood_from,
-    neighbourhoods_from,
-    plain_options,
-    to_plain,
-)
+from standfast.study.file.names import DATA, MODELS, CheckedEntry, Names, read_section
+from standfast.study.file.options import neighbourhood_from, neighbourhoods_from, to_plain
 from standfast.study.file.problems import (
     Entry,
+    Keys,
     StudyFieldError,
     errors_at,
     make_unknown_error,
     raise_all,
     reject,
-    show,
-    with_article,
 )
 from standfast.study.file.references import ReferenceReader
-from standfast.study.file.sources import DataEntry, ModelEntry, ModelFolder, StudyModel, build_source, try_out
-from standfast.study.file.tables import join_tables
-from standfast.study.file.texts import read_words
-from standfast.study.run import number_labels
-from standfast.text_inputs import ReadTexts, check_change, check_removal, default_change, fit_explainers
-from standfast.texts import TextModel
+from standfast.study.file.sources import DataEntry, ModelEntry, ModelFolder, build_source, try_out
+from standfast.study.file.tables import DataTable
 
-__all__ = ["Study", "StudyError", "load_study", "study_from"]
+#: a form of data that is read beside the others
+FORMS_OF_DATA: tuple[type[DataEntry], ...] = (DataTable,)
 
-
-# Explainers and metrics
+__all__ = ["Study", "StudyError", "load_evaluation", "load_study", "study_from"]
 
 
-class MetricFunction(Entry):
-    """A metric of the user's.
+class FilePlaces(Places):
+    """Where the parts of a study stand in its file. Errors are collected, and raised together.
 
     Args:
-        function: a class of metrics, a Metric, or a function that returns one.
-        options: of the class, or arguments of the function.
-        trust: import a module from outside of the study's folder.
+        study: whose parts they are.
     """
 
-    #: what is made of it
-    kind: ClassVar[type] = Metric
-    function: Reference
-    options: OptionValues = Field({})
-    trust: bool = False
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.errors: list[StudyFieldError] = []
 
-    def load(self, label: str, base: Path, common: Mapping[str, Any]) -> Any:
-        """What `function` names, or what is made of it.
+    def at(self, section: str, name: str = "", key: str = "") -> AbstractContextManager[None]:
+        path, own_key = self.study.find_place(section, name)
+        return errors_at(*path, key=key or own_key, into=self.errors)
 
-        Args:
-            label: of the entry.
-            base: the folder that functions are imported from.
-            common: options of the study, for a class that has them.
-        """
-        with errors_at("function"):
-            found = resolve(self.function, [str(base)], self.trust)
-        if isinstance(found, type) and issubclass(found, self.kind):
-            defaults = _select_known(found, common)
-            with errors_at("options"):
-                if isinstance(defaults.get("neighbourhood"), tuple) and "neighbourhood" not in self.options:
-                    raise reject("a neighbourhood, as the study has several", "nothing")
-                return configure(found, label, {**defaults, **self.options})
-        given = self.model_dump(exclude_unset=True, exclude={"function", "trust"})
-        if not isinstance(found, self.kind):
-            return self._make(found, label, base, given)
-        for key, value in given.items():
-            raise reject(f"no {key}, as the {self.kind.__name__} is configured already", show(value), key)
-        return found
-
-    def _make(self, found: Any, label: str, base: Path, given: Mapping[str, Any]) -> Any:
-        with errors_at("function"):
-            made = call_function(self.function, self.options, [str(base)], self.trust, "a metric")
-            if not isinstance(made, Metric):
-                raise reject("a Metric", f"{with_article(type(made).__name__)} from {self.function}")
-            return made
-
-
-class ExplainerFunction(MetricFunction):
-    """An explainer of the user's.
-
-    Args:
-        function: a function of (module, inputs, targets), an Explainer, or a class of them.
-        options: of a class of explainers.
-        differentiable: the function's result can be differentiated.
-        rows_per_input: rows that the function forwards at once for one input.
-    """
-
-    kind: ClassVar[type] = Explainer
-    differentiable: bool = False
-    rows_per_input: Count = 1
-
-    def _make(self, found: Any, label: str, base: Path, given: Mapping[str, Any]) -> Explainer:
-        if not callable(found):
-            raise reject("a function or an Explainer", with_article(type(found).__name__), "function")
-        if "options" in given:
-            raise reject("no options, as these go with a class of explainers", show(given["options"]), "options")
-        return from_callable(found, name=label, **given)
-
-
-#: what the sections hold: the thing itself, or the function that is imported for it
-Explained = CheckedEntry[Explainer | ExplainerFunction]
-Measured = CheckedEntry[Metric | MetricFunction]
-#: what is made of an entry, and its plain form; several of a metric that is evaluated in several neighbourhoods
-_Made = dict[str, tuple[Any, dict[str, Any]]]
-
-
-def explainers_from(raw: object) -> dict[str, Explained]:
-    """The section `explainers`, by label.
-
-    >>> list(explainers_from(["saliency", {"lrp": {"epsilon": 1e-6}}, "lrp", {"mine": "saliency"}]))
-    ['saliency', 'lrp: epsilon=1e-06', 'lrp', 'mine']
-    """
-    return read_section(raw, EXPLAINERS, _build_explainer, _labels_of_explainers)
-
-
-def controls_from(raw: object) -> bool | dict[str, Explained]:
-    """The section `controls`: whether there are the usual ones, or some by label."""
-    if isinstance(raw, bool):
-        return raw
-    return read_section(raw, CONTROLS, _build_explainer, _labels_of_explainers)
-
-
-def metrics_from(raw: object, info: ValidationInfo) -> dict[str, Measured]:
-    """The section `metrics`, by label, with the study's own `neighbourhood` (or several) and `preset`."""
-    # where the file's own neighbourhood is wrong, its absence needs no second error
-    common = {"neighbourhood": info.data.get("neighbourhood", LinfBall(0.1)), "preset": info.data.get("preset")}
-    return read_section(raw, METRICS, partial(_build_metric, common=common), _labels_of_metrics)
-
-
-def load_evaluation(
-    entry: CheckedEntry[Any], label: str, references: ReferenceReader, common: Mapping[str, Any] | None = None
-) -> Any:
-    """The explainer or metric of an entry: a function is imported, and reference inputs are read.
-
-    A function `(module, inputs, targets) -> attributions` becomes an explainer called `label`, a class is configured
-    with the entry's options, and an explainer or a metric is taken as it is. `common` are the study's own options.
-    """
-    value = entry.value
-    if isinstance(value, MetricFunction):
-        value = value.load(label, references.base, common or {})
-    return references.read_in(value)
-
-
-def _labels_of_explainers(found: Sequence[Explained]) -> list[str]:
-    """Names; with those options that are not as they are by default where several have one name."""
-    labels, names = [], [entry.name for entry in found]
-    for name, entry in zip(names, found, strict=True):
-        defaults: dict[str, Any] = {}
-        with contextlib.suppress(TypeError):  # it has options without a default
-            defaults = {} if isinstance(entry.value, MetricFunction) else plain_options(type(entry.value)())
-        options = entry.plain if isinstance(entry.value, MetricFunction) else entry.plain[name]
-        own = ", ".join(f"{key}={value}" for key, value in options.items() if defaults.get(key, ...) != value)
-        labels.append(f"{name}: {own}" if own and names.count(name) > 1 else name)
-    return labels
-
-
-def _labels_of_metrics(found: Sequence[Measured]) -> list[str]:
-    own = (entry.value.own_label if isinstance(entry.value, Metric) else entry.name for entry in found)
-    return number_labels(join_label(label, entry.variant) for label, entry in zip(own, found, strict=True))
-
-
-def _build_function(kind: type[MetricFunction], named: NamedEntry) -> _Made:
-    function = kind.model_validate(named.options)
-    return {"": (function, function.model_dump(exclude_unset=True))}
-
-
-def _build_metric(named: NamedEntry, common: Mapping[str, Any]) -> _Made:
-    """A metric, or one for each of several neighbourhoods: a list of its own, or that of the study.
-
-    Only a list for `neighbourhood` itself stands for several values: `{jpeg: [30, 90]}` is one neighbourhood.
-    """
-    if named.form:
-        return _build_function(MetricFunction, named)
-    kind = METRICS.registry[named.name]
-    options = _select_known(kind, common) | dict(named.options)
-    place = options.get("neighbourhood")
-    if place is None and has_neighbourhood(kind, required=True):
-        own = f"{{{named.name}: {{neighbourhood: {{linf: 0.1}}}}}}"
-        words = f"a neighbourhood for {named.name}, as in {own}, or neighbourhood: {{linf: 0.1}} for all metrics"
-        raise reject(words, "nothing", "neighbourhood")
-    if not isinstance(place, list | tuple) or not has_neighbourhood(kind):
-        metric = configure(kind, named.name, options)
-        return {"": (metric, {named.name: plain_options(metric)})}
-    with errors_at("neighbourhood"):
-        places = neighbourhoods_from(place)
-    made = {label: configure(kind, named.name, {**options, "neighbourhood": each}) for label, each in places.items()}
-    return {label: (metric, {named.name: plain_options(metric)}) for label, metric in made.items()}
-
-
-def _build_explainer(named: NamedEntry) -> _Made:
-    """An explainer; the options of one of another package are that package's: lists as tuples, else as they stand."""
-    if named.form:
-        return _build_function(ExplainerFunction, named)
-    if not explainers.is_from_package(named.name):
-        explainer = configure(explainers[named.name], named.name, named.options)
-        return {"": (explainer, {named.name: plain_options(explainer)})}
-
-    def tuples_for_lists(raw: Any) -> Any:
-        return tuple(map(tuples_for_lists, raw)) if isinstance(raw, list) else raw
-
-    options = {}
-    for key, value in named.options.items():
-        if not isinstance(key, str):
-            raise reject("the name of an option", show(key), key)
-        with errors_at(key):
-            options[key] = background_from(value) if key == "background" else tuples_for_lists(value)
-    explainer = make(partial(get_explainer, named.name), named.name, options, list(options))
-    background = {"background": to_plain(options["background"])} if "background" in options else {}
-    return {"": (explainer, {named.name: {**named.options, **background}})}
-
-
-def _select_known(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    known = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
-    return {name: value for name, value in common.items() if value is not None and name in known}
-
-
-# The study
+    def raise_errors(self) -> None:
+        if self.errors:
+            problems = [problem for error in self.errors for problem in error.problems]
+            raise self.study._document.error(problems) from self.errors[0].__cause__
 
 
 def _labels(found: Sequence[CheckedEntry[Any]]) -> list[str]:
@@ -372,156 +180,83 @@ class Study(Entry):
         """Everything that the study evaluates: data in memory, files of models read, functions imported.
 
         Args:
-            check: run each model once, on the CPU, on one sample of each data set that it meets.
+            check: run each model once, on the CPU, on one sample of each data set that it meets. Without that there are
+                no controls but those that the file names.
 
         Raises:
             StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
         """
-        errors: list[StudyFieldError] = []
-        base, references = self.base, ReferenceReader(self.base)
-        common: dict[str, Any] = {"neighbourhood": self.neighbourhood, "preset": self.preset}
-        with errors_at(into=errors):
-            common["neighbourhood"] = references.read_in(self.neighbourhood, "neighbourhood")
-        samples, sources, explainers, metrics = (dict[str, Any]() for _ in range(4))
-        for name, data in self.data.items():
-            with errors_at(*data.path, into=errors):
-                samples[name] = data.value.load(base, self.samples)
-        for name, model in self.models.items():
-            with errors_at(*model.path, into=errors):
-                for own, entry in model.value.spread(name).items():
-                    sources[own] = entry.source(base)
-        for label, explained in self.explainers.items():
-            with errors_at(*explained.path, into=errors):
-                explainers[label] = load_evaluation(explained, label, references)
-        controls = self._load_controls(references, errors)
-        pairs = self._pairs()
-        for label, measured in self.metrics.items():
-            with errors_at(*measured.path, into=errors):
-                metrics[label] = load_evaluation(measured, label, references, common)
-            for name in dict.fromkeys(data for data, _ in pairs if data in samples and label in metrics):
-                with errors_at(*measured.path, into=errors):
-                    _look_up(metrics[label], samples[name], name)
-        table = None
-        with errors_at("data", into=errors):
-            samples, table = join_tables(samples, metrics.values())
-        if table is not None:
-            explainers = {label: fit_explainer(explainer) for label, explainer in explainers.items()}
-            controls = {label: fit_explainer(control) for label, control in controls.items()}
-            for label in list(metrics):
-                with errors_at(*self.metrics[label].path, into=errors):
-                    metrics[label] = fit_metric(metrics[label], table)
-        removals: dict[str, str] = {}
-        if any(each.texts is not None for each in samples.values()):
-            readers = self._read_texts(samples, sources, errors)
-            explainers, given, metrics = fit_explainers(explainers), metrics, {}
-            controls = fit_explainers(controls)
-            for label, metric in given.items() if readers else ():
-                with errors_at(*self.metrics[label].path, into=errors):
-                    fitted = ReadTexts.fit_metrics({label: metric}, readers[0], self.preset, removals)
-                    places = [getattr(each, "neighbourhood", None) for each in fitted.values()]
-                    for place, found in itertools.product(filter(None, places), samples.values()):
-                        check_change(place, found.inputs)
-                    metrics |= fitted
-            with errors_at("explainers", into=errors):
-                for reader in readers:
-                    check_removal(reader, explainers.values())
-        tried_models = self._try_models(sources if check else {}, explainers, metrics, samples, errors)
-        if not errors:
-            if self.controls is True and tried_models:
-                inputs = [found.inputs for found in samples.values()]
-                controls = select_defaults(list_default_controls(explainers, tried_models, inputs), explainers)
-            with errors_at(into=errors):
-                controls = keep_useful(controls, explainers, metrics.values())
-        if errors:
-            problems = [problem for error in errors for problem in error.problems]
-            raise self._document.error(problems) from errors[0].__cause__
-        return Grid(
-            data=samples,
-            models=sources,
-            explainers={**explainers, **controls},
-            controls=tuple(controls),
+        return self.ask().make_grid(_try_model if check else None)
+
+    def ask(self) -> Question:
+        """The question that the study asks: data in memory, files of models read, functions imported.
+
+        Raises:
+            StudyError: files, functions and values that do not fit, each at its place in the file.
+        """
+        places, references = FilePlaces(self), ReferenceReader(self.base)
+        data, models = self._load_data(places), self._load_models(places)
+        explainers = _load_all(self.explainers, "explainers", places, references)
+        named_controls = self.controls if isinstance(self.controls, dict) else {}
+        controls = _load_all(named_controls, "controls", places, references)
+        metrics = _load_all(self.metrics, "metrics", places, references, self._read_common_options(places, references))
+        inputs: Inputs | None = None
+        with places.at("data"):
+            changes = list(metrics.values())
+            inputs = read_given(Given(data, models, self._pairs(), changes, places=places))
+        if inputs is None:
+            places.raise_errors()
+        assert inputs is not None
+        _look_up_extras(metrics, inputs, places)
+        fitted_controls = _fit_explainers(controls, "controls", inputs, places)
+        return Question(
+            inputs=inputs,
+            explainers=_fit_explainers(explainers, "explainers", inputs, places),
             metrics=metrics,
-            pairs=pairs,
+            controls=self.controls if isinstance(self.controls, bool) else fitted_controls,
+            sanity=self.sanity,
+            pairs=self._pairs(),
             seed=self.seed,
             repeats=self.repeats,
             samples_per_job=self.samples_per_job,
             device=self.device,
-            sanity=make_checks(self.sanity),
             paths=(str(self.base),),
-            about={"removal": removals} if removals else {},
+            places=places,
         )
 
-    def _try_models(
-        self,
-        sources: Mapping[str, StudyModel],
-        explainers: Mapping[str, Explainer],
-        metrics: Mapping[str, Metric],
-        samples: Mapping[str, Samples],
-        errors: list[StudyFieldError],
-    ) -> list[Model]:
-        """Run each model on one sample of the data that it meets; add errors about it, and about what does not fit.
+    def _load_data(self, places: FilePlaces) -> dict[str, Any]:
+        """The data sets, as their kind of inputs takes them."""
+        data: dict[str, Any] = {}
+        for name, entry in self.data.items():
+            with errors_at(*entry.path, into=places.errors):
+                data[name] = entry.value.load(self.base, self.samples)
+        return data
 
-        Returns:
-            The models.
-        """
-        tried_models: list[Model] = []
-        for model_name, source in sources.items():
-            for data_name in [data for data, met in self._pairs() if met == model_name and data in samples]:
-                with errors_at(*self._find_entry(model_name).path, into=errors):
-                    tried = try_out(source, samples[data_name], f"on data {data_name!r}")
-                    tried_models.append(tried)
-                    for metric in metrics.values():
-                        check_losses(tried, getattr(metric, "neighbourhood", None))
-        if not errors and tried_models:
-            self._check_kinds(tried_models, explainers, metrics, samples, errors)
-        return tried_models
+    def _load_models(self, places: FilePlaces) -> dict[str, ModelSource]:
+        """The sources of the models, one for each seed and window."""
+        models: dict[str, ModelSource] = {}
+        for name, entry in self.models.items():
+            with errors_at(*entry.path, into=places.errors):
+                for own_name, single_entry in entry.value.spread(name).items():
+                    models[own_name] = single_entry.source(self.base)
+        return models
 
-    def _load_controls(self, references: ReferenceReader, errors: list[StudyFieldError]) -> dict[str, Explainer]:
-        """The controls that the file names."""
-        controls: dict[str, Explainer] = {}
-        for label, entry in self.controls.items() if isinstance(self.controls, dict) else ():
-            with errors_at(*entry.path, into=errors):
-                controls[label] = load_evaluation(entry, label, references)
-        return controls
+    def _read_common_options(self, places: FilePlaces, references: ReferenceReader) -> dict[str, Any]:
+        """The study's own options, for metrics that have them."""
+        common: dict[str, Any] = {"neighbourhood": self.neighbourhood, "preset": self.preset}
+        with errors_at(into=places.errors):
+            common["neighbourhood"] = references.read_in(self.neighbourhood, "neighbourhood")
+        return common
 
-    def _check_kinds(
-        self,
-        models: Sequence[Model],
-        explainers: Mapping[str, Explainer],
-        metrics: Mapping[str, Metric],
-        samples: Mapping[str, Samples],
-        errors: list[StudyFieldError],
-    ) -> None:
-        """Add errors about explainers that no model takes, and neighbourhoods of another kind of inputs."""
-        with errors_at("explainers", into=errors):
-            check_explained(models, explainers.values())
-        for label, measured in self.metrics.items():
-            place = getattr(metrics.get(label), "neighbourhood", None)
-            for data in samples.values():
-                with errors_at(*measured.path, key="neighbourhood", into=errors):
-                    lower, upper = (torch.as_tensor(bound) for bound in data.bounds)
-                    check_fits(place, data.inputs, (lower, upper))
-
-    def _read_texts(
-        self, samples: dict[str, Samples], sources: Mapping[str, StudyModel], errors: list[StudyFieldError]
-    ) -> list[TextModel]:
-        """Put the words of texts, as their models read them, into the samples; the models of texts.
-
-        Samples that cannot be read are left out, and so are those whose models cannot be loaded.
-        """
-        models: dict[str, TextModel] = {}
-        for name, source in sources.items():
-            with errors_at(*self._find_entry(name).path, into=errors):
-                models[name] = source.load_text_model()
-        for name in list(samples):
-            own = samples.pop(name)
-            met = {model: models[model] for data, model in self._pairs() if data == name and model in models}
-            with errors_at(*self.data[name].path, key=self.data[name].value.form, into=errors):
-                if own.texts is None:
-                    raise reject("texts alone, or none", "both; make a study of each")
-                if met:
-                    samples[name] = read_words(own, met)
-        return list(models.values())
+    def find_place(self, section: str, name: str = "") -> tuple[Keys, str]:
+        """Where a part stands in the file, and the key of it that errors are about."""
+        if section == "models" and name:
+            return self._find_entry(name).path, ""
+        entries_of_section = getattr(self, section)
+        entry = entries_of_section.get(name) if isinstance(entries_of_section, dict) else None
+        if entry is None:
+            return (section,), ""
+        return entry.path, entry.value.form if section == "data" else ""
 
     def _pairs(self) -> list[tuple[str, str]]:
         own = [(each, model) for name, model in self.models.items() for each in model.value.spread(name)]
@@ -585,6 +320,40 @@ def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: 
         raise make_unknown_error(what, name, known, *place)
 
 
+def _load_all(
+    section: Mapping[str, CheckedEntry[Any]],
+    name: str,
+    places: FilePlaces,
+    references: ReferenceReader,
+    common: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The explainers, controls or metrics of a section, by label."""
+    loaded: dict[str, Any] = {}
+    for label, entry in section.items():
+        with places.at(name, label):
+            loaded[label] = load_evaluation(entry, label, references, common)
+    return loaded
+
+
+def _fit_explainers(
+    explainers: Mapping[str, Explainer], section: str, inputs: Inputs, places: Places
+) -> dict[str, Explainer]:
+    """The explainers for these inputs."""
+    fitted: dict[str, Explainer] = {}
+    for label, explainer in explainers.items():
+        with places.at(section, label):
+            fitted[label] = inputs.fit_explainer(explainer)
+    return fitted
+
+
+def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, places: Places) -> None:
+    """Check that what metrics name of the data is there, and fits them."""
+    for label, metric in metrics.items():
+        for name, samples in inputs.samples.items():
+            with places.at("metrics", label):
+                _look_up(metric, samples, name)
+
+
 def _look_up(metric: Metric, samples: Samples, name: str) -> None:
     """What a metric names of a data set is there, and fits it."""
     try:
@@ -592,6 +361,10 @@ def _look_up(metric: Metric, samples: Samples, name: str) -> None:
     except ArgumentError as error:
         got = f"{error.got}{suggest_name(str(error.got).strip(chr(39)), samples.extras)}"
         raise reject(error.expected, got, error.argument, note=f"on data {name!r}") from error
+
+
+def _try_model(source: ModelSource, samples: Samples, data_name: str) -> Model:
+    return try_out(source, samples, f"on data {data_name!r}")
 
 
 def load_study(path: str | Path, preset: str | None = None) -> Study:

@@ -1,16 +1,13 @@
 """Tables with any cells in a study file: read as data frames, for fitted estimators and pipelines that take these.
 
-All tables of a study have the same columns, and are read together: one code for each category, one range for each
-column. So a change of a column means the same everywhere, and maps can be compared between tables, such as those of
-several years.
+All tables of a study have the same columns, and are read together (`standfast.question.frames`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import polars as pl
 from pydantic import BeforeValidator, Field
@@ -18,9 +15,8 @@ from torch import Tensor
 
 from standfast.data.user_files import LABEL_COLUMNS, number_classes, read_frame
 from standfast.errors import check, suggest_name
-from standfast.frame_inputs import find_losses
 from standfast.frames import Table
-from standfast.question.grid import Samples
+from standfast.question.frames import GivenFrame
 from standfast.study.file.entries import Name, as_tuple
 from standfast.study.file.problems import in_words
 from standfast.study.file.sources import DataEntry
@@ -54,7 +50,7 @@ class DataTable(DataEntry):
     types: dict[Name, ColumnType] = Field({})
     reference: Name | None = None
 
-    def _load(self, base: Path, count: int | None) -> Samples:
+    def _load(self, base: Path, count: int | None) -> GivenFrame:
         whole, about = read_frame(base / self.table, self.types)
         label = self._find_label(list(map(str, whole.columns)))
         unused = [*([] if label is None else [label]), *self.drop]
@@ -68,8 +64,14 @@ class DataTable(DataEntry):
         frame = whole[:count].drop(columns=unused, errors="ignore")
         ordered = {name: how for name, how in types.items() if isinstance(how, tuple)}
         table = Table.read(reference.drop(columns=unused, errors="ignore"), frame, ordered=ordered)
-        targets = self._choose_targets(extras.get("labels"))
-        return Samples(table.encode(frame), targets, table.bounds, about, extras, table.names, table=table)
+        return GivenFrame(
+            table.decode(table.encode(frame)),
+            reference=table.decode(table.rows),
+            ordered=ordered,
+            targets=self._choose_targets(extras.get("labels")),
+            about=about,
+            extras=extras,
+        )
 
     def _find_label(self, columns: Sequence[str]) -> str | None:
         """The column that is predicted; None without one.
@@ -91,31 +93,3 @@ class DataTable(DataEntry):
         fits = labels is not None and not labels.is_floating_point()
         check(fits, "targets", "predicted, as there are no labels that are classes", "labels")
         return labels
-
-
-def join_tables(data: Mapping[str, Samples], parts: Iterable[Any]) -> tuple[dict[str, Samples], Table | None]:
-    """The samples with one table for all that are rows of one, and this table; None where there are no tables.
-
-    Args:
-        data: the samples by name.
-        parts: neighbourhoods and metrics, which say in which columns cells may be lost.
-
-    Raises:
-        ArgumentError: data other than tables are among them, or tables with other columns.
-    """
-    tables = [each.table for each in data.values() if each.table is not None]
-    if not tables:
-        return dict(data), None
-    check(len(tables) == len(data), "data", "tables alone, or none", "both; make a study of each")
-    ordered = {each.label: each.categories for each in tables[0].columns if each.kind == "ordered"}
-    references = [table.decode(table.rows) for table in tables]
-    frames = [each.table.decode(each.inputs) for each in data.values() if each.table is not None]
-    joined = Table.join(references, frames, ordered=ordered, missing=find_losses(parts))
-    about = {"columns": joined.plain()}
-    found = {
-        name: replace(
-            each, inputs=joined.encode(frame), bounds=joined.bounds, table=joined, about={**each.about, **about}
-        )
-        for (name, each), frame in zip(data.items(), frames, strict=True)
-    }
-    return found, joined

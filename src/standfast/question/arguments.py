@@ -1,0 +1,206 @@
+"""The arguments of `evaluate` as a `Question`: names become explainers and metrics, and defaults fill the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from standfast.data import Dataset
+from standfast.errors import check, describe_foreign, warn_user
+from standfast.explainers import Explainer
+from standfast.explainers.adapters.packages import ADAPTERS
+from standfast.metrics import Metric
+from standfast.metrics.base import Preset, check_preset, has_neighbourhood
+from standfast.metrics.base import metrics as registry
+from standfast.model import Model, describe_no_module, is_state_dict
+from standfast.neighbourhoods import Neighbourhood, check_neighbourhood
+from standfast.question.grid import LoadedModel
+from standfast.question.inputs import Given, Inputs, find_kind
+from standfast.question.metric_labels import name_metrics
+from standfast.question.question import Question
+from standfast.tasks.base import expand_targets
+from standfast.texts import TextModel
+
+#: what `evaluate` accepts as an explainer
+ExplainerLike = Explainer | str | Callable[..., Tensor]
+ExplainersLike = Mapping[str, ExplainerLike] | Sequence[ExplainerLike] | ExplainerLike
+#: what it accepts as metrics
+MetricsLike = Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str
+NeighbourhoodsLike = Neighbourhood | Sequence[Neighbourhood]
+ModelLike = Model | nn.Module | Any
+#: the fact in the manifest and the report
+DEFAULT_NEIGHBOURHOOD = "default neighbourhood"
+_SEVERAL = "one, several in a list, or a mapping from names"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of `evaluate` that decide what is computed."""
+
+    model: ModelLike | Mapping[str, ModelLike]
+    explainers: ExplainersLike
+    inputs: Tensor | Dataset | Any
+    metrics: MetricsLike
+    neighbourhood: NeighbourhoodsLike | None = None
+    reference: Tensor | Any = None
+    preset: Preset = "standard"
+    controls: bool | ExplainersLike = True
+    sanity: bool | int = True
+    targets: Tensor | int | None = None
+    seed: int = 0
+    repeats: int = 1
+    samples_per_job: int | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def ask(self) -> Question:
+        """The question.
+
+        Raises:
+            ArgumentError: an argument does not fit.
+            ModelError: a model fails.
+        """
+        _check_places(self.model, self.explainers)
+        metrics = [self.metrics] if isinstance(self.metrics, str | Metric | type) else self.metrics
+        check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
+        # a generator is read once
+        metrics = dict(metrics) if isinstance(metrics, Mapping) else list(metrics)
+        inputs = self._read_inputs(metrics)
+        explainers = _name_explainers(self.explainers, "explainers", inputs)
+        controls: bool | Mapping[str, Explainer]
+        if isinstance(self.controls, bool):
+            controls = self.controls
+        else:
+            controls = _name_explainers(self.controls, "controls", inputs)
+        # what the report says of defaults
+        about: dict[str, Any] = {}
+        return Question(
+            inputs=inputs,
+            explainers=explainers,
+            metrics=self._name_metrics(metrics, inputs, about),
+            controls=controls,
+            sanity=self.sanity,
+            seed=self.seed,
+            repeats=self.repeats,
+            samples_per_job=self.samples_per_job,
+            device=_find_device(inputs),
+            about=about,
+        )
+
+    def _read_inputs(self, metrics: Mapping[str, Any] | Sequence[Any]) -> Inputs:
+        """The data and the models, with their names."""
+        models = dict(self.model) if isinstance(self.model, Mapping) else {"": self.model}
+        check(len(models) > 0, "model", "at least one", "an empty mapping")
+        kind = find_kind(self.inputs, list(models.values()))
+        data_name = _shorten(self.about.get("data")) or kind.title(self.inputs)
+        given = Given(
+            data={data_name: kind.give(self.inputs)},
+            models={str(name): model for name, model in models.items()},
+            changes=[*_list_parts(self.neighbourhood), *_list_parts(metrics)],
+            reference=self.reference,
+        )
+        inputs = kind.read(given)
+        inputs.name_models(_shorten(self.about.get("model")))
+        if self.targets is not None:
+            _set_targets(inputs, self.targets)
+        return inputs
+
+    def _name_metrics(
+        self, metrics: Mapping[str, Any] | Sequence[Any], inputs: Inputs, about: dict[str, Any]
+    ) -> dict[str, Metric]:
+        """The metrics by label; `about` gets what was chosen for those that are given by name."""
+        check_preset(self.preset)
+        names = [metric for metric in _list_parts(metrics) if isinstance(metric, str)]
+        if self.preset != "standard" and not names:
+            words = "has no effect, because no metric is given by name; configured metrics keep their options"
+            warn_user(f"preset={self.preset!r} {words}")
+        neighbourhoods: list[Neighbourhood] = []
+        if self.neighbourhood is not None:
+            neighbourhoods = self._fit_neighbourhoods(inputs, names)
+        elif any(has_neighbourhood(name, required=True) for name in names):
+            usual, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
+            neighbourhoods = [usual]
+        return name_metrics(metrics, neighbourhoods, self.preset, inputs.choose_label)
+
+    def _fit_neighbourhoods(self, inputs: Inputs, names: Sequence[str]) -> list[Neighbourhood]:
+        """The neighbourhoods that are given; a warning if no metric has one of them."""
+        if not any(has_neighbourhood(name) for name in names):
+            warn_user(
+                "neighbourhood= has no effect, because no metric that has one is given by name; configured metrics keep"
+                " their options"
+            )
+        listed = _list_parts(self.neighbourhood)
+        check(len(listed) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")
+        for neighbourhood in listed:
+            check_neighbourhood(neighbourhood)
+        return [inputs.fit_neighbourhood(neighbourhood) for neighbourhood in listed]
+
+
+def _check_places(models: Any, explainers: Any) -> None:
+    """Raise `ArgumentError` for weights or explainers in the place of the model, and for a model in theirs."""
+    call = "evaluate(model, explainers, inputs, metrics)"
+    expected = f"a model, or several in a mapping from names: {call}"
+    check(not is_state_dict(models), "model", expected, describe_no_module(models))
+    for model in _list_parts(models):
+        is_explainer = isinstance(model, str | Explainer)
+        got = f"the explainer {model!r}" if is_explainer else describe_no_module(model)
+        check(not is_explainer and not is_state_dict(model), "model", expected, got)
+    for explainer in _list_parts(explainers):
+        expected = f"explainers, which come after the model: {call}"
+        check(not isinstance(explainer, Model | TextModel), "explainers", expected, repr(explainer))
+
+
+def _list_parts(parts: Any) -> list[Any]:
+    """What is in a list or a mapping, or the one thing that is given; nothing of None."""
+    if parts is None:
+        return []
+    if isinstance(parts, Mapping):
+        return list(parts.values())
+    return list(parts) if isinstance(parts, list | tuple) else [parts]
+
+
+def _name_explainers(explainers: ExplainersLike, argument: str, inputs: Inputs) -> dict[str, Explainer]:
+    """Explainers by name, fitted to the inputs."""
+    if isinstance(explainers, Mapping):
+        return {name: inputs.fit_explainer(explainer) for name, explainer in explainers.items()}
+    if isinstance(explainers, str | Explainer) or callable(explainers):
+        explainers = [explainers]
+    got = describe_foreign(explainers, ADAPTERS, adapters=True)
+    check(isinstance(explainers, Iterable), argument, _SEVERAL, got)
+    named: dict[str, Explainer] = {}
+    for explainer in explainers:
+        fitted = inputs.fit_explainer(explainer)
+        name = explainer if isinstance(explainer, str) else fitted.label
+        check(name not in named, argument, "names that differ, or a mapping from names", f"{name!r} twice")
+        named[name] = fitted
+    return named
+
+
+def _set_targets(inputs: Inputs, targets: Tensor | int) -> None:
+    """Put what is explained into the samples.
+
+    Raises:
+        ArgumentError: it does not fit the model.
+    """
+    ((name, samples),) = inputs.samples.items()
+    source = next(iter(inputs.models.values()))
+    model = source.model(samples, "cpu")
+    if not model.extras:
+        model.check_targets(targets, model.check_inputs(samples.inputs))
+    expanded = expand_targets(targets, len(samples))
+    inputs.samples[name] = replace(samples, targets=expanded.cpu())
+
+
+def _find_device(inputs: Inputs) -> str:
+    """Where the first model is."""
+    source = next(iter(inputs.models.values()))
+    if not isinstance(source, LoadedModel):
+        return "auto"
+    return source.ready.device.type
+
+
+def _shorten(fact: object) -> str:
+    """The name in a text such as "lenet5, 99% test accuracy"."""
+    return str(fact or "").partition(",")[0].strip()

@@ -1,0 +1,212 @@
+"""Data frames: rows of cells as rows of numbers, for fitted estimators and pipelines that take frames.
+
+All tables of a question have the same columns, and are read together: one code for each category, one range for each
+column. So a change of a column means the same everywhere, and maps can be compared between tables, such as those of
+several years.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check
+from standfast.explainers import Explainer
+from standfast.explainers import get as get_explainer
+from standfast.explainers.adapters.callables import CallableExplainer, name_function
+from standfast.explainers.adapters.frame_functions import FrameExplainer
+from standfast.frames import Table, find_frame_function, is_frame, make_model
+from standfast.frames.model import check_losses
+from standfast.metrics import Metric
+from standfast.model import Model
+from standfast.neighbourhoods import Neighbourhood
+from standfast.neighbourhoods.tables import TableChanges
+from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
+from standfast.question.inputs import Given, Inputs, kinds
+from standfast.tasks import Binary, Regression, Task
+from standfast.texts import TextModel
+
+_CHANGES = "standfast.neighbourhoods.TableChanges, such as TableChanges({'income': '2%'}), for a data frame"
+
+
+@dataclass(frozen=True, eq=False)
+class GivenFrame:
+    """Rows to explain, before it is known which tables are read with them.
+
+    Attributes:
+        frame: of pandas or polars, without the column that is predicted.
+        reference: training rows with the same columns; None where there are none beside.
+        ordered: of columns of texts whose categories have an order, all of them in that order.
+        targets, about, extras: as of `Samples`.
+    """
+
+    frame: Any
+    reference: Any = None
+    ordered: Mapping[Any, Sequence[Any]] = field(default_factory=dict)
+    targets: Tensor | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+
+@dataclass(frozen=True, eq=False)
+class FrameReader(Reader):
+    """Reads rows of numbers as rows of a table.
+
+    Attributes:
+        table: the columns.
+    """
+
+    table: Table
+
+    words: ClassVar[str] = "an estimator of data frames"
+    expected: ClassVar[str] = "a path of a pickled estimator, or a function that returns one, for a table"
+
+    @classmethod
+    def takes(cls, model: object) -> bool:
+        return not isinstance(model, TextModel)
+
+    def make_model(self, model: Any, task: Task | None, device: str) -> Model:
+        return model if isinstance(model, Model) else make_model(model, self.table, task)
+
+
+@kinds.register("frames")
+@dataclass(eq=False)
+class Frames(Inputs):
+    """Data frames, and models of these.
+
+    Attributes:
+        table: of all data sets.
+        has_reference: whether there are training rows, which say how much columns vary.
+    """
+
+    table: Table = field(kw_only=True)
+    has_reference: bool = field(kw_only=True)
+    _bound: list[Neighbourhood] = field(default_factory=list, repr=False)
+
+    name: ClassVar[str] = "frames"
+    words: ClassVar[str] = "tables"
+    given: ClassVar[type] = GivenFrame
+
+    @classmethod
+    def takes(cls, inputs: object, models: Sequence[object]) -> bool:
+        return is_frame(inputs) and not any(isinstance(model, TextModel) for model in models)
+
+    @classmethod
+    def give(cls, inputs: Any) -> GivenFrame:
+        return GivenFrame(inputs)
+
+    @classmethod
+    def read(cls, given: Given) -> Frames:
+        table = _join_tables(given)
+        about: dict[str, Any] = {}
+        models = {name: _make_source(model, table, about) for name, model in given.models.items()}
+        samples = {name: _make_samples(data, table, models.values()) for name, data in given.data.items()}
+        has_reference = given.reference is not None or any(data.reference is not None for data in given.data.values())
+        return cls(samples, models, about, table=table, has_reference=has_reference)
+
+    def fit_explainer(self, explainer: Any) -> Explainer:
+        """Features are single columns; a function of the user's gets estimators and frames."""
+        if isinstance(explainer, CallableExplainer):
+            return FrameExplainer(explainer.function, explainer.title)
+        if not isinstance(explainer, str | Explainer | type) and callable(explainer):
+            return FrameExplainer(explainer, name_function(explainer))
+        fitted = get_explainer(explainer)
+        if getattr(fitted, "segments", None) == "auto":
+            return dataclasses.replace(fitted, segments="pixels")  # type: ignore[type-var]
+        return fitted
+
+    def fit_neighbourhood(self, neighbourhood: Neighbourhood) -> TableChanges:
+        # codes of categories have no distance
+        check(isinstance(neighbourhood, TableChanges), "neighbourhood", _CHANGES, type(neighbourhood).__name__)
+        assert isinstance(neighbourhood, TableChanges)
+        if any(neighbourhood is bound for bound in self._bound):
+            return neighbourhood
+        bound = self.table.bind(neighbourhood)
+        self._bound.append(bound)
+        return bound
+
+    def fit_metric(self, label: str, metric: Metric) -> dict[str, Metric]:
+        neighbourhood = getattr(metric, "neighbourhood", None)
+        if not isinstance(neighbourhood, Neighbourhood):
+            return {label: metric}
+        bound = self.fit_neighbourhood(neighbourhood)
+        return {label: dataclasses.replace(metric, neighbourhood=bound)}  # type: ignore[call-arg]
+
+    def check_model(self, model: Model, metrics: Iterable[Metric]) -> None:
+        for metric in metrics:
+            check_losses(model, getattr(metric, "neighbourhood", None))
+
+    def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
+        if not self.has_reference:
+            expected = (
+                "training rows, evaluate(..., reference=train), or neighbourhood=TableChanges({'income': '2%', ...})"
+            )
+            raise ArgumentError("reference", expected, "neither, so that nothing says how much columns vary")
+        usual = self.table.default_changes()
+        self._bound.append(usual)
+        return usual, f"rows {usual.describe()}, because none was given"
+
+
+def find_losses(parts: Iterable[Any]) -> bool | list[str]:
+    """The columns whose cells neighbourhoods, and those of metrics, may lose; True for all."""
+    column_names: list[str] = []
+    for part in parts:
+        neighbourhood = getattr(part, "neighbourhood", part)
+        if not isinstance(neighbourhood, TableChanges) or not neighbourhood.may_become_missing:
+            continue
+        if not isinstance(neighbourhood.changes, Mapping):
+            return True
+        column_names.extend(neighbourhood.changes)
+    return column_names
+
+
+def _join_tables(given: Given) -> Table:
+    """The table of all frames; rows to explain are a reference where there is no other one."""
+    references: list[Any] = []
+    explained_frames: list[Any] = []
+    for data in given.data.values():
+        reference = given.reference if data.reference is None else data.reference
+        references.append(data.frame if reference is None else reference)
+        if reference is not None:
+            explained_frames.append(data.frame)
+    ordered = next(iter(given.data.values())).ordered
+    return Table.join(references, explained_frames, ordered=ordered, missing=find_losses(given.changes))
+
+
+def _make_source(model: Any, table: Table, about: dict[str, Any]) -> ModelSource:
+    """The source of a model that takes frames; `about` gets what was chosen for it."""
+    if isinstance(model, ModelSource):
+        return model
+    if isinstance(model, Model):
+        return LoadedModel(model)
+    made = make_model(model, table)
+    if isinstance(made.task, Binary):
+        about["threshold"] = f"{made.task.threshold:g}, at which the classifier itself decides"
+    if isinstance(made.task, Regression):
+        about["tolerance"] = f"{made.task.tolerance:g}, a tenth of the standard deviation of the predictions"
+    return LoadedModel(made)
+
+
+def _make_samples(data: GivenFrame, table: Table, sources: Iterable[ModelSource]) -> Samples:
+    """The rows of a frame, as numbers."""
+    about = {**data.about, "columns": table.plain()}
+    first = next(iter(sources), None)
+    function = find_frame_function(first.ready) if isinstance(first, LoadedModel) else None
+    if function is not None and function.reading.class_names:
+        about["classes"] = list(function.reading.class_names)
+    return Samples(
+        table.encode(data.frame),
+        data.targets,
+        table.bounds,
+        about,
+        data.extras,
+        table.names,
+        reader=FrameReader(table),
+    )

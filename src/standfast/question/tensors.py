@@ -1,0 +1,169 @@
+"""Tensors, and data sets of them: inputs that are rows of numbers already."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from standfast.data import Dataset
+from standfast.errors import check, warn_user
+from standfast.model import Model
+from standfast.neighbourhoods import LinfBall, Neighbourhood
+from standfast.question.grid import LoadedModel, ModelSource, Samples
+from standfast.question.inputs import Given, Inputs, kinds
+from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenTensors:
+    """Inputs as a user hands them over, for a model that is there: their bounds are those of the model.
+
+    Attributes:
+        inputs: `(N, ...)`.
+        dataset: that they are of; None for a tensor alone.
+    """
+
+    inputs: Any
+    dataset: Dataset | None = None
+
+
+@kinds.register("tensors")
+@dataclass(eq=False)
+class Tensors(Inputs):
+    """Batches of numbers `(N, ...)`, and models of these."""
+
+    name: ClassVar[str] = "tensors"
+    words: ClassVar[str] = "tensors"
+    given: ClassVar[type] = Samples
+
+    @classmethod
+    def takes(cls, inputs: object, models: Sequence[object]) -> bool:
+        return isinstance(inputs, Tensor | Dataset)
+
+    @classmethod
+    def title(cls, inputs: Any) -> str:
+        return inputs.name if isinstance(inputs, Dataset) and inputs.name else super().title(inputs)
+
+    @classmethod
+    def give(cls, inputs: Any) -> GivenTensors:
+        if isinstance(inputs, Dataset):
+            return GivenTensors(inputs.inputs, inputs)
+        return GivenTensors(inputs)
+
+    @classmethod
+    def read(cls, given: Given) -> Tensors:
+        """As of a study file, whose data are samples and whose models are sources already; or from Python."""
+        if all(isinstance(data, Samples) for data in given.data.values()):
+            return cls(dict(given.data), dict(given.models))
+        ((data_name, data),) = given.data.items()
+        about: dict[str, Any] = {}
+        sources: dict[str, ModelSource] = {}
+        models: list[Model] = []
+        for name, raw_model in given.models.items():
+            model = _make_model(raw_model, data, given.reference, about)
+            models.append(model)
+            sources[name] = LoadedModel(model)
+        return cls({data_name: _make_samples(data, models[0])}, sources, about)
+
+    def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
+        ball = choose_ball(next(iter(self.samples.values())).bounds)
+        words = f"LinfBall({ball.radius:g}), one tenth of the range of the inputs, because none was given"
+        logger.info("neighbourhood: %s", words)
+        return ball, words
+
+
+def choose_ball(bounds: tuple[Bound, Bound]) -> LinfBall:
+    """What metrics get where no neighbourhood is given: one tenth of the range of the inputs.
+
+    Raises:
+        ArgumentError: the bounds are infinite, or the channels have different ranges.
+
+    >>> choose_ball((-1.0, 1.0))
+    LinfBall(radius=0.2, distribution='uniform', sigma=None)
+    """
+    lower, upper = (torch.as_tensor(bound) for bound in bounds)
+    widths = (upper - lower).double().flatten().tolist()
+    ranges = sorted({float(f"{width:.6g}") for width in widths})
+    words = ", ".join(f"{width:g}" for width in ranges)
+    check(
+        len(ranges) == 1 and math.isfinite(ranges[0]),
+        "neighbourhood",
+        "a neighbourhood, such as LinfBall(0.1): its default is one tenth of the one finite range of all inputs",
+        f"None, for ranges of {words}",
+    )
+    return LinfBall(float(f"{0.1 * ranges[0]:.6g}"))
+
+
+def _make_model(model: Any, data: GivenTensors, reference: Any, about: dict[str, Any]) -> Model:
+    """A model, or one of a module alone, with the reference rows that were given beside it."""
+    if isinstance(model, nn.Module):
+        bounds, about["bounds"] = _find_bounds(data)
+        model = Model(model, bounds)
+    hint = ""
+    if hasattr(model, "predict"):
+        hint = ", whose data are a data frame"
+    if isinstance(model, list | tuple):
+        hint = "; several models are in a mapping from names"
+    got = f"{type(model).__name__}{hint}"
+    check(isinstance(model, Model), "model", "a standfast Model or a torch.nn.Module", got)
+    assert isinstance(model, Model)
+    if reference is not None and model.reference is None:
+        return model.with_reference(model.check_inputs(reference, "reference"))
+    return model
+
+
+def _make_samples(data: GivenTensors, model: Model) -> Samples:
+    """The inputs, with what a data set says of them, within the bounds of a model."""
+    inputs = model.check_inputs(data.inputs)
+    lower, upper = model.bounds
+    samples = Samples(inputs.cpu(), bounds=(lower.cpu(), upper.cpu()))
+    dataset = data.dataset
+    if dataset is None:
+        return samples
+    further: Mapping[str, Tensor] = {"labels": dataset.labels, **dataset.extras}
+    return replace(
+        samples,
+        extras={name: values.cpu() for name, values in further.items()},
+        features=dataset.features,
+        tokens=dataset.tokens,
+        about={"classes": list(dataset.classes)},
+    )
+
+
+def _find_bounds(data: GivenTensors) -> tuple[tuple[Bound, Bound], str]:
+    """The bounds for a module alone, and where they come from.
+
+    Raises:
+        ArgumentError: the inputs are no data set, and do not look like values in [0, 1].
+    """
+    if data.dataset is not None:
+        source = f"{describe_bounds(data.dataset.bounds)}, those of the data set {data.dataset.name}"
+        logger.info("bounds of the inputs: %s", source)
+        return data.dataset.bounds, source
+    inputs = data.inputs
+    check(isinstance(inputs, Tensor), "inputs", "a torch.Tensor or a Dataset", describe_no_tensor(inputs))
+    got = f"{inputs.dtype}: {suggest_dtype(inputs, torch.float32)}"
+    check(inputs.is_floating_point(), "inputs", "floating-point numbers", got)
+    check(inputs.numel() > 0, "inputs", "a non-empty batch of shape (N, ...)", f"shape {tuple(inputs.shape)}")
+    least, most = (float(value) for value in inputs.aminmax())
+    # values that reach the upper half, but nothing beyond, are most often scaled to [0, 1]
+    check(
+        least >= 0 and 0.5 < most <= 1,
+        "bounds",
+        "the range of all valid inputs, as in standfast.Model(net, bounds=(low, high)), because these inputs do not"
+        " look like values in [0, 1]",
+        f"a module alone, and inputs with values in [{least:g}, {most:g}]",
+    )
+    warn_user(
+        f"bounds: taken as [0, 1], because all inputs lie in [{least:g}, {most:g}]; if other values are valid, say so"
+        " with standfast.Model(net, bounds=(low, high))"
+    )
+    return (0.0, 1.0), f"[0, 1], assumed because all inputs lie in [{least:g}, {most:g}]"

@@ -1,0 +1,420 @@
+"""Texts: strings as rows of word codes, models of texts, explainers of words, and metrics that remove words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check, warn_user
+from standfast.explainers import Explainer, RandomisedExplainer
+from standfast.explainers import get as get_explainer
+from standfast.explainers.adapters.callables import CallableExplainer, name_function
+from standfast.explainers.adapters.text_explainers import TextFunctionExplainer, fit_text_explainer
+from standfast.frames import is_frame
+from standfast.metrics import Metric
+from standfast.model import Model
+from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
+from standfast.neighbourhoods.text import CODES, Word, count_too_long, has_candidates
+from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
+from standfast.question.inputs import Given, Inputs, kinds
+from standfast.segments import FEWEST
+from standfast.tasks import Task
+from standfast.texts import TextModel, encode_texts
+from standfast.texts.model import Removal
+
+_CHANGES = "changes of texts, such as standfast.neighbourhoods.Typos(rate=0.1)"
+_TEXTS = "a list of texts, a column of a data frame, or a data set of the package datasets with a column 'text'"
+#: metrics of the distances of inputs, which words do not have
+_OF_DISTANCES = ("local_lipschitz",)
+#: the lowest and the highest code of a word
+_BOUNDS = (0.0, float(CODES + 8))
+
+
+@dataclass(frozen=True, eq=False)
+class GivenTexts:
+    """Texts, before it is known which models read them, and what their words are.
+
+    Attributes:
+        texts: the strings.
+        labels: int64 or floats `(N,)`; None where there are none.
+        explains_labels: whether the labels are what is explained.
+        about: as of `Samples`; `"classes"` are the names of the labels.
+    """
+
+    texts: tuple[str, ...]
+    labels: Tensor | None = None
+    explains_labels: bool = False
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.explains_labels:
+            return
+        has_classes = self.labels is not None and not self.labels.is_floating_point()
+        expected = "predicted, as there are no labels that are classes"
+        check(has_classes, "targets", expected, "labels")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True, eq=False)
+class TextReader(Reader):
+    """Reads rows of word codes as strings.
+
+    Attributes:
+        texts: the strings.
+        words_of_texts: the words of each.
+    """
+
+    texts: tuple[str, ...]
+    words_of_texts: tuple[Sequence[Word], ...] = field(repr=False)
+
+    words: ClassVar[str] = "a model of texts"
+    expected: ClassVar[str] = "transformers: FOLDER, or a function that returns a TextModel, for texts"
+
+    @classmethod
+    def takes(cls, model: object) -> bool:
+        return isinstance(model, TextModel)
+
+    def make_model(self, model: Any, task: Task | None, device: str) -> Model:
+        check(isinstance(model, TextModel), "model", self.expected, type(model).__name__)
+        rows = encode_texts(self.words_of_texts)  # so that this process knows the words of the codes
+        chosen_task = model.task if task is None else task
+        made: Model = replace(model, device=device, task=chosen_task).make_model(rows)
+        return made
+
+
+@kinds.register("texts")
+@dataclass(eq=False)
+class Texts(Inputs):
+    """Strings, and models of these.
+
+    Attributes:
+        readers: the models as the user has them, by name.
+    """
+
+    readers: dict[str, TextModel] = field(kw_only=True)
+    _checked: list[Neighbourhood] = field(default_factory=list, repr=False)
+
+    name: ClassVar[str] = "texts"
+    words: ClassVar[str] = "texts"
+    given: ClassVar[type] = GivenTexts
+
+    @classmethod
+    def takes(cls, inputs: object, models: Sequence[object]) -> bool:
+        return any(isinstance(model, TextModel) for model in models)
+
+    @classmethod
+    def title(cls, inputs: Any) -> str:
+        return "texts"
+
+    @classmethod
+    def give(cls, inputs: Any) -> GivenTexts:
+        return GivenTexts(tuple(list_texts(inputs)))
+
+    @classmethod
+    def read(cls, given: Given) -> Texts:
+        """Samples that no model can read, or that cannot be read, are left out where errors have places."""
+        expected = "None for texts; TextModel(removal=...) says how words go"
+        check(given.reference is None, "reference", expected, "rows")
+        readers: dict[str, TextModel] = {}
+        for name, model in given.models.items():
+            with given.places.at("models", name):
+                readers[name] = _load_reader(model)
+        samples: dict[str, Samples] = {}
+        for name, data in given.data.items():
+            met = [readers[model] for model in given.list_models_of(name) if model in readers]
+            if not met:
+                continue
+            with given.places.at("data", name):
+                samples[name] = _read_samples(data, met)
+        sources: dict[str, ModelSource] = {}
+        for name, model in given.models.items():
+            sources[name] = _make_source(model, samples)
+        return cls(samples, sources, readers=readers)
+
+    @property
+    def holds_quantities(self) -> bool:
+        return False
+
+    def fit_explainer(self, explainer: Any) -> Explainer:
+        """An explainer of embeddings, or of words."""
+        return fit_explainer(explainer)
+
+    def check_explainers(self, explainers: Iterable[Explainer]) -> None:
+        listed = list(explainers)
+        for reader in self.readers.values():
+            check_removal(reader, listed)
+
+    def fit_neighbourhood(self, neighbourhood: Neighbourhood) -> Neighbourhood:
+        if not any(neighbourhood is checked for checked in self._checked):
+            self._checked.append(neighbourhood)
+            for samples in self.samples.values():
+                check_change(neighbourhood, samples.inputs)
+        return neighbourhood
+
+    def fit_metric(self, label: str, metric: Metric) -> dict[str, Metric]:
+        """A metric that removes words is there once for each way in which the first model does."""
+        _check_metric(metric)
+        neighbourhood = getattr(metric, "neighbourhood", None)
+        if isinstance(neighbourhood, Neighbourhood):
+            self.fit_neighbourhood(neighbourhood)
+        is_set = getattr(metric, "baseline", None) is not None
+        if is_set or not _removes(metric) or not self.readers:
+            return {label: metric}
+        reader = next(iter(self.readers.values()))
+        removals: dict[str, Removal] = self.about.setdefault("removal", {})
+        fitted: dict[str, Metric] = {}
+        for removal in reader.removals:
+            own_label = f"{label} ({removal})"
+            removals[own_label] = removal
+            fitted[own_label] = _set_removal(metric, reader, removal)
+        return fitted
+
+    def choose_label(self, text: str, metric: Metric) -> str:
+        return metric.own_label if _removes(metric) else text
+
+    def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
+        usual = default_change()
+        return usual, f"texts {usual.describe()}, because none was given"
+
+
+def _load_reader(model: Any) -> TextModel:
+    """A model of texts, of a source or as it is.
+
+    Raises:
+        ArgumentError: it is another model.
+    """
+    if isinstance(model, ModelSource):
+        model = model.load(TextReader)
+    expected = "a TextModel beside another"
+    check(isinstance(model, TextModel), "model", expected, type(model).__name__)
+    reader: TextModel = model
+    return reader
+
+
+def _read_samples(data: GivenTexts, models: Sequence[TextModel]) -> Samples:
+    """The texts as the models read them; labels that are names get the numbers that the models have for these.
+
+    Raises:
+        ArgumentError: no text has three words; the models cut the texts in different ways, or number classes so.
+    """
+    words = _split(data.texts, models)
+    classes, labels = _number_labels(data, models)
+    about = {**data.about, "texts": True}
+    if classes:
+        about["classes"] = list(classes)
+    extras: dict[str, Tensor] = {}
+    if labels is not None:
+        extras["labels"] = labels
+    return Samples(
+        encode_texts(words),
+        labels if data.explains_labels else None,
+        _BOUNDS,
+        about,
+        extras,
+        tokens=tuple(map(_write_tokens, words)),
+        lengths=tuple(map(len, words)),
+        reader=TextReader(data.texts, tuple(words)),
+    )
+
+
+def _write_tokens(words: Sequence[Word]) -> tuple[str, ...]:
+    """The words for reports, with a blank before each that has one."""
+    return tuple(f" {word.text}" if word.gap else word.text for word in words)
+
+
+def _number_labels(data: GivenTexts, models: Sequence[TextModel]) -> tuple[Sequence[str], Tensor | None]:
+    """The names of the classes, and the labels with the numbers that the models have for them."""
+    classes: Sequence[str] = data.about.get("classes", ())
+    named_models = [model for model in models if model.classes]
+    if not named_models:
+        return classes, data.labels
+    model_classes = named_models[0].classes
+    if not classes or data.labels is None:
+        return classes or model_classes, data.labels
+    order = _find_order(classes, named_models)
+    if order is None:
+        return classes, data.labels
+    return model_classes, torch.tensor(order)[data.labels]
+
+
+def _split(texts: Sequence[str], models: Sequence[TextModel]) -> Sequence[Sequence[Word]]:
+    """The words of each text, as all models see them; metrics skip texts of one or two words."""
+    words = models[0].split(texts)
+    longest = max(map(len, words))
+    expected = f"a text of at least {FEWEST} words, which maps put in an order"
+    check(longest >= FEWEST, "inputs", expected, f"texts of at most {longest}")
+    expected = "models that read the same words of all texts (granularity, number of tokens)"
+    for model in models[1:]:
+        check(model.split(texts) == words, "model", expected, "others")
+    return words
+
+
+def _find_order(classes: Sequence[str], models: Sequence[TextModel]) -> tuple[int, ...] | None:
+    """The number that each class of the labels has in the models; None, with a warning, where these have other names.
+
+    Raises:
+        ArgumentError: the models have different numbers for them.
+    """
+    orders = {_match_names(classes, model.classes) for model in models}
+    check(len(orders) == 1, "models", "the same numbers of the classes for all", "others")
+    (order,) = orders
+    if order is None:
+        model_names = ", ".join(models[0].classes)
+        label_names = ", ".join(classes)
+        warn_user(
+            f"the labels ({label_names}) are numbered in this order, as the model's classes have other names"
+            f" ({model_names})"
+        )
+    return order
+
+
+def _match_names(classes: Sequence[str], names: Sequence[str]) -> tuple[int, ...] | None:
+    """The number that each of the classes has among names, in any case; None if one of them is not there."""
+    folded_names = [name.casefold() for name in names]
+    order: list[int] = []
+    for class_name in classes:
+        folded_class = class_name.casefold()
+        if folded_class not in folded_names:
+            return None
+        order.append(folded_names.index(folded_class))
+    return tuple(order)
+
+
+def _make_source(model: Any, samples: Mapping[str, Samples]) -> ModelSource:
+    if isinstance(model, ModelSource):
+        return model
+    return LoadedModel(model.make_model(next(iter(samples.values())).inputs))
+
+
+def list_texts(inputs: Any) -> list[str]:
+    """The texts of a list, an array, a column of a frame, or a data set of the package datasets."""
+    names = getattr(inputs, "column_names", None)
+    if names is not None and "text" in names:
+        inputs, names = inputs["text"], None
+    if isinstance(inputs, str):
+        raise ArgumentError("inputs", _TEXTS, "one text")
+    has_columns = isinstance(inputs, Mapping) or is_frame(inputs) or names is not None
+    if has_columns or not isinstance(inputs, Iterable):
+        raise ArgumentError("inputs", _TEXTS, type(inputs).__name__)
+    return [str(text) if isinstance(text, np.str_) else text for text in inputs]
+
+
+def _removes(metric: Metric) -> bool:
+    """Whether a metric puts something in the place of features."""
+    return "baseline" in getattr(metric, "__dataclass_fields__", {})
+
+
+def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
+    """The metric with what the model puts in the place of a removed word."""
+    options: dict[str, Any] = {}
+    replaces = getattr(metric, "replacement", None)
+    if removal == "retrieve":
+        takes_several = replaces in (None, "uniform")
+        expected = "'retrieve' alone, for explainers and metrics that take words of the texts (aopc)"
+        got = f"{', '.join(model.removals)} for {metric.name}"
+        check(takes_several and model.removals == ("retrieve",), "removal", expected, got)
+        return metric  # type: ignore[no-any-return]
+    options["baseline"] = float(model.find_removed(removal))
+    if replaces is not None:
+        options["replacement"] = "constant"
+    changed: Metric = dataclasses.replace(metric, **options)
+    return changed
+
+
+def _check_metric(metric: Metric) -> None:
+    needs_numbers = metric.name in _OF_DISTANCES or getattr(metric, "needs", "") == "gradients"
+    expected = "those of predictions and maps (worst_case, misinterpretation_probability, aopc, ...)"
+    check(not needs_numbers, "metrics", f"{expected}, since words are no numbers", metric.name)
+
+
+def check_change(neighbourhood: Neighbourhood, rows: Tensor) -> None:
+    """Raise `ArgumentError` unless a neighbourhood makes texts, and can change any of the texts `(N, W)`."""
+    parts: Sequence[Neighbourhood] = (neighbourhood,)
+    if isinstance(neighbourhood, Compose):
+        parts = neighbourhood.parts
+    changes = [part for part in parts if isinstance(part, TextChange)]
+    check(len(changes) == len(parts), "neighbourhood", _CHANGES, repr(neighbourhood))
+    acts = any(has_candidates(change, rows) for change in changes)
+    check(acts, "neighbourhood", "changes of at least one word of the texts", f"{neighbourhood} without any")
+    _warn_of_long_words(changes, rows)
+
+
+def _warn_of_long_words(changes: Sequence[TextChange], rows: Tensor) -> None:
+    """Say how many words of texts `(N, W)` a change leaves alone because they are too long."""
+    for change in changes:
+        count = count_too_long(change, rows)
+        if not count:
+            continue
+        name = type(change).__name__
+        words = "1 word" if count == 1 else f"{count} words"
+        warn_user(f"neighbourhood: {name} leaves {words} of more than {change.longest} letters as they are")
+
+
+def check_removal(model: TextModel, explainers: Iterable[Explainer]) -> None:
+    """Raise `ArgumentError` for explainers that put one thing in the place of all words, where words are retrieved."""
+    if model.removals[0] != "retrieve":
+        return
+    expected = "'mask', 'pad' or 'delete', or an explainer that takes several words (kernel_shap, shapley_sampling)"
+    for explainer in explainers:
+        inner = explainer
+        if isinstance(explainer, RandomisedExplainer):
+            inner = explainer.explainer
+        # those by embeddings start from padding
+        takes_one = getattr(inner, "baseline", 0) is None and not hasattr(inner, "background")
+        check(not takes_one, "removal", f"{expected} instead of {inner.label}", "'retrieve'")
+
+
+def default_change() -> TextChange:
+    """What may happen to texts where the user does not say: one word in ten is written wrongly."""
+    return Typos(rate=0.1)
+
+
+def fit_explainer(explainer: Any) -> Explainer:
+    """An explainer of texts: of embeddings where it needs gradients, else of words."""
+    if isinstance(explainer, CallableExplainer):
+        return TextFunctionExplainer(explainer.function, explainer.title)
+    return fit_text_explainer(explainer, name_function, get_explainer)
+
+
+def explain(
+    model: TextModel, explainer: Any, texts: Sequence[str] | Any, targets: Tensor | int | None = None
+) -> list[list[tuple[str, float]]]:
+    """Explain texts: for each the words, and the number of each.
+
+    Args:
+        model: of texts.
+        explainer: a name, an explainer, or a function of a predictor, strings and classes, as for `evaluate`.
+        texts: a list of texts, or a column of a data frame.
+        targets: classes `(N,)`, one class for all, or None for the predicted ones.
+
+    Raises:
+        ArgumentError: another model, no texts, or an explainer that is not known.
+        ModelError: the model fails.
+
+    >>> import standfast
+    >>> model = TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    >>> found = explain(model, "occlusion", ["a great film"])
+    >>> [word for word, value in found[0]], max(found[0], key=lambda pair: pair[1])[0]
+    (['a', 'great', 'film'], 'great')
+    """
+    expected = "a TextModel, since other inputs are explained by standfast.explainers.get(name)(model, inputs)"
+    check(isinstance(model, TextModel), "model", expected, type(model).__name__)
+    words_of_texts = model.split(list_texts(texts))
+    fitted = fit_explainer(explainer)
+    check_removal(model, [fitted])
+    rows = encode_texts(words_of_texts)
+    maps = fitted(model.make_model(rows), rows, targets).tolist()
+    return list(map(_pair_words, words_of_texts, maps))
+
+
+def _pair_words(words: Sequence[Word], values: Sequence[float]) -> list[tuple[str, float]]:
+    """Each word with its number; the numbers behind the end of the text belong to none."""
+    return [(word.text, value) for word, value in zip(words, values, strict=False)]

@@ -1,0 +1,270 @@
+"""Explainers, controls and metrics in a study file: registered ones with options, and functions of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, ValidationInfo
+
+from standfast.explainers import Explainer, explainers, from_callable
+from standfast.explainers import get as get_explainer
+from standfast.metrics.base import Metric, has_neighbourhood
+from standfast.neighbourhoods import LinfBall
+from standfast.neighbourhoods.naming import join_label
+from standfast.question.metric_labels import number_labels
+from standfast.study.file.entries import Count, OptionValues, Reference
+from standfast.study.file.imports import call_function, resolve
+from standfast.study.file.names import CONTROLS, EXPLAINERS, METRICS, CheckedEntry, NamedEntry, read_section
+from standfast.study.file.options import (
+    background_from,
+    configure,
+    make,
+    neighbourhoods_from,
+    plain_options,
+    to_plain,
+)
+from standfast.study.file.problems import Entry, errors_at, reject, show, with_article
+from standfast.study.file.references import ReferenceReader
+
+
+class MetricFunction(Entry):
+    """A metric of the user's.
+
+    Args:
+        function: a class of metrics, a Metric, or a function that returns one.
+        options: of the class, or arguments of the function.
+        trust: import a module from outside of the study's folder.
+    """
+
+    #: what is made of it
+    kind: ClassVar[type] = Metric
+    function: Reference
+    options: OptionValues = Field({})
+    trust: bool = False
+
+    def load(self, label: str, base: Path, common: Mapping[str, Any]) -> Any:
+        """What `function` names, or what is made of it.
+
+        Args:
+            label: of the entry.
+            base: the folder that functions are imported from.
+            common: options of the study, for a class that has them.
+        """
+        with errors_at("function"):
+            named = resolve(self.function, [str(base)], self.trust)
+        if isinstance(named, type) and issubclass(named, self.kind):
+            return self._configure(named, label, common)
+        entry = self.model_dump(exclude_unset=True, exclude={"function", "trust"})
+        if not isinstance(named, self.kind):
+            return self._make(named, label, base, entry)
+        for key, value in entry.items():
+            kind = self.kind.__name__
+            raise reject(f"no {key}, as the {kind} is configured already", show(value), key)
+        return named
+
+    def _configure(self, kind: type, label: str, common: Mapping[str, Any]) -> Any:
+        """The class with the options of the entry, and those of the study that it has."""
+        defaults = _select_known(kind, common)
+        with errors_at("options"):
+            has_several = isinstance(defaults.get("neighbourhood"), tuple)
+            if has_several and "neighbourhood" not in self.options:
+                raise reject("a neighbourhood, as the study has several", "nothing")
+            return configure(kind, label, {**defaults, **self.options})
+
+    def _make(self, function: Any, label: str, base: Path, entry: Mapping[str, Any]) -> Any:
+        """The metric that the function returns."""
+        with errors_at("function"):
+            metric = call_function(
+                self.function,
+                self.options,
+                [str(base)],
+                self.trust,
+                "a metric",
+            )
+            if not isinstance(metric, Metric):
+                got = with_article(type(metric).__name__)
+                raise reject("a Metric", f"{got} from {self.function}")
+            return metric
+
+
+class ExplainerFunction(MetricFunction):
+    """An explainer of the user's.
+
+    Args:
+        function: a function of (module, inputs, targets), an Explainer, or a class of them.
+        options: of a class of explainers.
+        differentiable: the function's result can be differentiated.
+        rows_per_input: rows that the function forwards at once for one input.
+    """
+
+    kind: ClassVar[type] = Explainer
+    differentiable: bool = False
+    rows_per_input: Count = 1
+
+    def _make(self, function: Any, label: str, base: Path, entry: Mapping[str, Any]) -> Explainer:
+        if not callable(function):
+            got = with_article(type(function).__name__)
+            raise reject("a function or an Explainer", got, "function")
+        if "options" in entry:
+            expected = "no options, as these go with a class of explainers"
+            raise reject(expected, show(entry["options"]), "options")
+        return from_callable(function, name=label, **entry)
+
+
+#: what the sections hold: the thing itself, or the function that is imported for it
+Explained = CheckedEntry[Explainer | ExplainerFunction]
+Measured = CheckedEntry[Metric | MetricFunction]
+#: what is made of an entry, and its plain form; several of a metric that is evaluated in several neighbourhoods
+_Built = dict[str, tuple[Any, dict[str, Any]]]
+
+
+def explainers_from(raw: object) -> dict[str, Explained]:
+    """The section `explainers`, by label.
+
+    >>> list(explainers_from(["saliency", {"lrp": {"epsilon": 1e-6}}, "lrp", {"mine": "saliency"}]))
+    ['saliency', 'lrp: epsilon=1e-06', 'lrp', 'mine']
+    """
+    return read_section(raw, EXPLAINERS, _build_explainer, _labels_of_explainers)
+
+
+def controls_from(raw: object) -> bool | dict[str, Explained]:
+    """The section `controls`: whether there are the usual ones, or some by label."""
+    if isinstance(raw, bool):
+        return raw
+    return read_section(raw, CONTROLS, _build_explainer, _labels_of_explainers)
+
+
+def metrics_from(raw: object, info: ValidationInfo) -> dict[str, Measured]:
+    """The section `metrics`, by label, with the study's own `neighbourhood` (or several) and `preset`."""
+    # where the file's own neighbourhood is wrong, its absence needs no second error
+    common = {"neighbourhood": info.data.get("neighbourhood", LinfBall(0.1)), "preset": info.data.get("preset")}
+    return read_section(raw, METRICS, partial(_build_metric, common=common), _labels_of_metrics)
+
+
+def load_evaluation(
+    entry: CheckedEntry[Any], label: str, references: ReferenceReader, common: Mapping[str, Any] | None = None
+) -> Any:
+    """The explainer or metric of an entry: a function is imported, and reference inputs are read.
+
+    A function `(module, inputs, targets) -> attributions` becomes an explainer called `label`, a class is configured
+    with the entry's options, and an explainer or a metric is taken as it is. `common` are the study's own options.
+    """
+    value = entry.value
+    if isinstance(value, MetricFunction):
+        value = value.load(label, references.base, common or {})
+    return references.read_in(value)
+
+
+def _labels_of_explainers(entries: Sequence[Explained]) -> list[str]:
+    """Names; with those options that are not as they are by default where several have one name."""
+    names = [entry.name for entry in entries]
+    labels: list[str] = []
+    for entry in entries:
+        words = _describe_options(entry) if names.count(entry.name) > 1 else ""
+        labels.append(f"{entry.name}: {words}" if words else entry.name)
+    return labels
+
+
+def _describe_options(entry: Explained) -> str:
+    """The options of an explainer that are not as they are by default; all those of a function."""
+    defaults: dict[str, Any] = {}
+    if isinstance(entry.value, MetricFunction):
+        options = entry.plain
+    else:
+        options = entry.plain[entry.name]
+        with contextlib.suppress(TypeError):  # it has options without a default
+            defaults = plain_options(type(entry.value)())
+    changed = {key: value for key, value in options.items() if defaults.get(key, ...) != value}
+    return ", ".join(f"{key}={value}" for key, value in changed.items())
+
+
+def _labels_of_metrics(entries: Sequence[Measured]) -> list[str]:
+    labels: list[str] = []
+    for entry in entries:
+        own_label = entry.value.own_label if isinstance(entry.value, Metric) else entry.name
+        labels.append(join_label(own_label, entry.variant))
+    return number_labels(labels)
+
+
+def _build_function(kind: type[MetricFunction], named: NamedEntry) -> _Built:
+    function = kind.model_validate(named.options)
+    return {"": (function, function.model_dump(exclude_unset=True))}
+
+
+def _build_metric(named: NamedEntry, common: Mapping[str, Any]) -> _Built:
+    """A metric, or one for each of several neighbourhoods: a list of its own, or that of the study.
+
+    Only a list for `neighbourhood` itself stands for several values: `{jpeg: [30, 90]}` is one neighbourhood.
+    """
+    if named.form:
+        return _build_function(MetricFunction, named)
+    kind = METRICS.registry[named.name]
+    options = _select_known(kind, common) | dict(named.options)
+    neighbourhood = options.get("neighbourhood")
+    if neighbourhood is None and has_neighbourhood(kind, required=True):
+        own = f"{{{named.name}: {{neighbourhood: {{linf: 0.1}}}}}}"
+        words = f"a neighbourhood for {named.name}, as in {own}, or neighbourhood: {{linf: 0.1}} for all metrics"
+        raise reject(words, "nothing", "neighbourhood")
+    if not isinstance(neighbourhood, list | tuple) or not has_neighbourhood(kind):
+        return {"": _with_plain_form(configure(kind, named.name, options), named.name)}
+    with errors_at("neighbourhood"):
+        neighbourhoods = neighbourhoods_from(neighbourhood)
+    built: _Built = {}
+    for words, each_neighbourhood in neighbourhoods.items():
+        metric = configure(
+            kind,
+            named.name,
+            {**options, "neighbourhood": each_neighbourhood},
+        )
+        built[words] = _with_plain_form(metric, named.name)
+    return built
+
+
+def _with_plain_form(configured: Any, name: str) -> tuple[Any, dict[str, Any]]:
+    """Something configured, and how a file writes it with all options."""
+    return configured, {name: plain_options(configured)}
+
+
+def _build_explainer(named: NamedEntry) -> _Built:
+    """An explainer."""
+    if named.form:
+        return _build_function(ExplainerFunction, named)
+    if explainers.is_from_package(named.name):
+        return _build_from_package(named)
+    explainer = configure(explainers[named.name], named.name, named.options)
+    return {"": _with_plain_form(explainer, named.name)}
+
+
+def _build_from_package(named: NamedEntry) -> _Built:
+    """An explainer of another package, whose options are that package's: lists as tuples, else as they stand."""
+    options: dict[str, Any] = {}
+    plain = dict(named.options)
+    for key, value in named.options.items():
+        if not isinstance(key, str):
+            raise reject("the name of an option", show(key), key)
+        with errors_at(key):
+            options[key] = background_from(value) if key == "background" else _read_tuples(value)
+    if "background" in options:
+        plain["background"] = to_plain(options["background"])
+    explainer = make(partial(get_explainer, named.name), named.name, options, list(options))
+    return {"": (explainer, {named.name: plain})}
+
+
+def _read_tuples(raw: Any) -> Any:
+    """Tuples in the place of lists, at any depth."""
+    if isinstance(raw, list):
+        return tuple(map(_read_tuples, raw))
+    return raw
+
+
+def _select_known(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the study's options that a class has."""
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    option_names = {option.name for option in dataclasses.fields(kind)}
+    return {name: value for name, value in common.items() if value is not None and name in option_names}

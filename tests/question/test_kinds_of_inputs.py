@@ -1,0 +1,89 @@
+"""A fourth kind of inputs is one more file of another package; `evaluate` and study files both take it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from event_sequences import EventInputs, EventModel, EventSequences
+
+import standfast
+from standfast.question.inputs import find_given_kind, find_kind, kinds
+from standfast.question.question import KINDS
+from standfast.study.file.document import StudyError
+from standfast.study.file.spec import study_from
+
+SEQUENCES = EventSequences((("start", "turn", "stop", "wait"), ("start", "wait", "wait", "turn")))
+
+
+def score(sequences: list[list[str]]) -> Any:
+    turns = np.array([[0.9, 0.5, 0.1, 0.3][events.index("turn") if "turn" in events else 3] for events in sequences])
+    return np.stack([turns, 1 - turns], 1)
+
+
+@pytest.fixture
+def plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    point = EntryPoint("events", "event_sequences:EventInputs", "standfast.inputs")
+    monkeypatch.setitem(kinds.plugins, "events", point)
+    yield
+    kinds._entries.pop("events", None)
+
+
+def test_the_kinds_of_this_package() -> None:
+    assert {kind.name for kind in KINDS} <= set(kinds.names())
+    assert find_kind(torch.zeros(2, 3), [object()]).name == "tensors"
+    assert find_given_kind("no data") is None
+
+
+@pytest.mark.usefixtures("plug_in")
+def test_evaluate_takes_a_kind_of_a_plug_in() -> None:
+    assert find_kind(SEQUENCES, []) is EventInputs
+    options: dict[str, Any] = {"sanity": False, "progress": False, "neighbourhood": None}
+    metrics = ["worst_case:budget=20,similarity=spearman", "aopc:steps=2,samples=2"]
+    found = standfast.evaluate(EventModel(score), "occlusion", SEQUENCES, metrics, **options)
+    assert found.failures == []
+    assert found.manifest["about"]["default neighbourhood"] == "events are exchanged, because nothing was given"
+    assert set(found.manifest["controls"]) == {"random"}  # there are no weights, and codes are no map
+
+
+@pytest.mark.usefixtures("plug_in")
+def test_so_does_a_study_file(tmp_path: Path) -> None:
+    (tmp_path / "simulator.py").write_text(
+        "from event_sequences import EventModel, EventSequences\nfrom test_kinds_of_inputs import SEQUENCES, score\n"
+        "def load():\n    return SEQUENCES\n"
+        "def build():\n    return EventModel(score)\n"
+        "def wrong():\n    return score\n"
+    )
+    content = {
+        "data": {"runs": {"function": "simulator:load"}},
+        "models": {"rule": {"function": "simulator:build"}},
+        "explainers": ["occlusion"],
+        "metrics": [{"aopc": {"steps": 2, "samples": 2}}],
+        "sanity": False,
+    }
+    found = standfast.run_study(study_from(content, tmp_path), tmp_path / "out", progress=False)
+    assert found.failures == []
+    metrics = {"aopc": standfast.metrics.AOPC(steps=2, samples=2)}
+    python = standfast.evaluate(
+        EventModel(score),
+        ["occlusion"],
+        SEQUENCES,
+        metrics,
+        sanity=False,
+        progress=False,
+    )
+    columns = ["explainer", "sample", "value"]
+    assert found.samples.select(columns).sort(columns).equals(python.samples.select(columns).sort(columns))
+    wrong = {**content, "models": {"rule": {"function": "simulator:wrong"}}}
+    with pytest.raises(StudyError, match=r"models\.rule\.function: expected a function that returns an EventModel"):
+        study_from(wrong, tmp_path).grid()
+    mixed = {**content, "data": {"runs": {"function": "simulator:load"}, "digits": "digits"}}
+    with pytest.raises(
+        StudyError, match=r"data\.digits: expected data to be sequences of events alone"
+    ):
+        study_from(mixed, tmp_path).grid()

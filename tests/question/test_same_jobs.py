@@ -1,0 +1,193 @@
+"""`evaluate` and a study file that ask the same have the same jobs, of which the study's entries are a part."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from credit_frames import make_frame, score
+from ruamel.yaml import YAML
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from text_networks import BagOfWords, PieceTokenizer
+
+import standfast
+from standfast.explainers import get
+from standfast.question.arguments import Arguments
+from standfast.question.grid import Grid, LoadedModel, Samples
+from standfast.study.file.document import StudyError
+from standfast.study.file.spec import Study, study_from
+from standfast.study.import_paths import importing_from
+from standfast.study.plan import Plan, make_plan
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DIGITS: dict[str, Any] = {
+    "samples": 4,
+    "samples_per_job": 2,
+    "data": {"digits": "digits"},
+    "models": {"lenet": "lenet5-mnist"},
+    "neighbourhood": {"linf": 0.1},
+    "explainers": ["saliency", "gradcam"],
+    "metrics": [{"aopc": {"steps": 3, "samples": 2}}, {"max_sensitivity": {"samples": 2}}],
+}
+
+
+def plan_study(study: Study) -> tuple[Grid, Plan]:
+    grid = study.grid()
+    with importing_from(grid.paths):
+        return grid, make_plan(grid)
+
+
+def ask_like(study: Study, grid: Grid, data: str, inputs: Any, model_names: Mapping[str, Any], **options: Any) -> Grid:
+    """The grid of `evaluate` for one data set of a study, with the entries that the study says its models come from."""
+    explainers = {name: explainer for name, explainer in grid.explainers.items() if name not in grid.controls}
+    arguments = Arguments(
+        model=model_names,
+        explainers=explainers,
+        inputs=inputs,
+        metrics=options.pop("metrics", grid.metrics),
+        controls=study.controls if isinstance(study.controls, bool) else list(study.controls),
+        sanity=study.sanity,
+        seed=study.seed,
+        repeats=study.repeats,
+        samples_per_job=study.samples_per_job,
+        about={"data": data},
+        **options,
+    )
+    asked = arguments.ask().make_grid()
+    sources = {}
+    for name, source in asked.models.items():
+        assert isinstance(source, LoadedModel)
+        sources[name] = replace(source, about=grid.models[name].about)
+    return replace(asked, models=sources, device=study.device)
+
+
+def as_python_has_them(samples: Samples) -> Any:
+    """Samples of tensors as a user of Python would hand them over."""
+    labels = samples.extras.get("labels")
+    if labels is None or labels.is_floating_point():
+        return samples.inputs
+    classes = samples.about.get("classes") or [str(number) for number in range(int(labels.max()) + 1)]
+    extras = {name: values for name, values in samples.extras.items() if name != "labels"}
+    return standfast.data.Dataset("d", samples.inputs, labels, tuple(classes), samples.bounds, extras, samples.features)
+
+
+def list_jobs(plan: Plan, data: str) -> set[tuple[str, ...]]:
+    return {(job.identity, job.model, job.explainer, job.label) for job in plan.jobs if job.data == data}
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_examples(file: Path) -> None:
+    content = YAML(typ="safe").load(file.read_text())
+    study = study_from({**content, "samples": 2, "samples_per_job": 2}, EXAMPLES)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            grid, plan = plan_study(study)
+    except StudyError as error:
+        pytest.skip(f"its data or packages are not here: {error}")
+    for data, samples in grid.data.items():
+        with importing_from(grid.paths), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            names = [model for met, model in grid.combinations() if met == data]
+            models = {name: grid.models[name].model(samples, "cpu") for name in names}
+            asked = ask_like(study, grid, data, as_python_has_them(samples), models, targets=samples.targets)
+            assert list_jobs(make_plan(asked), data) == list_jobs(plan, data)
+    assert set(grid.controls) >= {"input_copy"} - set(grid.explainers)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"controls": False}, {"controls": ["edges"]}, {"sanity": 3, "explainers": ["saliency", "random"]}]
+)
+def test_digits(changes: dict[str, Any]) -> None:
+    study = study_from({**DIGITS, **changes})
+    grid, plan = plan_study(study)
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
+    digits = standfast.data.bundled("digits")[:4]
+    assert list_jobs(make_plan(ask_like(study, grid, "digits", digits, {"lenet": model})), "digits") == list_jobs(
+        plan, "digits"
+    )
+
+
+def test_the_same_verdict() -> None:
+    content = {**DIGITS, "sanity": 4, "metrics": [{"aopc": {"steps": 3, "samples": 2}}]}
+    study = standfast.run_study(content, "memory://same-verdict", progress=False)
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
+    found = standfast.evaluate(
+        {"lenet": model},
+        ["saliency", "gradcam"],
+        standfast.data.bundled("digits")[:4],
+        [standfast.metrics.AOPC(steps=3, samples=2)],
+        sanity=4,
+        samples_per_job=2,
+        progress=False,
+    )
+    assert str(found.verdict()) == str(study.verdict())
+    columns = ["explainer", "label", "sample", "value"]
+    assert found.samples.select(columns).sort(columns).equals(study.samples.select(columns).sort(columns))
+
+
+def test_a_table_beside_a_pipeline(tmp_path: Path) -> None:
+    frame = make_frame(60, missing=False)[["income", "town"]].reset_index(drop=True)
+    paid = np.where(score(make_frame(60, missing=False)) > 5, "yes", "no")
+    pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(frame, paid)
+    frame.assign(paid=paid).to_csv(tmp_path / "credit.csv", index=False)
+    joblib.dump(pipeline, tmp_path / "pipeline.joblib")
+    study = study_from(
+        {
+            "samples": 4,
+            "samples_per_job": 4,
+            "data": {"credit": {"table": "credit.csv", "label": "paid"}},
+            "models": {"pipeline": {"path": "pipeline.joblib", "trust": True}},
+            "neighbourhood": {"table": {"changes": {"income": "2%"}}},
+            "explainers": {"occlusion": "occlusion"},
+            "metrics": {"worst": {"worst_case": {"budget": 5}}, "curve": "corruption_curve"},
+            "sanity": False,  # which compares with the labels, and a frame has none
+        },
+        tmp_path,
+    )
+    grid, plan = plan_study(study)
+    whole = pd.read_csv(tmp_path / "credit.csv").drop(columns="paid")
+    metrics = {"worst": "worst_case:budget=5", "curve": "corruption_curve"}
+    around = standfast.neighbourhoods.TableChanges({"income": "2%"})
+    options = {"metrics": metrics, "neighbourhood": around, "reference": whole}
+    asked = ask_like(study, grid, "credit", whole[:4], {"pipeline": pipeline}, **options)
+    assert list_jobs(make_plan(asked), "credit") == list_jobs(plan, "credit")
+    assert set(grid.controls) == {"random", "input_copy"}  # a pipeline has no weights, and a table no edges
+
+
+def test_texts(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from text_networks import BagOfWords, PieceTokenizer\nfrom standfast.texts import TextModel\n"
+        "def build():\n    return TextModel(BagOfWords(), PieceTokenizer(), granularity='word')\n"
+        "def load():\n    return ['a dull film', 'a great, great story', 'a boring film']\n"
+    )
+    study = study_from(
+        {
+            "samples_per_job": 3,
+            "data": {"reviews": {"function": "own:load"}},
+            "models": {"bag": {"function": "own:build"}},
+            "neighbourhood": {"typos": {"rate": 0.2}},
+            "explainers": {"saliency": "saliency", "occlusion": "occlusion"},
+            "metrics": {"worst": {"worst_case": {"budget": 5}}, "faith": {"aopc": {"steps": 2, "samples": 2}}},
+            "sanity": 3,
+        },
+        tmp_path,
+    )
+    grid, plan = plan_study(study)
+    model = standfast.TextModel(BagOfWords(), PieceTokenizer(), granularity="word")
+    texts = ["a dull film", "a great, great story", "a boring film"]
+    metrics = {"worst": "worst_case:budget=5", "faith": standfast.metrics.AOPC(steps=2, samples=2)}
+    options = {"metrics": metrics, "neighbourhood": standfast.neighbourhoods.Typos(rate=0.2)}
+    plain_explainers = replace(grid, explainers={name: get(name) for name in study.explainers}, controls=())
+    asked = ask_like(study, plain_explainers, "reviews", texts, {"bag": model}, **options)
+    assert list_jobs(make_plan(replace(asked, models=asked.models)), "reviews") == list_jobs(plan, "reviews")
+    assert set(grid.controls) == {"random", "randomised:saliency"}  # the codes of words are no map
