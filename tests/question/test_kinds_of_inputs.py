@@ -83,7 +83,5 @@ def test_so_does_a_study_file(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"models\.rule\.function: expected a function that returns an EventModel"):
         study_from(wrong, tmp_path).grid()
     mixed = {**content, "data": {"runs": {"function": "simulator:load"}, "digits": "digits"}}
-    with pytest.raises(
-        StudyError, match=r"data\.digits: expected data to be sequences of events alone"
-    ):
+    with pytest.raises(StudyError, match=r"data\.digits: expected data to be sequences of events alone"):
         study_from(mixed, tmp_path).grid()

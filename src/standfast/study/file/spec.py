@@ -176,6 +176,11 @@ class Study(Entry):
         """The folder that paths are relative to and functions are imported from."""
         return self._document.base
 
+    @property
+    def named_controls(self) -> dict[str, Explained]:
+        """The controls that the file names, by label."""
+        return self.controls if isinstance(self.controls, dict) else {}
+
     def grid(self, check: bool = True) -> Grid:
         """Everything that the study evaluates: data in memory, files of models read, functions imported.
 
@@ -197,8 +202,7 @@ class Study(Entry):
         places, references = FilePlaces(self), ReferenceReader(self.base)
         data, models = self._load_data(places), self._load_models(places)
         explainers = _load_all(self.explainers, "explainers", places, references)
-        named_controls = self.controls if isinstance(self.controls, dict) else {}
-        controls = _load_all(named_controls, "controls", places, references)
+        controls = _load_all(self.named_controls, "controls", places, references)
         metrics = _load_all(self.metrics, "metrics", places, references, self._read_common_options(places, references))
         inputs: Inputs | None = None
         with places.at("data"):
@@ -280,6 +284,7 @@ class Study(Entry):
                 if name not in met:
                     raise reject("data that a model meets", "none that does")
         labels = dict.fromkeys([*self.metrics, *(measured.name for measured in self.metrics.values())])
+        compared = {**self.explainers, **self.named_controls}
         for index, requirement in enumerate(self.requirements):
             with errors_at("requirements", index, into=errors):
                 for name in requirement.explainer or ():
@@ -288,7 +293,7 @@ class Study(Entry):
                     _check_known("the name of data", name, self.data, "data")
                 for name in requirement.model or ():
                     _check_known("the name of a model", name, self.models, "model")
-                _check_known("the name of an explainer", requirement.better_than, self.explainers, "better_than")
+                _check_known("the name of an explainer", requirement.better_than, compared, "better_than")
                 _check_known("the label or the name of a metric", requirement.metric, labels, "metric")
         raise_all(errors)
         return self
@@ -303,8 +308,8 @@ class Study(Entry):
         """
         sections: dict[str, Mapping[str, CheckedEntry[Any]]]
         sections = {"data": self.data, "models": self.models, "explainers": self.explainers, "metrics": self.metrics}
-        if isinstance(self.controls, dict):
-            sections["controls"] = self.controls
+        if self.named_controls:
+            sections["controls"] = self.named_controls
         content = self.model_dump(mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"})
         if not self.requirements:
             del content["requirements"]
