@@ -269,7 +269,7 @@ def run_study(
     ...     progress=False,
     ... )
     >>> found.frame().shape[0], found.failures
-    (4, [])
+    (6, [])
     """
     from standfast.study.file.spec import Study, load_study, study_from
 

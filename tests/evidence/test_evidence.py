@@ -43,11 +43,12 @@ STUDY: dict[str, Any] = {
     "explainers": ["saliency", "random"],
     "metrics": [{METRIC: {"neighbourhood": {"linf": 0.01}, "samples": 3}}],
     "requirements": [{"metric": METRIC, "at_most": 1.0}],
+    "controls": False,
 }
 
 
 #: without the sanity checks, for tests that are not about them
-BARE = {**STUDY, "sanity": False, "controls": False}
+BARE = {**STUDY, "sanity": False}
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import io
 import pickle
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -85,3 +86,21 @@ def test_a_model_that_is_not_finite_for_some_inputs_is_still_evaluated() -> None
     assert found.samples.sort("sample")["status"].to_list()[1] == "nonfinite"
     with pytest.raises(standfast.ModelError, match="finite"):
         standfast.evaluate(model, "saliency", inputs[1:], AOPC(steps=2), **options)
+
+
+def test_a_function_that_fails_for_one_row_does_not_end_the_evaluation() -> None:
+    """The job of that row says so; a function that fails for the first row cannot be evaluated."""
+
+    def refuse_large_numbers(rows: Any) -> Any:
+        if (rows > 0.9).any():
+            raise ValueError("no such row")
+        return np.stack([rows[:, 0], 1 - rows[:, 0]], 1)
+
+    model = standfast.Model.from_callable(refuse_large_numbers, bounds=(0.0, 1.0))
+    rows = torch.tensor([[0.1, 0.2, 0.3], [0.5, 0.6, 1.0]])
+    options: dict[str, Any] = {"sanity": False, "controls": False, "progress": False, "samples_per_job": 1}
+    with pytest.warns(UserWarning, match="1 of 2 jobs failed"):
+        found = standfast.evaluate(model, "occlusion", rows, AOPC(steps=2, replacement="constant"), **options)
+    assert found.samples["sample"].to_list() == [0]
+    with pytest.raises(standfast.ModelError, match="no such row"):
+        standfast.evaluate(model, "occlusion", rows.flip(0), AOPC(steps=2), **options)

@@ -177,12 +177,12 @@ class Tried(NamedTuple):
     Attributes:
         model: the model.
         inputs: all of them, checked, on the device of the model; None where they would take its memory.
-        outputs: for the first of the inputs that it runs together.
+        outputs: for the first of the inputs that it runs together; None where it fails for some of them.
     """
 
     model: Model
     inputs: Tensor | None
-    outputs: Tensor
+    outputs: Tensor | None
 
 
 def is_text(name: str) -> bool:

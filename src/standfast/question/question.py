@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from standfast.errors import check
+from standfast.errors import ModelError, check
 from standfast.explainers import Explainer
 from standfast.explainers.base import check_channels, check_explained
 from standfast.metrics import Metric
@@ -38,17 +39,27 @@ def try_model(source: ModelSource, samples: Samples, data_name: str) -> Tried:
         ModelError: it fails.
     """
     model = source.model(samples, "cpu")
-    inputs = model.check_inputs(samples.inputs)
+    inputs = model.check_inputs(samples.inputs).to(model.dtype)
     part = samples.split(model, slice(0, MOST_ANSWERS))[0]
     rows = part.take(inputs)
+    outputs: Tensor | None = None
+    # where the model fails for others than the first, their jobs say so
+    with contextlib.suppress(ModelError):
+        outputs = _answer(part.model, rows)
+    first_output = _answer(part.model, rows[:1]) if outputs is None else outputs[:1]
+    check_finite(first_output)
+    return Tried(model, inputs if model.device.type == "cpu" else None, outputs)
+
+
+def _answer(model: Model, rows: Tensor) -> Tensor:
+    """The outputs for checked inputs `(N, ...)`, of which any may not be finite."""
 
     def answer(chunk: Tensor) -> tuple[Tensor]:
-        return (part.model.forward(chunk.clone()),)
+        return (model.forward(chunk.clone()),)
 
-    with part.model.naming(rows), part.model.session(), torch.no_grad():
-        (outputs,) = part.model.map_rows(answer, rows)
-    check_finite(outputs[:1])  # where others are not, their jobs say so
-    return Tried(model, inputs if model.device.type == "cpu" else None, outputs)
+    with model.naming(rows), model.session(), torch.no_grad():
+        (outputs,) = model.map_rows(answer, rows)
+    return outputs
 
 
 @dataclass(frozen=True)

@@ -398,8 +398,7 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
       data: expected at least one data set, got an empty mapping
       models: expected at least one model, got an empty mapping
       metrics[0]: expected a metric (...'worst_cas' (did you mean 'worst_case'?)
-      sede: expected a known key (title, seed, ...), got 'sede'
-          (did you mean 'seed'?)
+      sede: expected a known key (title, seed, ...'sede' (did you mean 'seed'?)
     """
     try:
         return _check(Document("study", Path(base).resolve(), read_plain(content)))
