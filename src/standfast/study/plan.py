@@ -566,24 +566,7 @@ def _manifest(
     answers: Mapping[str, Any],
     sizes: Mapping[str, int],
 ) -> dict[str, Any]:
-    data = {}
-    for name, samples in grid.data.items():
-        extras = {name: tensor_digest(values) for name, values in samples.extras.items()}
-        labels = extras.pop("labels", None)  # which the accuracy alone depends on
-        lower, upper = (torch.as_tensor(bound) for bound in samples.bounds)
-        data[name] = {
-            "samples": len(samples),
-            "input_shape": list(samples.inputs.shape[1:]),
-            "bounds": [[float(lower.min()), float(lower.max())], [float(upper.min()), float(upper.max())]],
-            "targets": "predicted" if samples.targets is None else "given",
-            "digest": tensor_digest(samples.inputs),
-            **({} if samples.targets is None else {"targets_digest": tensor_digest(samples.targets)}),
-            **({"extras": extras} if extras else {}),
-            **({} if labels is None else {"labels_digest": labels}),
-            **({} if samples.features is None else {"features": list(samples.features)}),
-            **({} if samples.tokens is None else {"tokens": [list(words) for words in samples.tokens]}),
-            **samples.about,
-        }
+    data = {name: _describe_samples(samples) for name, samples in grid.data.items()}
     metrics = {
         label: {
             "metric": metric.name,
@@ -612,3 +595,28 @@ def _manifest(
         "answers": dict(answers),
         "jobs": [job.identity for job in jobs],
     }
+
+
+def _describe_samples(samples: Samples) -> dict[str, Any]:
+    """What the manifest says of a data set."""
+    lower, upper = map(torch.as_tensor, samples.bounds)
+    content: dict[str, Any] = {
+        "samples": len(samples),
+        "input_shape": list(samples.inputs.shape[1:]),
+        "bounds": [[float(lower.min()), float(lower.max())], [float(upper.min()), float(upper.max())]],
+        "targets": "predicted" if samples.targets is None else "given",
+        "digest": tensor_digest(samples.inputs),
+    }
+    if samples.targets is not None:
+        content["targets_digest"] = tensor_digest(samples.targets)
+    extras = {name: tensor_digest(values) for name, values in samples.extras.items()}
+    labels = extras.pop("labels", None)  # which the accuracy alone depends on
+    if extras:
+        content["extras"] = extras
+    if labels is not None:
+        content["labels_digest"] = labels
+    if samples.features is not None:
+        content["features"] = list(samples.features)
+    if samples.tokens is not None:
+        content["tokens"] = [list(words) for words in samples.tokens]
+    return {**content, **samples.about}

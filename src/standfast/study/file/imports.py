@@ -41,15 +41,16 @@ def resolve(reference: str, paths: Sequence[str], trust: bool = False, function:
     """
     name, _, inner = reference.partition(":")
     with importing_from(paths):
-        found: Any = _import(name, reference, paths, trust)
+        named: Any = _import(name, reference, paths, trust)
         for part in inner.split("."):
-            if not hasattr(found, part):
-                public = [n for n in dir(found) if not n.startswith("_")]
-                raise reject(f"a name that {name} has", f"{show(inner)}{suggest_name(part, public)}")
-            found = getattr(found, part)
-    if function and not callable(found):
-        raise reject(function, with_article(type(found).__name__))
-    return found
+            if not hasattr(named, part):
+                public_names = [other for other in dir(named) if not other.startswith("_")]
+                hint = suggest_name(part, public_names)
+                raise reject(f"a name that {name} has", f"{show(inner)}{hint}")
+            named = getattr(named, part)
+    if function and not callable(named):
+        raise reject(function, with_article(type(named).__name__))
+    return named
 
 
 def call_function(reference: str, options: Mapping[str, Any], paths: Sequence[str], trust: bool, what: str) -> Any:
@@ -101,8 +102,21 @@ def _forget_namesake(top: str, paths: Sequence[str]) -> None:
     loaded = sys.modules.get(top)
     if loaded is None or top in sys.stdlib_module_names:
         return
-    own = [p for path in paths for p in (Path(path) / f"{top}.py", Path(path) / top / "__init__.py") if p.is_file()]
-    file = getattr(loaded, "__file__", None)
-    if own and file is not None and Path(file).resolve() not in [p.resolve() for p in own]:
-        for name in [n for n in sys.modules if n == top or n.startswith(f"{top}.")]:
+    files_beside = _list_files_beside(top, paths)
+    loaded_file = getattr(loaded, "__file__", None)
+    if not files_beside or loaded_file is None:
+        return
+    if Path(loaded_file).resolve() in files_beside:
+        return
+    for name in list(sys.modules):
+        if name == top or name.startswith(f"{top}."):
             del sys.modules[name]
+
+
+def _list_files_beside(top: str, paths: Sequence[str]) -> list[Path]:
+    """The files of a module, or of a package, in the folders of a study."""
+    files: list[Path] = []
+    for path in paths:
+        files.append(Path(path) / f"{top}.py")
+        files.append(Path(path) / top / "__init__.py")
+    return [file.resolve() for file in files if file.is_file()]
