@@ -1,4 +1,4 @@
-"""Files of a study are replaced between two runs: programs, modules that are found by a computed name, data of code."""
+"""Models that a study file names: programs and files of code that are replaced, options, and builders that draw."""
 
 from __future__ import annotations
 
@@ -136,3 +136,23 @@ def test_an_option_that_a_model_keeps_in_a_private_attribute(tmp_path: Path) -> 
         identities.append(list_identities(tmp_path))
     assert identities[0] == identities[1]
     assert not identities[1] & identities[2]
+
+
+DRAWN = """
+import random
+import numpy as np, torch
+from torch import nn
+
+def build():
+    module = nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Tanh())
+    module[1].weight.data = torch.from_numpy(np.random.normal(size=(10, 784)) * 0.05).float()
+    module[1].bias.data.fill_(random.random())
+    return module
+"""
+
+
+def test_a_builder_that_draws_its_weights_draws_the_same_everywhere(tmp_path: Path) -> None:
+    """From NumPy's and Python's generators, so that the plan and each worker have the same model."""
+    (tmp_path / "net_of_study.py").write_text(DRAWN)
+    write_study(tmp_path, '{function: "net_of_study:build"}')
+    assert list_identities(tmp_path) == list_identities(tmp_path)
