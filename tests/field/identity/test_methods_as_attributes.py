@@ -1,4 +1,4 @@
-"""A module that keeps a bound method of its own as an attribute, as modules have of which one object was patched."""
+"""Modules and explainers that keep a bound method of their own as an attribute, as those have that were patched."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import standfast
-from standfast.study.identity import describe_model
+from standfast.study.identity import Description, describe_model
 
 
 class WithMethod(nn.Module):
@@ -52,3 +52,22 @@ def test_it_is_evaluated_and_has_an_identity(make: Callable[[], nn.Module]) -> N
     assert results.failures == []
     assert results.frame()["value"].is_finite().all()
     assert describe_model(first, {}) == describe_model(again, {})
+
+
+class WithRule:
+    """An explainer of the user's."""
+
+    def __init__(self, power: float) -> None:
+        self.power = power
+        self.rule = self.raise_to_power
+
+    def raise_to_power(self, x: Tensor) -> Tensor:
+        return x**self.power
+
+    def __call__(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        return self.rule(inputs)
+
+
+def test_an_explainer_that_refers_to_itself_has_an_identity() -> None:
+    first, again, other = (Description(WithRule(power)).digest for power in (1.0, 1.0, 2.0))
+    assert first == again != other
