@@ -84,8 +84,8 @@ def describe_leader(found: MetricSummary) -> str:
 def describe_uncounted(metrics: Sequence[MetricSummary], only_empty_cells: bool = False) -> list[str]:
     """Why samples do not count, a sentence for each reason and for the explainers that it concerns.
 
-    With `only_empty_cells` it concerns explainers of which no sample counts: their cells have no number. Controls are left
-    out then, since they are only references.
+    With `only_empty_cells` it concerns explainers of which no sample counts: their cells have no number. Controls are
+    left out then, since they are only references.
     """
     labels_by_reason: dict[tuple[str, str], list[str]] = {}
     for metric in metrics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 import standfast
-from standfast.study.guard import Guard
+from standfast.study.guard import Guard, TorchFunctions
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # while torch compiles
@@ -65,3 +66,14 @@ def test_a_mode_that_an_explainer_leaves_is_undone(form: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert guard.clean_up("none")
+
+
+def test_a_first_compilation_is_no_change_by_an_explainer() -> None:
+    """Torch then replaces the constructor of modules by one that calls it."""
+    compile_network()(INPUTS)
+    constructor = nn.Module.__init__
+    functions = TorchFunctions(make_network())
+    entries = next(entries for place, entries in functions.before if place is nn.Module)
+    entries["__init__"] = inspect.getclosurevars(constructor).nonlocals["init"]
+    assert functions.restore() == []
+    assert nn.Module.__init__ is constructor
