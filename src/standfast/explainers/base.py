@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from traceback import walk_tb
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
@@ -558,14 +558,22 @@ def check_explained(models: Iterable[Model], explainers: Iterable[Explainer]) ->
         raise refusals[0]
 
 
-def check_channels(configured: object, x: Tensor) -> None:
-    """Raise `ArgumentError` if an explainer or metric of ours has a baseline for another number of channels than `x`.
+class Removing(Protocol):
+    """An explainer or a metric, which may put something in the place of removed features."""
+
+    @property
+    def removal_options(self) -> tuple[str, ...]: ...
+
+
+def check_channels(configured: Removing, x: Tensor) -> None:
+    """Raise `ArgumentError` if an explainer or metric has a baseline for another number of channels than `x`.
 
     Every job would raise the same error.
     """
-    baseline = getattr(configured, "baseline", None)
-    if isinstance(baseline, list | tuple) and type(configured).__module__.startswith("standfast."):
-        make_baseline(baseline, x)
+    for option in configured.removal_options:
+        value = getattr(configured, option)
+        if isinstance(value, list | tuple):
+            make_baseline(value, x)
 
 
 def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline | None) -> Tensor:
