@@ -36,7 +36,7 @@ REFUSED = {
     "c_eval_plot": "a module, since c_eval_plot needs gradients",
     "edges": "images or series for edges",
     "near_affinity": "a module, since near_affinity needs gradients",
-    "parameter_sensitivity_consistency": "a module, since parameter_sensitivity_consistency needs a module with parameters",
+    "parameter_sensitivity_consistency": "parameter_sensitivity_consistency needs a module with parameters",
 }
 
 
