@@ -30,8 +30,6 @@ from standfast.texts.model import Removal
 
 _CHANGES = "changes of texts, such as standfast.neighbourhoods.Typos(rate=0.1)"
 _TEXTS = "a list of texts, a column of a data frame, or a data set of the package datasets with a column 'text'"
-#: metrics of the distances of inputs, which words do not have
-_OF_DISTANCES = ("local_lipschitz",)
 #: the lowest and the highest code of a word
 _BOUNDS = (0.0, float(CODES + 8))
 
@@ -309,7 +307,7 @@ def list_texts(inputs: Any) -> list[str]:
 
 def _removes(metric: Metric) -> bool:
     """Whether a metric puts something in the place of features."""
-    return "baseline" in getattr(metric, "__dataclass_fields__", {})
+    return "baseline" in metric.removal_options
 
 
 def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
@@ -330,7 +328,7 @@ def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
 
 
 def _check_metric(metric: Metric) -> None:
-    needs_numbers = metric.name in _OF_DISTANCES or getattr(metric, "needs", "") == "gradients"
+    needs_numbers = metric.needs.distances or metric.needs.gradients
     expected = "those of predictions and maps (worst_case, misinterpretation_probability, aopc, ...)"
     check(not needs_numbers, "metrics", f"{expected}, since words are no numbers", metric.name)
 
@@ -368,7 +366,7 @@ def check_removal(model: TextModel, explainers: Iterable[Explainer]) -> None:
         if isinstance(explainer, RandomisedExplainer):
             inner = explainer.explainer
         # those by embeddings start from padding
-        takes_one = getattr(inner, "baseline", 0) is None and not hasattr(inner, "background")
+        takes_one = inner.removal_options == ("baseline",) and inner.baseline is None  # type: ignore[attr-defined]
         check(not takes_one, "removal", f"{expected} instead of {inner.label}", "'retrieve'")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from standfast.errors import warn_user
 from standfast.model import Model
+from standfast.study.own_code import read_closure
 
 #: the attributes of a module that hold its hooks
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -102,6 +104,8 @@ class Guard:
             attributes = dict(vars(part))
             inside = {name: dict(entry) for name, entry in attributes.items() if isinstance(entry, dict)}
             self.parts.append((part, attributes, inside))
+        #: the mode of each module that has one: programs of TorchScript keep it outside of `vars`, or have none
+        self.modes = [(part, part.training) for part in model.module.modules() if hasattr(part, "training")]
         tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
         self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
         self.shared = {name: read() for name, (read, _) in _SHARED.items()}
@@ -135,7 +139,7 @@ class Guard:
         found = []
         if any(_list_hooks(vars(part)) != _list_hooks(inside) for part, _, inside in self.parts):
             found.append("hooks")
-        if any(part.training != attributes["training"] for part, attributes, _ in self.parts):
+        if any(part.training != mode for part, mode in self.modes):
             found.append("mode")
         if any(t.requires_grad != needed for t, _, needed in self.tensors):
             found.append("requires_grad")
@@ -155,6 +159,9 @@ class Guard:
                 for name, entries in inside.items():
                     vars(part)[name].clear()  # the same dictionary, since handles of hooks refer to it
                     vars(part)[name].update(entries)
+        for part, mode in self.modes:
+            if part.training != mode:
+                part.training = mode
         with torch.no_grad():
             for tensor, kept, needed in self.tensors:
                 tensor.requires_grad_(needed)
@@ -186,10 +193,10 @@ class Guard:
 
 
 def _wraps_by_torch(new: object, old: object) -> bool:
-    """Whether torch itself has wrapped a function of its own, as it does when its compiler is imported."""
-    code = getattr(new, "__code__", None)
-    is_torchs = code is not None and Path(code.co_filename).is_relative_to(_TORCH)
-    return is_torchs and getattr(new, "__wrapped__", None) is old
+    """Whether torch itself has wrapped a function of its own, as when its compiler is imported, or first compiles."""
+    if not isinstance(new, FunctionType) or not Path(new.__code__.co_filename).is_relative_to(_TORCH):
+        return False
+    return any(inner is old for inner in (getattr(new, "__wrapped__", None), *read_closure(new)))
 
 
 def _is_code(entry: object) -> bool:

@@ -67,6 +67,7 @@ class Occlusion(CopyExplainer):
     baseline: BaselineOption = None
     output: Output = "probability"
     name: ClassVar[str] = "occlusion"
+    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
 
     @property
     def rows_per_input(self) -> int:

@@ -24,6 +24,7 @@ from torch import Tensor
 from standfast.metrics.base import Cost, Direction, Metric, Presets, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from standfast.metrics.probe import Call, Explain, Probe
+from standfast.needs import Needs
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.records import Count
 
@@ -145,6 +146,7 @@ class LocalLipschitz(_Sensitivity):
     """
 
     name: ClassVar[str] = "local_lipschitz"
+    needs: ClassVar[Needs] = Needs(distances=True)
     citation: ClassVar[str] = "alvarezmelis2018robustness"
     per_distance: ClassVar[bool] = True
 
