@@ -93,8 +93,7 @@ def evaluate(
             `edges` (but not of a table), and `randomised` of the first explainer (`docs/controls.md`); each costs as
             much as an explainer. False for none.
         sanity: check whether each explainer depends on the input and the model (`docs/sanity.md`); one that does not
-            cannot be best. It costs 6 explanations and 70 predictions (of tables 425) for each of the first 100
-            samples, or of as many as a number here says.
+            cannot be best. The first 100 samples are checked, or as many as a number here says.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an

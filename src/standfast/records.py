@@ -226,6 +226,10 @@ def set_fields(record: object, **values: object) -> None:
         object.__setattr__(record, name, value)
 
 
+#: the metadata of a field on which no result depends: it is no part of what a stored job is known by
+NO_IDENTITY: Mapping[str, bool] = {"identity": False}
+
+
 #: under which of these a stored configuration has its name; of a transformation and a norm ball it is that of the class
 TAGS = ("transformation", "norm", "name")
 

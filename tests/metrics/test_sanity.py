@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from standfast.metrics import sanity
 from standfast.metrics.sanity import SanityChecks, SanityResult
 from standfast.results.sanity import decide_checks
 from standfast.tasks import Classification
+from standfast.testing import small_net
 from standfast.training.classifier import initialize, train_classifier
 
 
@@ -263,3 +265,14 @@ def test_maps_of_other_inputs_stand_under_one_name_each(linear: standfast.Model,
     for name, chosen in pairs.items():
         expected = torch.stack([apart[row, chosen[row]].mean() for row in range(count)]).double()
         torch.testing.assert_close(found.references[name], expected, atol=1e-5, rtol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (12,)])
+def test_the_cost_is_what_a_sample_takes_and_what_the_page_says(shape: tuple[int, ...]) -> None:
+    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    inputs = torch.rand(14, *shape, generator=seeded(4))
+    checks = SanityChecks().bind(inputs=inputs)
+    result = checks(model, "saliency", inputs)
+    assert set(result.model_evaluations.tolist()) == {checks.cost().evaluations}
+    page = (Path(__file__).parents[2] / "docs" / "sanity.md").read_text()
+    assert str(checks.cost().predictions) in page.partition("## Cost")[2].partition("\n\n")[2].partition(". ")[0]

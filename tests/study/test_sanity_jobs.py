@@ -13,7 +13,7 @@ import standfast
 from conftest import small_net
 from standfast.explainers import Edges, Explainer
 from standfast.metrics import AOPC, MaxSensitivity, Metric, WorstCase
-from standfast.metrics.sanity import SanityChecks
+from standfast.metrics.sanity import SanityChecks, make_checks
 from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report import load_results
 from standfast.study.cost import estimate_plan
@@ -42,14 +42,15 @@ def a_grid(
     inputs = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     extras = {} if labels is None else {"labels": torch.tensor(labels)}
     explainers: dict[str, Explainer] = {"grad": standfast.explainers.get("saliency"), "edges": Edges()}
+    measured = metrics or {"max": MaxSensitivity(BALL, samples=2)}
     return Grid(
         {"x": Samples(inputs, extras=extras)},
         {"m": LoadedModel(model)},
         explainers,
-        metrics or {"max": MaxSensitivity(BALL, samples=2)},
+        measured,
         samples_per_job=1,
         controls=("edges",),
-        sanity=SanityChecks(samples=samples),
+        sanity=make_checks(samples, measured),
     )
 
 

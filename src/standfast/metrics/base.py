@@ -377,6 +377,14 @@ class Metric(metaclass=_PresetsApplied):
         return self.controls or (self.compares_maps and isinstance(control, InputCopy))
 
     @property
+    def samples_together(self) -> int | None:
+        """How many of the first samples are evaluated, and all in one job, by a metric that compares them.
+
+        None, as by default, for a metric that evaluates any number of samples, each on its own.
+        """
+        return None
+
+    @property
     def own_label(self) -> str:
         """What the metric is called where the user gives it no label: its name."""
         return self.name

@@ -21,7 +21,7 @@ Pearson's correlation:
 Pairs of samples share maps. So `excess` has for each sample its jackknife pseudo-value of the mean excess, a
 U-statistic (Arvesen, Ann. Math. Stat. 40, 1969): their mean is the statistic, and their spread gives its error.
 
-Cost for each sample: 6 explanations and 44 predictions, of tables 128.
+What it costs says `SanityChecks.cost`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check_integer
-from standfast.explainers import RandomisedExplainer
+from standfast.explainers import Explainer, RandomisedExplainer
 from standfast.explainers.background import measure_outside
 from standfast.explainers.completeness import find_gap, forget_gap
 from standfast.metrics.base import Cost, Direction, Metric
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.model import Model
-from standfast.records import Range
+from standfast.records import NO_IDENTITY, Range
 from standfast.similarity import get as get_similarity
 from standfast.similarity import is_degenerate
 from standfast.tasks import measure_margin
@@ -123,6 +123,7 @@ class SanityChecks(Metric):
     Args:
         samples: how many samples a study checks at most, at least 3.
         labels: the true classes `(N,)`, for the accuracy; a study takes them from its data.
+        flat: whether inputs are tables `(N, F)`, for the cost; a study takes it from its data.
         references: metrics by label, whose value for unrelated maps is measured (`Metric.compare_unrelated`).
 
     >>> import standfast
@@ -141,6 +142,7 @@ class SanityChecks(Metric):
     samples: Annotated[int, Range(least=3)] = 100
     rules: int = field(default=RULES, init=False, repr=False)
     labels: Tensor | None = field(default=None, repr=False)
+    flat: bool = field(default=False, repr=False, compare=False, metadata=NO_IDENTITY)
     references: Mapping[str, Metric] = field(default_factory=dict, repr=False)
 
     @property
@@ -149,22 +151,38 @@ class SanityChecks(Metric):
         in_order = any(metric.compares_in_order for metric in self.references.values())
         return self.version + 1 if in_order else self.version
 
+    @property
+    def samples_together(self) -> int:
+        return self.samples
+
     def options(self) -> dict[str, Any]:
-        return {"samples": self.samples}
+        return {"samples": self.samples, "rules": RULES}
 
     def cost(self, classes: int | None = None) -> Cost:
-        """What images and series cost; removal from tables costs more predictions."""
-        removed = (1 + ORDERS + SCRAMBLED) * len(REMOVED) * DONORS
-        return Cost(predictions=2 + removed, explanations=3 + SCRAMBLED)
+        """Once the inputs are known (`bind`) that of them: of tables more copies are predicted."""
+        donors = TABLE_DONORS if self.flat else DONORS
+        removed = (1 + ORDERS + SCRAMBLED) * len(REMOVED) * donors
+        half_way = 1
+        # the map itself, those of a nearby input and of another class, and those of scrambled models, which answer, too
+        return Cost(predictions=half_way + removed + SCRAMBLED, explanations=3 + SCRAMBLED)
+
+    def describe_misfit(self, explainer: Explainer) -> str:
+        return "a control says nothing of the model" if explainer.control else ""
 
     def bind(
-        self, *, extras: Mapping[str, Tensor] | None = None, rows: slice | None = None, **known: Any
+        self,
+        *,
+        extras: Mapping[str, Tensor] | None = None,
+        inputs: Tensor | None = None,
+        rows: slice | None = None,
+        **known: Any,
     ) -> SanityChecks:
-        """With the labels of the data, where it has some, or with those of the rows."""
+        """With the labels of the data, where it has some, or with those of the rows; and whether it is a table."""
+        flat = self.flat if inputs is None else inputs.ndim == 2
         labels = self.labels if extras is None else extras.get("labels", self.labels)
         if labels is None or labels.ndim != 1 or labels.is_floating_point():
-            return self
-        return replace(self, labels=labels.long() if rows is None else labels[rows].long())
+            return self if flat == self.flat else replace(self, flat=flat)
+        return replace(self, flat=flat, labels=labels.long() if rows is None else labels[rows].long())
 
     def evaluate(self, call: Call) -> SanityResult:
         """Explain every sample several times, and remove features from it."""
@@ -280,16 +298,23 @@ class SanityChecks(Metric):
         return found
 
 
-def make_checks(sanity: bool | int) -> SanityChecks | None:
-    """The checks that `evaluate` and studies ask for: True for the usual ones, a number of samples, or False.
+def make_checks(sanity: bool | int, metrics: Mapping[str, Metric]) -> SanityChecks | None:
+    """The checks that `evaluate` and studies ask for, or None.
+
+    Args:
+        sanity: True for the usual ones, a number of samples, or False.
+        metrics: what else is measured, by label: checks show what unrelated maps would get there.
 
     Raises:
-        ArgumentError: it is something else.
+        ArgumentError: `sanity` is something else.
     """
-    if not isinstance(sanity, bool):
-        check_integer(sanity, "sanity", 3)
-        return SanityChecks(samples=int(sanity))
-    return SanityChecks() if sanity else None
+    if sanity is False:
+        return None
+    references = {label: metric for label, metric in metrics.items() if metric.compares_maps}
+    if sanity is True:
+        return SanityChecks(references=references)
+    check_integer(sanity, "sanity", 3)
+    return SanityChecks(samples=int(sanity), references=references)
 
 
 def _choose_partners(classes: Tensor) -> Tensor:

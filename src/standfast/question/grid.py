@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,7 +15,6 @@ from standfast.data.dataset import checked_names
 from standfast.errors import check, check_integer
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
-from standfast.metrics.sanity import SanityChecks
 from standfast.model import Bound, Model
 from standfast.records import set_fields
 from standfast.segments import FEWEST
@@ -211,7 +210,7 @@ class Grid:
             and take about 20 seconds.
         device: where models run.
         controls: names of explainers that only metrics with `controls` evaluate.
-        sanity: the checks of every explainer that is no control; None for none.
+        sanity: the checks of every explainer that is no control, which run once and first; None for none.
         paths: folders that `module:function` names were imported from, for workers elsewhere.
         about: plain facts about its parts, for the manifest.
         tried: models that have answered already, by `(data, model)`; other processes do not get them.
@@ -227,7 +226,7 @@ class Grid:
     samples_per_job: int | None = None
     device: str = "auto"
     controls: tuple[str, ...] = ()
-    sanity: SanityChecks | None = None
+    sanity: Metric | None = None
     paths: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict, repr=False)
@@ -251,20 +250,17 @@ class Grid:
         for name in self.controls:
             check(name in self.explainers, "controls", "names of explainers", name)
         if self.sanity is not None:
-            taken = SanityChecks.name in self.metrics
-            check(not taken, "metrics", "labels other than that of the sanity checks", repr(SanityChecks.name))
-            own = {label: metric for label, metric in self.metrics.items() if metric.compares_maps}
-            set_fields(self, sanity=replace(self.sanity, references=own))
+            name = self.sanity.name
+            check(name not in self.metrics, "metrics", "labels other than that of the sanity checks", repr(name))
 
     @property
     def measured(self) -> dict[str, Metric]:
         """What jobs evaluate, by label: the sanity checks, which come first, and the metrics."""
-        return {**({} if self.sanity is None else {self.sanity.name: self.sanity}), **self.metrics}
+        checks = {} if self.sanity is None else {self.sanity.name: self.sanity}
+        return {**checks, **self.metrics}
 
     def explainers_of(self, metric: Metric) -> list[str]:
         """The names of the explainers that a metric evaluates; if it fits none of them all, and their jobs say why."""
-        if isinstance(metric, SanityChecks):
-            return [name for name, explainer in self.explainers.items() if not explainer.control] or [*self.explainers]
         names = [n for n, e in self.explainers.items() if n not in self.controls or metric.takes_control(e)]
         return [name for name in names if not metric.describe_misfit(self.explainers[name])] or names
 

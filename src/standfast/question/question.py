@@ -127,7 +127,7 @@ class Question:
             samples_per_job=self.samples_per_job,
             device=self.device,
             controls=tuple(controls),
-            sanity=make_checks(self.sanity),
+            sanity=make_checks(self.sanity, metrics),
             paths=self.paths,
             about={**self.inputs.about, **self.about},
             tried={pair: answer for pair, answer in answered.items() if isinstance(answer, Tried)},

@@ -154,7 +154,7 @@ class Description:
             described = {
                 field.name: (self._describe(getattr(value, field.name)), field)
                 for field in fields(value)
-                if field.name not in skipped
+                if field.name not in skipped and field.metadata.get("identity", True)
             }
             return {name: content for name, (content, field) in described.items() if content != self._default(field)}
         state = getattr(value, "__dict__", None)

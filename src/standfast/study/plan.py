@@ -20,7 +20,6 @@ from torch import Tensor
 
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
-from standfast.metrics.sanity import RULES, SanityChecks
 from standfast.model import Model, module_name
 from standfast.neighbourhoods import Neighbourhood
 from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples
@@ -389,11 +388,12 @@ def _make_pools(
     source = _Source(meeting.samples, meeting.inputs, bound, described.metrics)
     pools: list[_Pool] = []
     for repeat, label, metric in _list_evaluations(grid):
-        compares_samples = isinstance(metric, SanityChecks)  # whose samples are in one job
-        count = min(len(meeting.samples), metric.samples) if isinstance(metric, SanityChecks) else len(meeting.samples)
-        explanations = metric.cost(meeting.model.classes).explanations
+        together = metric.samples_together
+        count = len(meeting.samples) if together is None else min(len(meeting.samples), together)
+        costed = metric.bind(inputs=meeting.inputs)
+        explanations = costed.cost(meeting.model.classes).explanations
         for name in grid.explainers_of(metric):
-            work = expected_work(metric, grid.explainers[name], meeting.model.classes)
+            work = expected_work(costed, grid.explainers[name], meeting.model.classes)
             pool = _Pool(
                 source=source,
                 place=(meeting.data, meeting.name, name, label, repeat),
@@ -402,7 +402,7 @@ def _make_pools(
                 count=count,
                 work=work,
                 seconds=work * pace + explanations * slowness[name],
-                given=count if compares_samples else grid.samples_per_job,
+                given=grid.samples_per_job if together is None else count,
             )
             pools.append(pool)
     return pools
@@ -414,16 +414,14 @@ def _choose_sizes(pools: Sequence[_Pool], known: _Known, workers: int) -> dict[s
     limit = _SECONDS
     if workers > 1:
         limit = max(_LEAST_SECONDS, min(_SECONDS, total / (workers * _JOBS_PER_WORKER)))
-    cut_freely = [pool for pool in pools if not isinstance(pool.metric, SanityChecks)]
+    cut_freely = [pool for pool in pools if pool.metric.samples_together is None]
     return {pool.key: pool.given or known.sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
 
 
 def _list_evaluations(grid: Grid) -> list[tuple[int, str, Metric]]:
     """The number of the repeat, the label and the metric of all that is evaluated; the sanity checks come first."""
-    checks: list[tuple[int, str, Metric]] = [] if grid.sanity is None else [(0, grid.sanity.name, grid.sanity)]
-    return checks + [
-        (repeat, label, metric) for repeat in range(grid.repeats) for label, metric in grid.metrics.items()
-    ]
+    evaluations = [(repeat, label, metric) for repeat in range(grid.repeats) for label, metric in grid.metrics.items()]
+    return evaluations if grid.sanity is None else [(0, grid.sanity.name, grid.sanity), *evaluations]
 
 
 def _ask_explainers(
@@ -588,7 +586,7 @@ def _manifest(
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
         "controls": [name for name, explainer in grid.explainers.items() if explainer.control],
         "metrics": metrics,
-        "sanity": None if grid.sanity is None else {**grid.sanity.options(), "rules": RULES},
+        "sanity": None if grid.sanity is None else grid.sanity.options(),
         "misfits": grid.misfits(),
         "about": {**grid.about, **(about or {})},
         "code": dict(grid.code) if isinstance(grid, PlannedGrid) else {},

@@ -16,7 +16,6 @@ from torch import Tensor
 from standfast.errors import ModelError
 from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
-from standfast.metrics.sanity import SanityChecks
 from standfast.model import Model
 from standfast.question.grid import Grid, Part, Tried
 from standfast.study.guard import Guard
@@ -151,20 +150,22 @@ class Worker:
     def _split(self, job: Job, model: Model) -> list[Part]:
         """The samples of a job that are evaluated together."""
         samples, rows = self.grid.data[job.data], slice(job.start, job.stop)
-        if samples.lengths is not None and isinstance(self.grid.measured[job.label], SanityChecks):
-            return [Part(model, rows)]  # which compare samples with each other
+        compares_samples = self.grid.measured[job.label].samples_together is not None
+        if samples.lengths is not None and compares_samples:
+            return [Part(model, rows)]
         return samples.split(model, rows)
 
     def _evaluate(self, job: Job, ready: _Ready, part: Part, tell: Callable[[float], None] | None) -> Result:
         """The result of the metric for some samples of the job."""
         rows = part.rows
-        metric = self.grid.measured[job.label].bind(extras=self.grid.data[job.data].extras)
+        extras = self.grid.data[job.data].extras
+        metric = self.grid.measured[job.label].bind(extras=extras).bind(inputs=ready.inputs, rows=rows)
         share = _tell_share(lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start), tell)
         seed = job_seed(self.grid.seed, job.repeat)
         # an explainer of the user's may draw from the generators of the process: the same at each run, and put back
         seeded = seed_generators((seed + rows.start) % 2**63, ready.model.device)
         with ready.model.watch(share), seeded, offer_memory(self._find_memory(job)):
-            return metric.bind(inputs=ready.inputs, rows=rows)(
+            return metric(
                 ready.model,
                 self.grid.explainers[job.explainer],
                 part.take(ready.inputs),
