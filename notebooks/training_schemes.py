@@ -63,6 +63,7 @@ study = {
     "data": {"digits": {"digits": {"targets": "labels"}}},
     "models": MODELS,
     "explainers": ["saliency", "input_x_gradient"],
+    "controls": False,  # the same explainers are compared between networks
     "neighbourhood": {"linf": 0.1},
     "metrics": {
         "map changed": {"worst_case": {"event": "changed_explanation", "budget": BUDGET}},

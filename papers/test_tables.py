@@ -221,7 +221,7 @@ def test_a_dry_run_prints_costs_and_what_is_missing(
     assert printed.count("cannot run here yet") == 2
     assert "data.GTSRB: expected something that can be used" in printed
     study = {"data": {"MNIST": "digits"}, "samples": 2, "models": {"lenet5": "lenet5-mnist"}}
-    study |= {"explainers": ["saliency"], "metrics": ["log_odds"], "sanity": False}
+    study |= {"explainers": ["saliency"], "metrics": ["log_odds"], "sanity": False, "controls": False}
     costs = Part("costs", "", lambda scale: study, (Column("c", "value"),))
     times = Part("times", "", None, (), measure=lambda scale: pl.DataFrame())
     monkeypatch.setitem(reproductions._entries, "senc-mine", Reproduction("Mine", (costs, times)))

@@ -18,6 +18,7 @@ STUDY: dict[str, Any] = {
         {"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 3}},
         {"corruption_curve": {"samples": 2, "fractions": [0.2, 0.6, 1.0]}},
     ],
+    "controls": False,
 }
 
 

@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
+import polars as pl
 import pytest
 import torch
 from ruamel.yaml import YAML
@@ -114,8 +115,10 @@ def test_the_study(tabular: ModuleType, tmp_path: Path, monkeypatch: pytest.Monk
     sys.modules.pop("tabular", None)
     assert found.failures == []
     samples = found.samples
-    assert set(samples["explainer"]) == {"integrated gradients", "Captum's occlusion"}
-    assert len(samples) == 2 * 4 * 2
+    controls = found.manifest["controls"]
+    assert controls == ["random", "input_copy", "randomised:integrated gradients"]  # a table has no edges
+    assert set(samples["explainer"]) == {"integrated gradients", "Captum's occlusion", *controls}
+    assert len(samples.filter(~pl.col("explainer").is_in(controls))) == 2 * 4 * 2
     lower, upper = found.manifest["data"]["breast cancer"]["bounds"]
     assert lower[0] < lower[1] < 0 < upper[0] < upper[1]
 

@@ -85,6 +85,7 @@ def study(folder: Path, *explainers: Any) -> Any:
         "explainers": list(explainers),
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 2}}],
         "device": "cpu",
+        "controls": False,
     }
     return study_from(content, base=folder)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from standfast.errors import ModelError, check
+from standfast.errors import ArgumentError, ModelError, check
 from standfast.explainers import Explainer
 from standfast.explainers.base import check_channels, check_explained
 from standfast.metrics import Metric
@@ -166,17 +166,28 @@ class Question:
         first_models: dict[str, Model] = {}
         for (data_name, _), answer in answered.items():
             first_models.setdefault(data_name, find_model(answer))
-        for data_name, model in first_models.items():
-            samples = self.inputs.samples[data_name]
-            for name, explainer in self.explainers.items():
-                with self.places.at("explainers", name):
-                    check_channels(explainer, samples.inputs)
-            for label, metrics in metrics_of_labels.items():
-                for metric in metrics.values():
-                    with self.places.at("metrics", label):
-                        check_channels(metric, samples.inputs)
+        for name, explainer in self.explainers.items():
+            with self.places.at("explainers", name):
+                self._check_channels(explainer)
+        for label, metrics in metrics_of_labels.items():
+            for metric in metrics.values():
+                with self.places.at("metrics", label):
+                    self._check_channels(metric)
+                for data_name, model in first_models.items():
+                    samples = self.inputs.samples[data_name]
                     with self.places.at("metrics", label, "neighbourhood"):
                         check_neighbourhood_of(metric, samples, model)
+
+    def _check_channels(self, configured: Explainer | Metric) -> None:
+        """Raise `ArgumentError` for a baseline for another number of channels than any of the data have."""
+        errors: list[ArgumentError] = []
+        for samples in self.inputs.samples.values():
+            try:
+                check_channels(configured, samples.inputs)
+            except ArgumentError as error:
+                errors.append(error)
+        if errors and len(errors) == len(self.inputs.samples):
+            raise errors[0]
 
     def _choose_controls(self, models: Sequence[Model], metrics: Collection[Metric]) -> dict[str, Explainer]:
         """The controls that any of the metrics evaluates, and that are not among the explainers."""

@@ -392,6 +392,7 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any) -> None:
             "cam": "captum:LayerGradCam",
         },
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
+        "controls": False,
     }
     import jsonschema
 

@@ -320,6 +320,7 @@ explainers: [saliency, input_x_gradient]
 neighbourhood: {{linf: 0.02}}
 metrics: [{{quantus:MaxSensitivity: {{nr_samples: 4}}}}, {{quantus:LocalLipschitzEstimate: {{nr_samples: 5}}}},
   captum:sensitivity_max, {{captum:infidelity: {{noise: 0.05}}}}, max_sensitivity]
+controls: false
 """
 
 

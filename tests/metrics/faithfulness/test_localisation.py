@@ -311,6 +311,7 @@ def content(**changed: Any) -> dict[str, Any]:
         "explainers": ["input_x_gradient"],
         "metrics": [{"relevance_localisation": {"regions": "blocks"}}],
         "samples_per_job": 3,
+        "controls": False,
         **changed,
     }
 

@@ -22,6 +22,7 @@ from standfast.explainers.adapters.base import (
 from standfast.explainers.base import join_preprocessing
 from standfast.explainers.cam.gradcam import choose_layers, find_layer
 from standfast.model import Model
+from standfast.needs import Needs
 
 _SAMPLE_COUNTS = ("n_samples", "nt_samples")
 #: options whose product is the number of rows for one input
@@ -71,9 +72,9 @@ class CaptumExplainer(ForeignExplainer):
         return self.layer is not None or bool({"model", "layer"} & set(signature(get_class(method)).parameters))
 
     @property
-    def needs(self) -> str:  # type: ignore[override]
+    def needs(self) -> Needs:  # type: ignore[override]
         kinds = [kind.__name__ for kind in get_class(self.method).__mro__]
-        return "gradients" if "GradientAttribution" in kinds else ""
+        return Needs(gradients="GradientAttribution" in kinds)
 
     def find_references(self, model: Model, x: Tensor) -> Tensor | None:
         options, name = {**self.constructor_options, **self.call_options}, get_class(self.method).__name__

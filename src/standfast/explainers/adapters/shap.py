@@ -25,6 +25,7 @@ from standfast.explainers.adapters.tree_shap import TreeSHAPExplainer
 from standfast.explainers.background import References, check_background, count_references, resolve_background
 from standfast.explainers.base import Baseline, Explainer, join_preprocessing
 from standfast.model import Model, Output
+from standfast.needs import Needs
 from standfast.records import Background
 
 #: classes of shap that differentiate a module; all others call a function of arrays
@@ -77,8 +78,8 @@ class SHAPExplainer(ForeignExplainer):
         return "Deep" in get_class(self.method).__name__
 
     @property
-    def needs(self) -> str:  # type: ignore[override]
-        return "gradients" if _takes_module(get_class(self.method)) else ""
+    def needs(self) -> Needs:  # type: ignore[override]
+        return Needs(gradients=_takes_module(get_class(self.method)))
 
     def find_references(self, model: Model, x: Tensor) -> Tensor | None:
         known = isinstance(self.method, type) and self.method.__name__ in _ADDITIVE and self.output == "logit"
