@@ -41,9 +41,8 @@ from standfast.metrics.sanity import make_checks
 from standfast.model import Model, describe_no_module, is_state_dict, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.neighbourhoods.transformations import check_fits
-from standfast.report import load_results
+from standfast.report import Results, load_results
 from standfast.report.sentences import describe_failures
-from standfast.results import Results
 from standfast.study.cache import run_kept
 from standfast.study.cost import Estimate, estimate_plan
 from standfast.study.executors import Executor, local

@@ -31,7 +31,7 @@ from standfast.evidence.repetition import compare_values
 from standfast.evidence.software import describe_software
 from standfast.metrics.base import metrics
 from standfast.metrics.sanity import RULES
-from standfast.results import Results, load_results
+from standfast.report import Results, load_results
 from standfast.study.store import Store
 
 METRIC = "max_sensitivity"

@@ -22,8 +22,9 @@ from standfast.report.charts import Picture
 from standfast.report.page.html import Page
 from standfast.report.page.methods import list_options
 from standfast.report.page.pictures import SHADES, UNSEEN, colour_signed, draw_picture, encode_image, shrink
+from standfast.report.presentation import presentation_of
 from standfast.report.presentation.safari.misinterpretation_probability import find_levels_of_similarity
-from standfast.results import MetricResults, ValueSpec, presentation_of
+from standfast.results import MetricResults, ValueSpec
 from standfast.results.formatting import format_estimate, format_number
 from standfast.results.summary import count_rows
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 import standfast
-import standfast.report
 from standfast.explainers import Explainer, get
 from standfast.results import ValueSpec
 from standfast.results.quality import (

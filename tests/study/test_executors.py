@@ -26,7 +26,7 @@ from refusals import assert_refused
 import standfast
 from standfast.explainers import Explainer
 from standfast.metrics import Cost, LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
-from standfast.results import Results, load_results
+from standfast.report import Results, load_results
 from standfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm
 from standfast.study.executors.base import Outcomes
 from standfast.study.executors.processes import local

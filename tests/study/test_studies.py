@@ -25,8 +25,9 @@ from typer.testing import CliRunner
 import standfast
 from malformed_studies import MALFORMED, prepare
 from standfast.cli import app
+from standfast.report import Results, load_results
 from standfast.report.sentences import describe_misfits
-from standfast.results import Results, Verification, load_results, verify_results
+from standfast.results import Verification, verify_results
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import Progress

@@ -21,7 +21,7 @@ from standfast.errors import ArgumentError, StandfastError, find_version, make_p
 from standfast.errors import check as check_argument
 
 if TYPE_CHECKING:
-    from standfast.results import Results
+    from standfast.report import Results
 
 
 def _echo(text: object = "", err: bool = False, nl: bool = True) -> None:

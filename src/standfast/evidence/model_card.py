@@ -15,11 +15,11 @@ from ruamel.yaml import YAML
 from standfast.checks.decision import Decisions
 from standfast.checks.formats import fill_page, format_markdown
 from standfast.report.sentences import say
-from standfast.results import Results, SummaryRow
+from standfast.results import StoredResults, SummaryRow
 from standfast.results.formatting import format_confidence, format_count, format_estimate
 
 
-def write_model_card(results: Results, decisions: Decisions | None = None) -> str:
+def write_model_card(results: StoredResults, decisions: Decisions | None = None) -> str:
     """The section, with the metadata at its beginning."""
     rows = [row for row in results.summary.rows if row.estimate is not None]
     parts = []

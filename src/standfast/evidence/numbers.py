@@ -14,7 +14,7 @@ from collections.abc import Collection
 import polars as pl
 
 from standfast.report import exports
-from standfast.results import Results, presentation_of
+from standfast.results import StoredResults
 from standfast.study.store import read_rows
 
 #: the rounding of numbers that are computed again, perhaps on another computer
@@ -22,19 +22,14 @@ _PRECISION = 1e-9
 _DIFFERENT = "not what the jobs in results/ give"
 
 
-def find_uncheckable(results: Results, names: Collection[str]) -> tuple[str, ...]:
+def find_uncheckable(results: StoredResults, names: Collection[str]) -> tuple[str, ...]:
     """The metrics whose numbers in the summary need arrays that a pack with files of these `names` does not have."""
     if any(name.startswith("results/artefacts/") for name in names):
         return ()
-    metrics = results.manifest.get("metrics") or {}
-    return tuple(
-        label
-        for label, about in metrics.items()
-        if presentation_of(str(about["metric"])).list_compared_arrays(about.get("options") or {})
-    )
+    return tuple(label for label, metric in results.metrics.items() if metric.spec.compared_arrays)
 
 
-def describe_false_samples(content: bytes, results: Results) -> str:
+def describe_false_samples(content: bytes, results: StoredResults) -> str:
     """How the rows of `samples.parquet` differ from those of the jobs; empty if they do not."""
     expected = results.samples
     try:
@@ -46,7 +41,7 @@ def describe_false_samples(content: bytes, results: Results) -> str:
     return "" if same else _DIFFERENT
 
 
-def describe_false_summary(content: bytes, results: Results, uncheckable: Collection[str]) -> str:
+def describe_false_summary(content: bytes, results: StoredResults, uncheckable: Collection[str]) -> str:
     """How the rows of `summary.csv` differ from what the jobs give; empty if they do not.
 
     Args:

@@ -21,14 +21,15 @@ import polars as pl
 from standfast.errors import ArgumentError, check, check_integer
 from standfast.evidence.pack import verify_pack
 from standfast.metrics.sanity import SanityChecks
-from standfast.results import Results, load_results
-from standfast.results.presentation import read_numbers
+from standfast.report import load_results
+from standfast.results import StoredResults
 from standfast.study.file.imports import importing_from
 from standfast.study.file.spec import study_from
 from standfast.study.plan import Job, make_plan
 from standfast.study.store import Store
 from standfast.study.worker import Worker
 from standfast.tensors import Array
+from standfast.value_spec import read_numbers
 
 Agreement = Literal["same bits", "within rounding", "within the interval", "different", "failed"]
 _WORSE: tuple[Agreement, ...] = ("same bits", "within rounding", "within the interval", "different", "failed")
@@ -96,7 +97,7 @@ def replay(
 
 
 def repeat_jobs(
-    results: Results,
+    results: StoredResults,
     base: str | Path = ".",
     jobs: int = 5,
     seed: int | None = None,
@@ -141,7 +142,7 @@ def repeat_jobs(
     return Replay(found, results.planned, changed, seed)
 
 
-def _select_rows(results: Results, job: str) -> pl.DataFrame:
+def _select_rows(results: StoredResults, job: str) -> pl.DataFrame:
     """The rows of a job, without the columns of other metrics, which have no values in it."""
     frames = [rows.filter(pl.col("job") == job) for rows in (results.samples, results.sanity_rows) if len(rows)]
     frame = max(frames, key=len).drop("job")

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from standfast.metrics.base import USEFUL
+from standfast.report.facts import rank_medians
 from standfast.report.wording import describe_reach, describe_transformation
-from standfast.report.words import make_environment, rank_medians
+from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
 from standfast.results.summary import MetricSummary, Summary, find_removal_changes
 from standfast.results.verdict import Verdict
+from standfast.value_spec import USEFUL
 
 
 @cache

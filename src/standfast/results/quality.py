@@ -14,12 +14,11 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from standfast.metrics.base import USEFUL
-from standfast.results.presentation import ValueSpec
 from standfast.results.sanity import round_up
 from standfast.statistics.comparison import ControlTest
 from standfast.statistics.paired import Interval
 from standfast.statistics.proportions import proportion_interval
+from standfast.value_spec import USEFUL, ValueSpec
 
 #: `"control"`: no better than an explainer that says nothing
 Quality = Literal["good", "control", "bad", "undecided"]

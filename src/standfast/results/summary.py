@@ -14,9 +14,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from standfast.results.configured_metric import ConfiguredMetric
 from standfast.results.controls import is_random
 from standfast.results.failures import Failure
-from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec, read_numbers
+from standfast.results.metric_results import MetricResults
 from standfast.results.quality import (
     Quality,
     References,
@@ -31,6 +32,7 @@ from standfast.statistics.comparison import Comparison, ControlTest, count_neede
 from standfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
 from standfast.statistics.ranking import Agreement
 from standfast.tensors import Array
+from standfast.value_spec import ValueSpec, read_numbers
 
 Verdict = Literal["best", "tied", "worse", "undecided"]
 Star = Literal["alone", "tied"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from standfast.results.outputs import show_as
 from standfast.results.sanity import Accuracy, Question, Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
@@ -85,9 +84,6 @@ class Verdict:
         for each in self.refuse:
             found.setdefault((each.question, each.labels, each.quality), ([], each))[0].append(each.explainer)
         return list(found.values())
-
-    def __str__(self) -> str:
-        return str(show_as("verdict", self))
 
 
 def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:

@@ -40,6 +40,7 @@ from standfast.study.identity import (
 )
 from standfast.study.own_code import read_own_modules
 from standfast.study.store import digest, tensor_digest
+from standfast.tasks import read_common_words
 
 #: a job takes about so many seconds, if the samples allow it, and at least so many where workers share a short study
 _SECONDS, _LEAST_SECONDS = 20.0, 2.0
@@ -451,10 +452,13 @@ def _manifest(
             **({} if samples.tokens is None else {"tokens": [list(words) for words in samples.tokens]}),
             **samples.about,
         }
+    words = read_common_words(models.values())
     metrics = {
         label: {
             "metric": metric.name,
             "direction": metric.direction,
+            "values": metric.describe_values(words),
+            "controls": metric.controls,
             "citation": metric.bibtex or metric.citation,
             "options": metric.options(),
         }

@@ -12,8 +12,10 @@ import pytest
 from report_builder import BALL, COMMON, base
 
 from standfast.metrics.base import metrics
-from standfast.report.words import collect_facts, words_of
-from standfast.results import ConfiguredMetric, MetricResults, presentation_of
+from standfast.report.facts import collect_facts
+from standfast.report.presentation import presentation_of
+from standfast.report.words import words_of
+from standfast.results import ConfiguredMetric, MetricResults, registered_spec
 from standfast.results.controls import is_random
 from standfast.results.summary import summarise_metric
 
@@ -28,9 +30,8 @@ def make_view(
         frame = pl.DataFrame({**base(["ok"] * count), **own})
         frames.append(frame.with_columns(explainer=pl.lit(name), repeat=pl.lit(0)))
     whole = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
-    found = presentation_of(metric)
     controls = [name for name in columns if is_random(name)]
-    spec = found.value_spec(options)
+    spec = registered_spec(metric, options)
     return MetricResults("label", metric, options, spec, "data", "model", list(columns), whole, controls=controls)
 
 
@@ -41,7 +42,7 @@ def verdict(metric: str, options: Mapping[str, Any], columns: Mapping[str, Mappi
 def say(macro: str, view: MetricResults) -> str:
     """A sentence of a metric about a view."""
     presentation = presentation_of(view.metric)
-    configured = ConfiguredMetric("label", view.metric, dict(view.options), None, presentation, view.spec, {})
+    configured = ConfiguredMetric("label", view.metric, view.options, view.spec.direction, False, view.spec, {})
     found = summarise_metric(view, configured, None)
     said: str = getattr(words_of(presentation), macro)(collect_facts(found, view))
     return said

@@ -38,7 +38,6 @@ import numpy as np
 
 from standfast.errors import check, check_integer
 from standfast.metrics.coarse_to_fine.statistics import (
-    compute_area,
     compute_centred_powers,
     compute_moments,
     compute_printed_f1,
@@ -51,6 +50,7 @@ from standfast.metrics.coarse_to_fine.statistics import (
 )
 from standfast.records import set_fields
 from standfast.statistics.bootstrap import average_samples, intervals_of_means
+from standfast.statistics.curves import compute_area
 from standfast.tensors import Array
 
 _PER_FRACTION = ("share", "mean_top", "mean_bottom", "skewness", "kurtosis", "share_above")

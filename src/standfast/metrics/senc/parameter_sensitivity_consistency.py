@@ -127,6 +127,7 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     """
 
     name: ClassVar[str] = "parameter_sensitivity_consistency"
+    parts: ClassVar[str] = "channels of the model"
     needs: ClassVar[str] = "convolutions or linear layers"
     presets: ClassVar[Presets] = {
         "quick": {"masks": 20, "permutations": 199, "resamples": 200},

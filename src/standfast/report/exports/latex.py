@@ -7,7 +7,7 @@ from itertools import groupby
 
 from standfast.errors import check
 from standfast.report.words import make_environment
-from standfast.results import Results
+from standfast.results import StoredResults
 from standfast.results.formatting import format_estimate, format_interval
 from standfast.results.summary import SummaryRow
 
@@ -41,7 +41,9 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(letter, letter) for letter in " ".join(text.split()))
 
 
-def to_latex(results: Results, *, caption: str | None = None, label: str | None = None, intervals: bool = True) -> str:
+def to_latex(
+    results: StoredResults, *, caption: str | None = None, label: str | None = None, intervals: bool = True
+) -> str:
     """A LaTeX table for the package booktabs: a row per explainer, a column per configured metric.
 
     The explainer with the best mean rank is bold, where paired tests show another to be worse. A dagger marks those

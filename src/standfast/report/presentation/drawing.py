@@ -10,17 +10,12 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Strip, Words, draw_values
+from standfast.report.presentation.base import Presentation, presentation_of
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.report.words import Options, words_of
+from standfast.results import ConfiguredMetric, MetricResults, StoredSample
 from standfast.results.formatting import format_number
-from standfast.results.presentation import (
-    ConfiguredMetric,
-    MetricResults,
-    Presentation,
-    StoredSample,
-    ValueSpec,
-    presentation_of,
-)
+from standfast.value_spec import ValueSpec
 
 #: how many samples are tried until one has stored pictures
 EXAMPLES = 20
@@ -51,7 +46,7 @@ def describe_maps(view: MetricResults, rows: Sequence[GalleryRow]) -> str:
     """How the page draws the maps in these rows of pictures, in one or two sentences."""
     axes = min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
     swaps = "swapped_words" in view.frame.columns
-    return words_of(presentation_of(view.metric, task=view.task)).say("maps", axes, bool(view.tokens), swaps)
+    return words_of(presentation_of(view.metric, view.task)).say("maps", axes, bool(view.tokens), swaps)
 
 
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
@@ -62,14 +57,14 @@ def make_axis(spec: ValueSpec, *rules: float) -> Axis:
 
 def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Figure]:
     """The figures of a metric on one data set and model that show anything; by default the distribution."""
-    figures = metric.presentation.figures(found)
+    figures = presentation_of(metric.metric, metric.task).figures(found)
     figures = [draw_distribution(found)] if figures is None else figures
     return [each for each in figures if each is not None and not (isinstance(each, Gallery) and not each.rows)]
 
 
 def draw_distribution(view: MetricResults) -> Chart | None:
     """The distribution over samples, a row for each explainer, with lines at the `"rules"` of the metric's facts."""
-    own, strips = presentation_of(view.metric, task=view.task), []
+    own, strips = presentation_of(view.metric, view.task), []
     for name in view.present:
         rows = view.spec.select_valid(view.rows_for(name))
         samples = [int(sample) for sample in rows["sample"]]

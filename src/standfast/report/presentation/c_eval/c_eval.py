@@ -9,38 +9,24 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Line, Picture, Words, draw_lines
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import describe_maps, draw_distribution, make_row
 from standfast.report.presentation.estimates import describe_columns, make_median_line, stack_arrays
 from standfast.report.words import words_of
-from standfast.results import Detail, MetricResults, Presentation, StoredSample, ValueSpec, presentations
-from standfast.results.presentation import read_flags, read_numbers
+from standfast.results import MetricResults, StoredSample
 from standfast.statistics.paired import median_over_repeats
+from standfast.value_spec import read_flags, read_numbers
 
 #: samples in the gallery
 SHOWN = 4
 #: the colour of the fixed features
 FIXED = "#e67300"
+
+
 #: which samples have no value
-NO_CHANGE = "for which no change of the answer was found"
-
-
 @presentations.register("c_eval")
 class CEvalPresentation(Presentation):
     """c-Eval: distributions, and the changed inputs."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """A larger ratio is better; where the answer did not change it is a lower bound."""
-        size = f"{float(options.get('fraction', 0.1)):.0%}"
-        return ValueSpec(
-            f"c-Eval: least change that changes the answer with the top {size} fixed, over that with no feature fixed",
-            "c(e) / c(empty)",
-            self.direction_of(options),
-            2,
-            censored="bound",
-            censored_side="lower",
-            caution="An attack finds an upper bound of the true minimum. Ratios can be compared at equal size only.",
-            empty=NO_CHANGE,
-        )
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The ratio where fixing the features does not matter."""
@@ -120,12 +106,6 @@ def _trace(results: MetricResults, explainer: str) -> Line | None:
 class CEvalPlotPresentation(Presentation):
     """c-Eval over sizes of the explanation."""
 
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """A larger mean ratio is better."""
-        title, axis = "c-Eval over sizes: mean of c(e) / c(empty)", "mean c(e) / c(empty)"
-        direction = self.direction_of(options)
-        return ValueSpec(title, axis, direction, 2, censored="bound", censored_side="lower", empty=NO_CHANGE)
-
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The median of the knees of the samples' curves, which not every curve has."""
         return describe_columns(frame, {"knee": "knee, median"}, middle=np.median)
@@ -138,12 +118,6 @@ class CEvalPlotPresentation(Presentation):
 @presentations.register("near_affinity")
 class NearAffinityPresentation(Presentation):
     """Near-affinity: how far a decision surface is from a plane."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """The deviation describes the model, so it ranks no explainers."""
-        title, axis = "Near-affinity: mean deviation of the estimated c(empty)", "mean |log ratio|"
-        direction = self.direction_of(options)
-        return ValueSpec(title, axis, direction, censored="bound", censored_side="lower", empty=NO_CHANGE)
 
     def figures(self, results: MetricResults) -> list[Chart | None]:
         """The estimate over c(empty) against the size, and the distribution of the deviations."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.metrics.base import larger_is_closer
-from standfast.metrics.lens.attribution_attack import name_chance
+from standfast.metrics.lens.attribution_attack import name_chance, name_first_similarity
 from standfast.report.charts import Figure, GalleryRow, Table, TableCell
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution, draw_example
 from standfast.report.presentation.estimates import count_flag, make_cell
 from standfast.report.presentation.kept_class import count_kept_class
@@ -25,12 +25,12 @@ from standfast.report.presentation.lens.curves import (
 )
 from standfast.report.presentation.lens.pictures import draw_gallery
 from standfast.report.words import words_of
-from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
-from standfast.results.presentation import read_flags, read_numbers
+from standfast.results import MetricResults
 from standfast.similarity.chance import ROOM
 from standfast.similarity.diverse import resolve_k
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.tensors import Array
+from standfast.value_spec import read_flags, read_numbers
 
 _KEPT = ("kept", "kept_within_1", "kept_within_2")
 #: the columns of the table after the similarities
@@ -47,21 +47,6 @@ _COLUMNS = (
 class AttributionAttackPresentation(Presentation):
     """Attacks on maps: similarities, curves by window and k, the maps."""
 
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """The first similarity, of the samples whose class was kept."""
-        first = name_similarity(options)
-        return ValueSpec(
-            f"{first} after the attack",
-            first,
-            self.direction_of(options),
-            3,
-            only=("label_kept",),
-            caution="A stronger attack may reach a worse value.",
-            good="more robust",
-            empty="for which no input with the same answer was found",
-            same=1.0 if larger_is_closer({"similarity": first}) else 0.0,
-        )
-
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """What does not count, and how much of the neighbourhood keeps the answer."""
         kept = read_flags(frame, "label_kept")
@@ -74,7 +59,7 @@ class AttributionAttackPresentation(Presentation):
 
     def example(self, results: MetricResults) -> GalleryRow | None:
         """The map that the attack changed most."""
-        return draw_example(self, results, name_similarity(results.options))
+        return draw_example(self, results, name_first_similarity(results.options))
 
     def figures(self, results: MetricResults) -> list[Figure | None]:
         """The similarity over samples, all means, curves by window and k, and the pictures."""
@@ -88,11 +73,6 @@ class AttributionAttackPresentation(Presentation):
             *(draw_curves(results, curves, captions) if curves else ()),
             draw_gallery(results, say),
         ]
-
-
-def name_similarity(options: Mapping[str, Any]) -> str:
-    """The first similarity, which is the value."""
-    return str([*(options.get("similarities") or ()), "similarity"][0])
 
 
 def shares_of_loss(means: Array) -> Array:

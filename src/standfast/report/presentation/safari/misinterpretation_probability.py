@@ -9,31 +9,19 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Line, Words, draw_lines
+from standfast.report.presentation.base import Contradiction, Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.estimates import count_flag
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.contradictions import find_contradictions
 from standfast.report.presentation.safari.terms import describe_event, find_threshold
 from standfast.report.words import MetricWords, words_of
-from standfast.results.presentation import (
-    Contradiction,
-    Detail,
-    MetricResults,
-    Presentation,
-    ValueSpec,
-    presentations,
-    read_flags,
-    read_numbers,
-)
+from standfast.results import MetricResults
 from standfast.tensors import Array
+from standfast.value_spec import read_flags, read_numbers
 
 #: samples with a curve
 SHOWN = 3
-_WHAT = {
-    "changed_explanation": "the explanation changes and the answer is kept",
-    "changed_class": "the answer changes and the explanation stays",
-    "misclassification": "the answer changes",
-}
 AXIS = Axis("probability", probability=True)
 _CURVES = ("level_stage", "level_threshold", "level_log_probability", "level_low", "level_high")
 
@@ -41,13 +29,6 @@ _CURVES = ("level_stage", "level_threshold", "level_log_probability", "level_low
 @presentations.register("misinterpretation_probability")
 class ProbabilityPresentation(Presentation):
     """Probabilities, their bounds, and the probability against the threshold."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """Less probable is more robust; explainers are not ranked by misclassification."""
-        event = str(options.get("event"))
-        title = f"Probability that {_WHAT.get(event, event)}"
-        direction = self.direction_of(options)
-        return ValueSpec(title, AXIS.title, direction, "probability", "bound", "upper", good="more robust")
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The event."""

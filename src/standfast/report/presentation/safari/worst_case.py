@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.metrics.base import larger_is_closer
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Words, draw_lines
+from standfast.report.presentation.base import Detail, Presentation, presentation_of, presentations
 from standfast.report.presentation.drawing import (
     ALIGNED,
     describe_maps,
@@ -23,17 +23,9 @@ from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
 from standfast.report.words import Options, words_of
-from standfast.results.presentation import (
-    Detail,
-    MetricResults,
-    Presentation,
-    StoredSample,
-    ValueSpec,
-    presentation_of,
-    presentations,
-    read_flags,
-)
+from standfast.results import MetricResults, StoredSample
 from standfast.tensors import Array
+from standfast.value_spec import read_flags
 
 #: samples in a gallery, and samples behind a line
 SHOWN, TRACED = 4, 100
@@ -43,25 +35,6 @@ _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 @presentations.register("worst_case")
 class WorstCasePresentation(Presentation):
     """The worst case: the values, the convergence of the search, the inputs that were found."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """The event decides which direction is robust; explainers are not ranked by misclassification."""
-        event, direction = options.get("event"), self.direction_of(options)
-        if event == "misclassification":
-            return ValueSpec(
-                "Largest margin found, towards another answer", "margin towards another answer", direction, 2
-            )
-        axis = f"similarity ({options.get('similarity', '?')})"
-        if event == "changed_class":
-            title = "Most similar explanation found after the answer has changed"
-            caution = "Only samples whose class could be changed count."
-            empty = "for which no change of the answer was found"
-            return ValueSpec(
-                title, axis, direction, 3, only=("found",), caution=caution, good="more robust", empty=empty
-            )
-        title, empty = "Least similar explanation found while the answer is kept", "for which no input keeps the answer"
-        same = 1.0 if larger_is_closer(options) else 0.0
-        return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty, same=same)
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The event, where it begins on the axis of the values, and which explainers met a weaker search."""
@@ -197,6 +170,6 @@ def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
         "largest": float(np.abs(difference).max(initial=0.0)),
     }
     kept = [detail.text for detail in count_kept_class(pl.DataFrame([row]))]
-    own = words_of(presentation_of(view.metric, task=view.task))
+    own = words_of(presentation_of(view.metric, view.task))
     text = own.say("row", row, size, kept, np.ptp(arrays["maps"]) == 0)
     return make_row(view, shown, pictures, text, bool(row.get("found")))

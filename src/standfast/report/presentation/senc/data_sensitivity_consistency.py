@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from standfast.report.charts import Figure, Gallery, GalleryRow, Picture
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution, make_row
 from standfast.report.presentation.estimates import count_flag, describe_columns, find_finite
 from standfast.report.words import words_of
+from standfast.results import MetricResults, StoredSample
 from standfast.results.formatting import format_number
-from standfast.results.presentation import (
-    Detail,
-    MetricResults,
-    Presentation,
-    StoredSample,
-    ValueSpec,
-    presentations,
-    read_numbers,
-)
 from standfast.statistics.pooling import pool_inputs
 from standfast.tensors import Array
+from standfast.value_spec import read_numbers
 
 #: samples in a gallery
 SHOWN = 4
@@ -32,23 +26,6 @@ _PICTURES = ("origins", "origin_maps", "segments", "prediction_sensitivity", "ex
 
 class SencPresentation(Presentation):
     """What the presentations of both SenC metrics share."""
-
-    #: what is switched off at random, in words
-    parts: ClassVar[str]
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """Rho; higher is more consistent."""
-        published = options.get("estimator") == "paper"
-        title = f"Sensitivity consistency of prediction and explanation over {self.parts}"
-        caution = "The published estimator mostly counts how often a part was kept." if published else ""
-        return ValueSpec(
-            title,
-            "rho (published estimator)" if published else "rho",
-            self.direction_of(options),
-            3,
-            caution=caution,
-            good="more consistent",
-        )
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The mean ends of the null's band, which has 95% of unrelated explanations; empty where it is not stored."""
@@ -74,8 +51,6 @@ class SencPresentation(Presentation):
 @presentations.register("data_sensitivity_consistency")
 class DataSencPresentation(SencPresentation):
     """Data SenC: rho against its null, and the sensitivities of segments drawn over the input."""
-
-    parts: ClassVar[str] = "parts of the input"
 
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution with the null's band, and the sensitivities over the input."""

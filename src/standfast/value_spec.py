@@ -1,0 +1,209 @@
+"""`ValueSpec`: how the numbers of a metric are read. The metric declares it, and the manifest of a study stores it.
+
+So results are read without the metric: nothing here imports metrics, and nothing draws.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from standfast.errors import check, is_number
+from standfast.tensors import Array
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: which value is better; None where the values do not rank explainers
+Direction = Literal["higher", "lower"] | None
+#: how many decimals to print; None for four digits; or `"probability"`, for natural logarithms of probabilities
+Decimals = int | Literal["probability"] | None
+
+#: the name under which the rows of the sanity checks are stored
+SANITY_CHECKS: Final = "sanity"
+#: a threshold is useless if fewer pairs of different inputs count as changed than this share
+USEFUL: Final = 0.5
+#: a similarity that is this near to that of equal maps says that the map did not change
+_UNCHANGED = 1e-3
+
+
+@dataclass(frozen=True)
+class CommonShare:
+    """Drops that are compared up to the share of positions that all explainers replace.
+
+    The area under a curve of drops grows with the number of positions that an explainer marks. So explainers are
+    compared by the mean drop up to the smallest last share, sample by sample.
+
+    Attributes:
+        share, drop: the names of the stored arrays, `(N, K)` each: shares of positions, and the drops at them.
+        title, axis: of the means, like those of a `ValueSpec`.
+        caution: a sentence that follows the one about the common share; may be empty.
+    """
+
+    share: str
+    drop: str
+    title: str
+    axis: str
+    caution: str = ""
+
+
+@dataclass(frozen=True)
+class ValueSpec:
+    """How the frame of a configured metric is read.
+
+    Attributes:
+        title: what is measured, in words.
+        axis: the same in a few words, for an axis. Values with the same axis and direction can be drawn on one axis.
+        direction: whether `"higher"` or `"lower"` is better; None where the value does not rank explainers.
+        decimals: how many decimals to print; None for four digits. `"probability"` where values are natural logarithms
+            of probabilities, which are shown in percent or as "1 in N".
+        censored: a boolean column that is true where the value is only a bound, or None.
+        censored_side: `"upper"` if the true value lies at or below the bound, `"lower"` if it lies at or above.
+        only: boolean columns that must all be true for a row to enter medians and ranks.
+        caution: a sentence that the report puts beside every ranking by this value; may be empty.
+        good: what an explainer with a better value is, in a word or two, such as `"more robust"`.
+        column: the column of the frame with the value.
+        empty: which evaluated samples have no value that counts, to follow "3 samples".
+        same: where values compare two maps, the value of two equal ones; else None.
+        common_share: of curves, how several explainers are compared; None where their values can be compared as stored.
+
+    Raises:
+        ArgumentError: an attribute is none of these.
+
+    >>> ValueSpec("Similarity after a blur", "correlation", "higher", 2).good
+    'better'
+    >>> ValueSpec("Similarity after a blur", "correlation", "up")
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: direction: expected 'higher' or 'lower' (which value is better) or None, got 'up'
+    """
+
+    title: str
+    axis: str
+    direction: Direction
+    decimals: Decimals = None
+    censored: str | None = None
+    censored_side: Literal["upper", "lower"] = "upper"
+    only: tuple[str, ...] = ()
+    caution: str = ""
+    good: str = "better"
+    column: str = "value"
+    empty: str = "without a number"
+    same: float | None = None
+    common_share: CommonShare | None = None
+
+    def __post_init__(self) -> None:
+        check_direction("direction", self.direction)
+        for name in ("title", "axis", "good", "column", "empty"):
+            text = getattr(self, name)
+            check(isinstance(text, str) and bool(text), name, "a text", repr(text))
+        check(isinstance(self.caution, str), "caution", "a text", repr(self.caution))
+        counts = isinstance(self.decimals, int) and not isinstance(self.decimals, bool) and self.decimals >= 0
+        fits = counts or self.decimals in (None, "probability")
+        check(fits, "decimals", "a number of decimals, 'probability' or None", repr(self.decimals))
+        names = isinstance(self.only, tuple) and all(isinstance(name, str) for name in self.only)
+        check(names, "only", "a tuple of names of columns", repr(self.only))
+        is_column = self.censored is None or isinstance(self.censored, str)
+        check(is_column, "censored", "the name of a column or None", repr(self.censored))
+        check(self.censored_side in ("upper", "lower"), "censored_side", "'upper' or 'lower'", repr(self.censored_side))
+        check(self.same is None or is_number(self.same), "same", "a number or None", repr(self.same))
+
+    @classmethod
+    def named(cls, metric: str, direction: Direction) -> ValueSpec:
+        """The reading of a metric of which only its registered name is known, and which value is better.
+
+        >>> ValueSpec.named("new_metric", "lower").title, ValueSpec.named("quantus:Sparseness", "higher").title
+        ('New metric', 'Sparseness, of Quantus')
+        """
+        package, colon, title = metric.partition(":")
+        if colon and title:
+            return cls(f"{title}, of {package.title()}", f"score of {title}", direction)
+        words = metric.replace("_", " ")
+        return cls(words[:1].upper() + words[1:], words, direction)
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> ValueSpec:
+        """The spec that a manifest holds. Attributes of later versions are left out.
+
+        Raises:
+            ArgumentError: the entry is not what `stored` gives.
+
+        >>> spec = ValueSpec("Probability", "P", "lower", "probability", "bound", only=("found",))
+        >>> ValueSpec.from_stored(spec.stored()) == spec
+        True
+        """
+        expected = "a title, an axis and a direction"
+        complete = isinstance(stored, Mapping) and {"title", "axis", "direction"} <= set(stored)
+        check(complete, "values in the manifest", expected, repr(stored))
+        values = {field.name: stored[field.name] for field in dataclasses.fields(cls) if field.name in stored}
+        if "only" in values:
+            values["only"] = tuple(values["only"])
+        if values.get("common_share") is not None:
+            values["common_share"] = CommonShare(**values["common_share"])
+        return cls(**values)
+
+    def stored(self) -> dict[str, Any]:
+        """The attributes that are not at their defaults, as plain values for a manifest."""
+        plain = dataclasses.asdict(self) | {"only": list(self.only)}
+        defaults = {field.name: field.default for field in dataclasses.fields(self)} | {"only": []}
+        return {name: value for name, value in plain.items() if value != defaults[name]}
+
+    @property
+    def log_probability(self) -> bool:
+        """Whether values are natural logarithms of probabilities."""
+        return self.decimals == "probability"
+
+    @property
+    def compared_arrays(self) -> tuple[str, ...]:
+        """The names of the stored arrays by which explainers are compared; none where the values are compared."""
+        return () if self.common_share is None else (self.common_share.share, self.common_share.drop)
+
+    def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
+        needed = {"status", self.column, *self.only}
+        if not needed <= set(frame.columns):
+            return frame.clear()
+        keep = (frame["status"] == "ok") & frame[self.column].cast(float).is_finite().fill_null(False)
+        for name in self.only:
+            keep &= frame[name].cast(bool).fill_null(False)
+        return frame.filter(keep)
+
+    def values(self, frame: pl.DataFrame) -> Array:
+        """The values as float64, NaN where there is none."""
+        return read_numbers(frame, self.column)
+
+    def find_unchanged(self, values: Array) -> Array:
+        """Which values are those of maps that did not change: similarities of at least 0.999, distances of 0.
+
+        >>> ValueSpec("similarity", "pearson", "higher", same=1.0).find_unchanged(np.array([0.9, 0.9995]))
+        array([False,  True])
+        """
+        if self.same is None:
+            return np.zeros(len(values), dtype=bool)
+        return np.asarray(values >= self.same - _UNCHANGED if self.same else values == 0)
+
+    def bounds(self, frame: pl.DataFrame) -> Array:
+        """Which values are only bounds, as booleans."""
+        return read_flags(frame, self.censored) if self.censored else np.zeros(len(frame), dtype=bool)
+
+
+def check_direction(argument: str, direction: object) -> None:
+    """Raise `ArgumentError` unless `direction` says which value is better, or is None."""
+    fits = isinstance(direction, str | None) and direction in ("higher", "lower", None)
+    check(fits, argument, "'higher' or 'lower' (which value is better) or None", repr(direction))
+
+
+def read_numbers(frame: pl.DataFrame, column: str) -> Array:
+    """A column as float64, with NaN for null; all NaN where the frame has no such column."""
+    if column not in frame.columns:
+        return np.full(len(frame), np.nan)
+    return np.asarray(frame[column].cast(float).fill_null(float("nan")).to_numpy(), dtype=float)
+
+
+def read_flags(frame: pl.DataFrame, column: str) -> Array:
+    """A column as booleans; False for null, and where the frame has no such column."""
+    return np.asarray(read_numbers(frame, column) == 1.0)
