@@ -111,6 +111,8 @@ class ValueSpec:
         check(is_column, "censored", "the name of a column or None", repr(self.censored))
         check(self.censored_side in ("upper", "lower"), "censored_side", "'upper' or 'lower'", repr(self.censored_side))
         check(self.same is None or is_number(self.same), "same", "a number or None", repr(self.same))
+        is_common = self.common_share is None or isinstance(self.common_share, CommonShare)
+        check(is_common, "common_share", "a CommonShare or None", repr(self.common_share))
 
     @classmethod
     def named(cls, metric: str, direction: Direction) -> ValueSpec:
@@ -156,6 +158,12 @@ class ValueSpec:
     def log_probability(self) -> bool:
         """Whether values are natural logarithms of probabilities."""
         return self.decimals == "probability"
+
+    @property
+    def rules(self) -> tuple[object, ...]:
+        """What decides about numbers, without the words: two specs with equal rules give equal medians and ranks."""
+        how_read = (self.column, self.only, self.censored, self.censored_side, self.log_probability, self.same)
+        return (self.direction, *how_read, *self.compared_arrays)
 
     @property
     def compared_arrays(self) -> tuple[str, ...]:

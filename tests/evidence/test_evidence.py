@@ -291,6 +291,30 @@ def list_again(pack: Path, **changes: Any) -> None:
     (pack / "evidence.json").write_bytes(_seal({key: value for key, value in about.items() if key != "seal"}))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about["values"].update(direction="lower"),
+        lambda about: about["values"].update(only=[]),
+        lambda about: about.update(direction="lower"),
+        lambda about: about.update(controls=True),
+    ],
+)
+def test_a_manifest_that_reads_numbers_in_another_way_is_found(
+    change: Callable[[dict[str, Any]], object], pack: Path, tmp_path: Path
+) -> None:
+    """All tables of the pack could be made to fit, since they follow from the manifest."""
+    shutil.copytree(pack, tmp_path / "pack")
+    store = Store(tmp_path / "pack" / "results")
+    manifest = store.manifest()
+    (label,) = (label for label, about in manifest["metrics"].items() if about["metric"] == "worst_case")
+    change(manifest["metrics"][label])
+    store.write_manifest(manifest)
+    list_again(tmp_path / "pack")
+    problem = verify_pack(tmp_path / "pack").problems["results/manifest.json"]
+    assert problem == f"reads the numbers of {label} in another way than the metric"
+
+
 def test_a_table_of_decisions_that_was_changed_in_a_pack_is_found(pack: Path, tmp_path: Path) -> None:
     shutil.copytree(pack, tmp_path / "pack")
     list_again(tmp_path / "pack")

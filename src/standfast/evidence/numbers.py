@@ -14,8 +14,9 @@ from collections.abc import Collection
 import polars as pl
 
 from standfast.report import exports
-from standfast.results import StoredResults
+from standfast.results import StoredResults, find_metric_class
 from standfast.study.store import read_rows
+from standfast.value_spec import ValueSpec
 
 #: the rounding of numbers that are computed again, perhaps on another computer
 _PRECISION = 1e-9
@@ -27,6 +28,25 @@ def find_uncheckable(results: StoredResults, names: Collection[str]) -> tuple[st
     if any(name.startswith("results/artefacts/") for name in names):
         return ()
     return tuple(label for label, metric in results.metrics.items() if metric.spec.compared_arrays)
+
+
+def describe_false_readings(results: StoredResults) -> str:
+    """The metrics whose numbers the manifest reads in another way than they do; empty if there are none.
+
+    A pack that turns a direction round would have all tables as it says. Titles may change between versions. A metric
+    that is not installed here cannot be compared.
+    """
+    different = []
+    for label, metric in results.metrics.items():
+        kind = find_metric_class(metric.metric)
+        if kind is None or "values" not in metric.stored:
+            continue
+        declared = kind.value_spec(metric.options, metric.task)
+        stored = ValueSpec.from_stored(metric.stored["values"])
+        expected = (declared.rules, kind.direction_of(metric.options), kind.controls)
+        if (stored.rules, metric.direction, metric.controls) != expected:
+            different.append(label)
+    return f"reads the numbers of {', '.join(different)} in another way than the metric" if different else ""
 
 
 def describe_false_samples(content: bytes, results: StoredResults) -> str:

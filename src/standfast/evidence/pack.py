@@ -24,12 +24,17 @@ from standfast.checks.sequence import confirm_decisions, read_decisions
 from standfast.errors import StandfastError, check
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
-from standfast.evidence.numbers import describe_false_samples, describe_false_summary, find_uncheckable
+from standfast.evidence.numbers import (
+    describe_false_readings,
+    describe_false_samples,
+    describe_false_summary,
+    find_uncheckable,
+)
 from standfast.evidence.software import describe_software
 from standfast.files import read_file, write_atomically
 from standfast.report import build_html, exports, load_results
 from standfast.results import StoredResults, verify_results
-from standfast.study.store import LOOKS
+from standfast.study.store import LOOKS, MANIFEST
 
 #: the list of the files, and its signature by another program, which may lie beside it
 LIST, SIGNATURE = "evidence.json", "evidence.json.sig"
@@ -182,6 +187,9 @@ def _make_tables_again(
         problem = describe(read_file(folder / name)) if name in listed else "missing"
         if problem:
             problems[name] = problem
+    false_readings = describe_false_readings(results)
+    if false_readings:
+        problems[f"results/{MANIFEST}"] = false_readings
 
 
 def _decide_again(results: StoredResults, about: Mapping[str, Any], problems: dict[str, str]) -> tuple[str, ...]:
