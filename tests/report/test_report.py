@@ -55,7 +55,7 @@ def test_cells_have_the_numbers_of_the_summary(whole: tuple[Builder, str]) -> No
         assert row.estimate is not None
         assert text.split(" ★")[0].strip().startswith(format_estimate(row.estimate, row.spec.decimals))
         assert f"n = {row.estimate.count}" in text
-        assert ("★" in text) == (row.verdict in ("best", "tied"))
+        assert ("★" in text) == (row.standing in ("best", "tied"))
         assert row.mean_rank is None or f"mean rank {row.mean_rank:.2f}" in text
         assert (f"bounds: {row.counts.bounds} of {row.counts.counted}" in text) == (row.counts.bounds > 0)
 

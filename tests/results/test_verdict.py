@@ -171,7 +171,7 @@ def check_army(found: standfast.Results) -> None:
     for label, best in found.best().items():
         assert not bad & set(best.explainers), label
     for row in found.summary.rows:
-        assert row.explainer not in bad or (row.verdict is None and row.quality != "good")
+        assert row.explainer not in bad or (row.standing is None and row.quality != "good")
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def describe_leader(found: MetricSummary) -> str:
 
     Ranks are within each sample, so both can be true at once. Only explainers that pass the sanity checks are compared.
     """
-    leaders = [row.explainer for row in found.rows if row.verdict == "best"]
+    leaders = [row.explainer for row in found.rows if row.standing == "best"]
     for first in rank_medians(found)[:1] if leaders else ():
         if not set(first.names) & set(leaders):
             return say("other_leader", first.names, first.text, leaders)

@@ -110,7 +110,7 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
             (undecided if found.quality == "undecided" else refuse).append(found)
         else:
             (show if any(row.quality == "good" for row in rows) else unjudged).append(name)
-    wins = {name: sum(row.verdict in ("best", "tied") for row in rows_of[name]) for name in show}
+    wins = {name: sum(row.standing in ("best", "tied") for row in rows_of[name]) for name in show}
     show.sort(key=lambda name: -wins[name])
     weak = []
     for name in show:

@@ -66,7 +66,7 @@ CHANGED = {**COMMON, "event": "changed_explanation", "threshold": 0.4}
 def test_every_metric_asks_and_answers(name: str, names: list[str], controls: list[str]) -> None:
     options = metrics[name].example().options()
     words = words_of(presentation_of(name))
-    assert words.question(options).endswith("?")
+    assert words.question(options, registered_spec(name, options)).endswith("?")
     assert "<i>" not in words.guide(options)
     rng = np.random.default_rng(0)
     columns = {each: {"value": (rng.normal(size=6) - 2).tolist(), **_events(6)} for each in [*names, *controls]}
@@ -88,7 +88,7 @@ def test_every_metric_asks_and_answers(name: str, names: list[str], controls: li
 def test_sentences_exist_for_every_event(metric: str, event: str, place: Mapping[str, Any]) -> None:
     options = {**COMMON, "event": event, "threshold": None, "neighbourhood": place}
     words = words_of(presentation_of(metric))
-    assert words.question(options).endswith("?")
+    assert words.question(options, registered_spec(metric, options)).endswith("?")
     assert words.guide(options).count("<dt>") == words.guide(options).count("</dd>") > 3
     bounds = {"a": worst([-2.0] * 3, 1, bound=[True] * 3), "b": worst([-3.0] * 3, 0, bound=[False] * 3)}
     view = make_view(metric, options, bounds)
@@ -111,7 +111,7 @@ def test_sentences_exist_for_every_event(metric: str, event: str, place: Mapping
 def test_sentences_exist_for_other_options(metric: str, changed: Mapping[str, Any]) -> None:
     options = {**metrics[metric].example().options(), **changed}
     words = words_of(presentation_of(metric))
-    assert words.question(options).endswith("?")
+    assert words.question(options, registered_spec(metric, options)).endswith("?")
     assert words.guide(options).count("<dt>") == words.guide(options).count("</dd>") > 0
 
 

@@ -72,7 +72,7 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
             axes.plot([low, high], [place, place], color="0.45", lw=1.6, solid_capstyle="butt", zorder=1)
         shape = {"upper": "<", "lower": ">"}.get(estimate.bound or "", "o")
         colour = REFERENCE if control else ESTIMATE
-        face = colour if row.verdict in ("best", "tied") else "white"
+        face = colour if row.standing in ("best", "tied") else "white"
         axes.plot(estimate.value, place, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
     axes.set_xlim(*room)
     axes.set_ylim(len(explainers) - 0.5, -0.5)
