@@ -85,6 +85,7 @@ def list_entries(metric: NewMetric) -> dict[str, list[Callable[[str], str]]]:
     heading, question = SECTIONS[metric.asks]
     module = f"standfast.metrics.{metric.room}.{name}"
     page, reference = f"          - {title}: metrics/{name}.md\n", f"          - {kind}: api/metrics/{name}.md\n"
+    figure = f'        "{name}": Figure(of.{kind}(), 30),\n'
     in_the_table = f"| TODO: the question | [{title}]({name}.md) | higher |\n"
     term = f"- **{title}**{{#{name.replace('_', '-')}}}: TODO ([{title.lower()}](metrics/{name}.md)).\n"
     return {
@@ -104,11 +105,7 @@ def list_entries(metric: NewMetric) -> dict[str, list[Callable[[str], str]]]:
         "docs/how-to/speed.md": [insert_after(r"^\| metric \| quick .*\n\| ---.*\n", f"| `{name}` | 1 | 1 | 1 |\n")],
         "docs/how-to/tabular.md": [insert_after(r"^\| Metrics \| ", f"`{name}`, ")],
         "docs/glossary.md": [insert_after(r"^## Metrics\n\n", term)],
-        "scripts/docs_figures.py": [
-            insert_after(
-                r"^    return \{\n(?=        \"worst_case\")", f'        "{name}": Figure(of.{kind}(), 30),\n'
-            ),
-        ],
+        "scripts/docs_figures.py": [insert_after(r'^    return \{\n(?=        "worst_case")', figure)],
         "tests/docs/test_black_boxes.py": [insert_after(r"^METRICS = \{\n", f'    "{name}",\n')],
         "tests/metrics/test_seeds_and_constant_maps.py": [
             insert_after(r"^SAME_FOR_ALL_SEEDS = \(\n?", f'"{name}", '),
