@@ -54,14 +54,26 @@ class NewMetric:
     @property
     def bibtex(self) -> str:
         """The entry of its publication, which is to be filled in."""
-        lines = [f"@misc{{{self.name},", "  title  = {TODO},", "  author = {TODO},", "  year   = {2000}", "}"]
+        lines = (
+            f"@misc{{{self.name},",
+            "  title  = {TODO},",
+            "  author = {TODO},",
+            "  year   = {2000}",
+            "}",
+        )
         return "\n".join(lines)
 
     def fill(self, template: str) -> str:
         """A template with the names in it."""
         text = (TEMPLATES / template).read_text(encoding="utf-8")
-        words = {"name": self.name, "Class": self.class_name, "Title": self.title, "title": self.title.lower()}
-        for word, value in {**words, "bibtex": self.bibtex}.items():
+        words = {
+            "name": self.name,
+            "Class": self.class_name,
+            "Title": self.title,
+            "title": self.title.lower(),
+            "bibtex": self.bibtex,
+        }
+        for word, value in words.items():
             text = text.replace(f"@{word}@", value)
         return text
 
@@ -84,10 +96,12 @@ def list_entries(metric: NewMetric) -> dict[str, list[Callable[[str], str]]]:
     name, kind, title = metric.name, metric.class_name, metric.title
     heading, question = SECTIONS[metric.asks]
     module = f"standfast.metrics.{metric.room}.{name}"
-    page, reference = f"          - {title}: metrics/{name}.md\n", f"          - {kind}: api/metrics/{name}.md\n"
+    page = f"          - {title}: metrics/{name}.md\n"
+    reference = f"          - {kind}: api/metrics/{name}.md\n"
     figure = f'        "{name}": Figure(of.{kind}(), 30),\n'
     in_the_table = f"| TODO: the question | [{title}]({name}.md) | higher |\n"
-    term = f"- **{title}**{{#{name.replace('_', '-')}}}: TODO ([{title.lower()}](metrics/{name}.md)).\n"
+    anchor = name.replace("_", "-")
+    term = f"- **{title}**{{#{anchor}}}: TODO ([{title}](metrics/{name}.md)).\n"
     return {
         "src/standfast/metrics/__init__.py": [
             insert_sorted(f"from {module} import {kind}\n", r"^from standfast\.metrics\.\w+.*\n"),
@@ -164,12 +178,13 @@ def main() -> None:
     parser.add_argument("--asks", default="faithful", choices=SECTIONS)
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[1], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    name, room = arguments.name, arguments.root / "src" / "standfast" / "metrics" / arguments.room
+    name = arguments.name
+    room = arguments.root / "src/standfast/metrics" / arguments.room
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
         parser.error(f"a name is made of words in small letters, such as blur_consistency, and not {name!r}")
     if not (room / "__init__.py").is_file():
-        known = ", ".join(sorted(path.parent.name for path in room.parent.glob("*/__init__.py")))
-        parser.error(f"--room: expected one of {known}, got {arguments.room!r}")
+        rooms = sorted(path.parent.name for path in room.parent.glob("*/__init__.py"))
+        parser.error(f"--room: expected one of {', '.join(rooms)}, got {arguments.room!r}")
     metric = NewMetric(name, arguments.room, arguments.asks)
     print("\n".join(write_metric(metric, arguments.root)))
     print(

@@ -99,20 +99,27 @@ class ValueSpec:
     def __post_init__(self) -> None:
         check_direction("direction", self.direction)
         for name in ("title", "axis", "good", "column", "empty"):
-            text = getattr(self, name)
-            check(isinstance(text, str) and bool(text), name, "a text", repr(text))
-        check(isinstance(self.caution, str), "caution", "a text", repr(self.caution))
-        counts = isinstance(self.decimals, int) and not isinstance(self.decimals, bool) and self.decimals >= 0
-        fits = counts or self.decimals in (None, "probability")
-        check(fits, "decimals", "a number of decimals, 'probability' or None", repr(self.decimals))
-        names = isinstance(self.only, tuple) and all(isinstance(name, str) for name in self.only)
-        check(names, "only", "a tuple of names of columns", repr(self.only))
-        is_column = self.censored is None or isinstance(self.censored, str)
-        check(is_column, "censored", "the name of a column or None", repr(self.censored))
-        check(self.censored_side in ("upper", "lower"), "censored_side", "'upper' or 'lower'", repr(self.censored_side))
-        check(self.same is None or is_number(self.same), "same", "a number or None", repr(self.same))
-        is_common = self.common_share is None or isinstance(self.common_share, CommonShare)
-        check(is_common, "common_share", "a CommonShare or None", repr(self.common_share))
+            self._check(name, _is_text(getattr(self, name)), "a text")
+        self._check("caution", isinstance(self.caution, str), "a text")
+        self._check(
+            "decimals",
+            _are_decimals(self.decimals),
+            "a number of decimals, 'probability' or None",
+        )
+        self._check(
+            "censored",
+            isinstance(self.censored, str | None),
+            "the name of a column or None",
+        )
+        self._check("censored_side", self.censored_side in ("upper", "lower"), "'upper' or 'lower'")
+        are_columns = isinstance(self.only, tuple) and all(map(_is_text, self.only))
+        self._check("only", are_columns, "a tuple of names of columns")
+        self._check("same", self.same is None or is_number(self.same), "a number or None")
+        is_common = isinstance(self.common_share, CommonShare | None)
+        self._check("common_share", is_common, "a CommonShare or None")
+
+    def _check(self, attribute: str, fits: bool, expected: str) -> None:
+        check(fits, attribute, expected, repr(getattr(self, attribute)))
 
     @classmethod
     def named(cls, metric: str, direction: Direction) -> ValueSpec:
@@ -121,11 +128,12 @@ class ValueSpec:
         >>> ValueSpec.named("new_metric", "lower").title, ValueSpec.named("quantus:Sparseness", "higher").title
         ('New metric', 'Sparseness, of Quantus')
         """
-        package, colon, title = metric.partition(":")
-        if colon and title:
-            return cls(f"{title}, of {package.title()}", f"score of {title}", direction)
+        package, _, score = metric.partition(":")
+        if score:
+            return cls(f"{score}, of {package.title()}", f"score of {score}", direction)
         words = metric.replace("_", " ")
-        return cls(words[:1].upper() + words[1:], words, direction)
+        title = words[:1].upper() + words[1:]
+        return cls(title, words, direction)
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> ValueSpec:
@@ -139,9 +147,10 @@ class ValueSpec:
         True
         """
         expected = "a title, an axis and a direction"
-        complete = isinstance(stored, Mapping) and {"title", "axis", "direction"} <= set(stored)
-        check(complete, "values in the manifest", expected, repr(stored))
-        values = {field.name: stored[field.name] for field in dataclasses.fields(cls) if field.name in stored}
+        is_complete = isinstance(stored, Mapping) and {"title", "axis", "direction"} <= set(stored)
+        check(is_complete, "values in the manifest", expected, repr(stored))
+        known = {field.name for field in dataclasses.fields(cls)}
+        values = {name: value for name, value in stored.items() if name in known}
         if "only" in values:
             values["only"] = tuple(values["only"])
         if values.get("common_share") is not None:
@@ -150,9 +159,13 @@ class ValueSpec:
 
     def stored(self) -> dict[str, Any]:
         """The attributes that are not at their defaults, as plain values for a manifest."""
-        plain = dataclasses.asdict(self) | {"only": list(self.only)}
-        defaults = {field.name: field.default for field in dataclasses.fields(self)} | {"only": []}
-        return {name: value for name, value in plain.items() if value != defaults[name]}
+        plain = dataclasses.asdict(self)
+        for field in dataclasses.fields(self):
+            if plain[field.name] == field.default:
+                del plain[field.name]
+        if self.only:
+            plain["only"] = list(self.only)
+        return plain
 
     @property
     def log_probability(self) -> bool:
@@ -162,20 +175,31 @@ class ValueSpec:
     @property
     def rules(self) -> tuple[object, ...]:
         """What decides about numbers, without the words: two specs with equal rules give equal medians and ranks."""
-        how_read = (self.column, self.only, self.censored, self.censored_side, self.log_probability, self.same)
-        return (self.direction, *how_read, *self.compared_arrays)
+        return (
+            self.direction,
+            self.column,
+            self.only,
+            self.censored,
+            self.censored_side,
+            self.log_probability,
+            self.same,
+            *self.compared_arrays,
+        )
 
     @property
     def compared_arrays(self) -> tuple[str, ...]:
         """The names of the stored arrays by which explainers are compared; none where the values are compared."""
-        return () if self.common_share is None else (self.common_share.share, self.common_share.drop)
+        if self.common_share is None:
+            return ()
+        return (self.common_share.share, self.common_share.drop)
 
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
         needed = {"status", self.column, *self.only}
         if not needed <= set(frame.columns):
             return frame.clear()
-        keep = (frame["status"] == "ok") & frame[self.column].cast(float).is_finite().fill_null(False)
+        is_finite = frame[self.column].cast(float).is_finite().fill_null(False)
+        keep = (frame["status"] == "ok") & is_finite
         for name in self.only:
             keep &= frame[name].cast(bool).fill_null(False)
         return frame.filter(keep)
@@ -192,11 +216,25 @@ class ValueSpec:
         """
         if self.same is None:
             return np.zeros(len(values), dtype=bool)
-        return np.asarray(values >= self.same - _UNCHANGED if self.same else values == 0)
+        if self.same == 0:
+            return np.asarray(values == 0)
+        return np.asarray(values >= self.same - _UNCHANGED)
 
     def bounds(self, frame: pl.DataFrame) -> Array:
         """Which values are only bounds, as booleans."""
-        return read_flags(frame, self.censored) if self.censored else np.zeros(len(frame), dtype=bool)
+        if self.censored is None:
+            return np.zeros(len(frame), dtype=bool)
+        return read_flags(frame, self.censored)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _are_decimals(value: object) -> bool:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value >= 0
+    return value in (None, "probability")
 
 
 def check_direction(argument: str, direction: object) -> None:
@@ -209,7 +247,8 @@ def read_numbers(frame: pl.DataFrame, column: str) -> Array:
     """A column as float64, with NaN for null; all NaN where the frame has no such column."""
     if column not in frame.columns:
         return np.full(len(frame), np.nan)
-    return np.asarray(frame[column].cast(float).fill_null(float("nan")).to_numpy(), dtype=float)
+    numbers = frame[column].cast(float).fill_null(float("nan"))
+    return np.asarray(numbers.to_numpy(), dtype=float)
 
 
 def read_flags(frame: pl.DataFrame, column: str) -> Array:

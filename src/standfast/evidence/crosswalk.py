@@ -83,8 +83,8 @@ def write_crosswalk(results: StoredResults, decisions: Decisions | None = None) 
 
 def _find_kind(metric: ConfiguredMetric) -> str:
     """What the numbers of a configured metric are: its `evidence`, but `drawn` where a search only draws at random."""
-    known = find_metric_class(metric.metric)
-    kind = "" if known is None else known.evidence
+    metric_class = find_metric_class(metric.metric)
+    kind = "" if metric_class is None else metric_class.evidence
     options = flatten_options(metric.options)
     drawn = kind == "searched" and {options.get("search"), options.get("attack")} & _RANDOM
     return "drawn" if drawn else kind

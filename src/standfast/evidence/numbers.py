@@ -27,7 +27,8 @@ def find_uncheckable(results: StoredResults, names: Collection[str]) -> tuple[st
     """The metrics whose numbers in the summary need arrays that a pack with files of these `names` does not have."""
     if any(name.startswith("results/artefacts/") for name in names):
         return ()
-    return tuple(label for label, metric in results.metrics.items() if metric.spec.compared_arrays)
+    metrics = results.metrics
+    return tuple(label for label in metrics if metrics[label].spec.compared_arrays)
 
 
 def describe_false_readings(results: StoredResults) -> str:
@@ -43,10 +44,16 @@ def describe_false_readings(results: StoredResults) -> str:
             continue
         declared = kind.value_spec(metric.options, metric.task)
         stored = ValueSpec.from_stored(metric.stored["values"])
-        expected = (declared.rules, kind.direction_of(metric.options), kind.controls)
-        if (stored.rules, metric.direction, metric.controls) != expected:
+        is_same = (
+            stored.rules == declared.rules
+            and metric.direction == kind.direction_of(metric.options)
+            and metric.controls == kind.controls
+        )
+        if not is_same:
             different.append(label)
-    return f"reads the numbers of {', '.join(different)} in another way than the metric" if different else ""
+    if not different:
+        return ""
+    return f"reads the numbers of {', '.join(different)} in another way than the metric"
 
 
 def describe_false_samples(content: bytes, results: StoredResults) -> str:
@@ -81,14 +88,16 @@ def describe_false_summary(content: bytes, results: StoredResults, uncheckable: 
             return f"{_DIFFERENT}: other columns"
         for column, cell in again.items():
             if not _are_equal(row[column], cell):
-                return f"{_DIFFERENT}: row {number} has {column} {row[column] or 'empty'} instead of {cell or 'empty'}"
+                listed, made_again = row[column] or "empty", cell or "empty"
+                return f"{_DIFFERENT}: row {number} has {column} {listed} instead of {made_again}"
     return ""
 
 
 def _read_table(text: str, left_out: Collection[str]) -> list[dict[str, str]]:
     """The rows of a summary by column, without those of some labels."""
     rows = csv.DictReader(io.StringIO(text, newline=""), restval="")
-    return [{str(name): str(cell) for name, cell in row.items()} for row in rows if row.get("label") not in left_out]
+    kept = [row for row in rows if row.get("label") not in left_out]
+    return [{str(name): str(cell) for name, cell in row.items()} for row in kept]
 
 
 def _are_equal(stored: str, expected: str) -> bool:

@@ -202,7 +202,8 @@ class Metric(metaclass=_PresetsApplied):
         if "name" not in vars(cls):
             return  # a base of other metrics: those that can be used have a name of their own
         own = cls.__qualname__
-        check(isinstance(cls.name, str) and bool(cls.name), f"{own}.name", "a text", repr(cls.name))
+        has_name = isinstance(cls.name, str) and cls.name != ""
+        check(has_name, f"{own}.name", "a text", repr(cls.name))
         cls.bibtex = cls.bibtex or read_publications().get(cls.citation, "")
         arguments = list(inspect.signature(cls.evaluate).parameters)
         check(len(arguments) == 2, f"{own}.evaluate", "the arguments (self, call)", ", ".join(arguments))
@@ -347,7 +348,8 @@ class Metric(metaclass=_PresetsApplied):
         held = {field.name: getattr(bound, field.name) for field in dataclasses.fields(bound)}
         held = {name: value for name, value in held.items() if isinstance(value, SampleOption)}
         own = {name: value.of_samples(inputs, rows) for name, value in held.items()}
-        return dataclasses.replace(bound, **own) if any(own[name] is not held[name] for name in own) else bound
+        is_cut = any(own[name] is not held[name] for name in own)
+        return dataclasses.replace(bound, **own) if is_cut else bound
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         """The value that the metric would have if a map became that of another input, `(M,)`; None, as by default,
@@ -512,4 +514,6 @@ def plain(value: object, write: Callable[[Any], Any] = _store) -> Any:
     if callable(value):
         kind = value if hasattr(value, "__qualname__") else type(value)
         return f"{kind.__module__}:{kind.__qualname__}"
-    return value if isinstance(value, int | float | str | bool | None) else repr(value)
+    if isinstance(value, int | float | str | bool | None):
+        return value
+    return repr(value)

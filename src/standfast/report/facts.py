@@ -35,9 +35,11 @@ def group_ranks(measured: Sequence[RankedGroup], direction: Direction) -> list[R
     [RankedGroup(names=('a', 'c'), value=1, text='1'), RankedGroup(names=('b',), value=2, text='2')]
     """
     places: list[RankedGroup] = []
-    for group in sorted(measured, key=lambda group: -group.value if direction == "higher" else group.value):
-        if places and places[-1].text == group.text:
-            places[-1] = replace(places[-1], names=places[-1].names + group.names)
+    sign = -1 if direction == "higher" else 1
+    for group in sorted(measured, key=lambda group: sign * group.value):
+        last = places[-1] if places else None
+        if last is not None and last.text == group.text:
+            places[-1] = replace(last, names=last.names + group.names)
         else:
             places.append(group)
     return places
@@ -50,13 +52,14 @@ def find_words(metric: ConfiguredMetric | MetricResults) -> MetricWords:
 
 def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any]:
     """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
-    presentation, spec, rows = presentation_of(results.metric, results.task), results.spec, found.rows
-    valued = [row for row in rows if row.value is not None]
+    presentation = presentation_of(results.metric, results.task)
+    rows = found.rows
+    random = [row for row in rows if row.control and is_random(row.explainer) and row.value is not None]
     return {
         "options": Options(results.options),
-        "spec": spec,
+        "spec": results.spec,
         "ranked": rank_medians(found),
-        "reference": next((format_value(row) for row in valued if row.control and is_random(row.explainer)), ""),
+        "reference": format_value(random[0]) if random else "",
         "several": any(row.counts.counted > 1 for row in rows),
         "bounds": sum(row.counts.bounds for row in rows),
         "values": sum(row.counts.counted for row in rows),
@@ -66,6 +69,8 @@ def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any
 
 def rank_medians(found: MetricSummary) -> list[RankedGroup]:
     """The explainers that may be called best by their medians, the best first."""
-    rows = [row for row in found.rows if row.candidate and row.value is not None]
-    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in rows]
+    medians = []
+    for row in found.rows:
+        if row.candidate and row.value is not None:
+            medians.append(RankedGroup((row.explainer,), row.value, format_value(row)))
     return group_ranks(medians, found.metric.spec.direction)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from standfast.results.metric_results import MetricResults
+from standfast.results.metric_results import MetricResults, Part
 from standfast.statistics.curves import compute_area_up_to
 from standfast.tensors import Array
 from standfast.value_spec import CommonShare, ValueSpec
@@ -16,8 +16,6 @@ from standfast.value_spec import CommonShare, ValueSpec
 #: the columns with the common share of each sample, and with the mean drop up to it
 SHARE, DROP = "common_share", "common_drop"
 _KEYS = ("explainer", "repeat", "sample")
-#: explainer, repeat, first sample and arrays of a job, as `MetricResults.parts` gives them
-Part = tuple[str, int, int, dict[str, Array]]
 
 
 def make_comparable(views: Sequence[MetricResults]) -> tuple[ValueSpec, list[pl.DataFrame]] | None:
@@ -33,19 +31,39 @@ def make_comparable(views: Sequence[MetricResults]) -> tuple[ValueSpec, list[pl.
         values are comparable, for a single explainer, and where the drops of any sample are not stored.
     """
     common = views[0].spec.common_share if views else None
-    if common is None or not any(len(view.present) > 1 for view in views):
+    several = any(len(view.present) > 1 for view in views)
+    if common is None or not several:
         return None
-    frames = [frame for view in views if (frame := measure_up_to_common_share(view, common)) is not None]
-    if len(frames) < len(views):
-        return None
-    medians = [float(np.median(shares)) for frame in frames if len(shares := frame[SHARE].drop_nulls())]
-    ends = dict.fromkeys(f"{end:.1%}" for end in (min(medians, default=0.0), max(medians, default=0.0)))
+    frames = []
+    for view in views:
+        frame = measure_up_to_common_share(view, common)
+        if frame is None:
+            return None
+        frames.append(frame)
     caution = (
         "Explainers are compared up to the share of positions that all of them replace in a sample "
-        f"(median {' to '.join(ends)}). {common.caution}"
+        f"(median {_describe_shares(frames)}). {common.caution}"
     )
-    spec = replace(views[0].spec, title=common.title, axis=common.axis, column=DROP, caution=caution.strip())
+    spec = replace(
+        views[0].spec,
+        title=common.title,
+        axis=common.axis,
+        column=DROP,
+        caution=caution.strip(),
+    )
     return spec, frames
+
+
+def _describe_shares(frames: Sequence[pl.DataFrame]) -> str:
+    """The smallest and the largest median share of all frames, or one where they are the same in print."""
+    medians = []
+    for frame in frames:
+        shares = frame[SHARE].drop_nulls().to_numpy()
+        if len(shares):
+            medians.append(float(np.median(shares)))
+    smallest, largest = min(medians, default=0.0), max(medians, default=0.0)
+    ends = dict.fromkeys((f"{smallest:.1%}", f"{largest:.1%}"))
+    return " to ".join(ends)
 
 
 def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> pl.DataFrame | None:
@@ -63,17 +81,30 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
     if counted["place"].has_nulls():
         return None
     order = counted["place"].to_numpy()
-    shares = np.concatenate([arrays[common.share] for *_, arrays in parts])[order]
-    drops = np.concatenate([arrays[common.drop] for *_, arrays in parts])[order]
-
-    # the smallest last share of each sample and repeat, over the explainers that replace anything
-    last_shares = pl.Series("last", np.where(shares[:, -1] > 0, shares[:, -1], np.inf))
-    smallest = counted.with_columns(last_shares).select(pl.col("last").min().over("repeat", "sample"))["last"]
-    ends = np.where(np.isfinite(smallest.to_numpy()), smallest.to_numpy(), 0.0)
-
-    means = compute_area_up_to(shares, drops, ends) / np.where(ends > 0, ends, 1.0)
-    columns = counted.select(_KEYS).with_columns(pl.Series(SHARE, ends), pl.Series(DROP, means))
+    shares = _stack(parts, common.share)[order]
+    drops = _stack(parts, common.drop)[order]
+    ends = _find_smallest(counted, shares[:, -1])
+    areas = compute_area_up_to(shares, drops, ends)
+    means = areas / np.where(ends > 0, ends, 1.0)
+    columns = counted.select(_KEYS).with_columns(
+        pl.Series(SHARE, ends),
+        pl.Series(DROP, means),
+    )
     return results.frame.join(columns, on=_KEYS, how="left", maintain_order="left")
+
+
+def _stack(parts: Sequence[Part], name: str) -> Array:
+    """An array of all parts, one below the other."""
+    return np.concatenate([arrays[name] for *_, arrays in parts])
+
+
+def _find_smallest(counted: pl.DataFrame, last_shares: Array) -> Array:
+    """The smallest last share of each sample and repeat, over the explainers that replace anything; else 0."""
+    counting = np.where(last_shares > 0, last_shares, np.inf)
+    rows = counted.with_columns(pl.Series("last", counting))
+    smallest = rows.select(pl.col("last").min().over("repeat", "sample"))
+    ends = smallest["last"].to_numpy()
+    return np.where(np.isfinite(ends), ends, 0.0)
 
 
 def _find_arrays(results: MetricResults, parts: Sequence[Part]) -> pl.DataFrame:
@@ -82,7 +113,11 @@ def _find_arrays(results: MetricResults, parts: Sequence[Part]) -> pl.DataFrame:
     for explainer, repeat, start, arrays in parts:
         count = len(next(iter(arrays.values())))
         samples = pl.DataFrame({"sample": range(start, start + count)})
-        stored.append(samples.with_columns(explainer=pl.lit(explainer), repeat=pl.lit(repeat, pl.Int64)))
+        rows = samples.with_columns(
+            explainer=pl.lit(explainer),
+            repeat=pl.lit(repeat, pl.Int64),
+        )
+        stored.append(rows)
     places = pl.concat(stored).with_row_index("place")
     valid = results.spec.select_valid(results.frame).select(_KEYS)
     return valid.join(places, on=_KEYS, how="left", maintain_order="left")

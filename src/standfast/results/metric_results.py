@@ -24,6 +24,10 @@ _READERS = 8
 _OF_WORDS = ("origins", "inputs", "origin_maps", "maps", "aligned_maps", "mask", "replaced_at")
 
 
+#: explainer, repeat, first sample and arrays of a job
+Part = tuple[str, int, int, dict[str, Array]]
+
+
 @dataclass(frozen=True)
 class StoredSample:
     """A sample of an explainer as it is stored, in the first repeat.
@@ -94,32 +98,41 @@ class MetricResults:
     @property
     def position(self) -> str:
         """What a number of an input is called where it stands for itself: a feature, a word."""
-        return "word" if self.texts else "number of the embedding" if self.tokens else "feature"
+        if self.texts:
+            return "word"
+        return "number of the embedding" if self.tokens else "feature"
 
     @property
     def present(self) -> list[str]:
         """The explainers that have rows, in order."""
-        have = set(self.frame["explainer"].unique()) if len(self.frame) else set()
-        return [name for name in self.explainers if name in have]
+        if not len(self.frame):
+            return []
+        with_rows = self.frame["explainer"].unique().to_list()
+        return [name for name in self.explainers if name in with_rows]
 
     def rows_for(self, explainer: str, sample: int | None = None, repeat: int | None = None) -> pl.DataFrame:
         """The rows of an explainer, or of one sample or repeat of it."""
         rows = self.frame.filter(pl.col("explainer") == explainer)
-        rows = rows if sample is None else rows.filter(pl.col("sample") == sample)
-        return rows if repeat is None else rows.filter(pl.col("repeat") == repeat)
+        if sample is not None:
+            rows = rows.filter(pl.col("sample") == sample)
+        if repeat is not None:
+            rows = rows.filter(pl.col("repeat") == repeat)
+        return rows
 
     @property
     def candidates(self) -> list[str]:
         """The explainers that have rows, without controls, where there are others, and those that are `unfit`."""
         controls = find_controls(self.present, self.controls)
-        return [name for name in self.present if name not in controls and name not in self.unfit]
+        left_out = {*controls, *self.unfit}
+        return [name for name in self.present if name not in left_out]
 
     def samples(self, count: int) -> list[int]:
         """The first samples on which any explainer was evaluated in the first repeat."""
         if not len(self.frame):
             return []
-        fine = self.frame.filter((pl.col("status") == "ok") & (pl.col("repeat") == self._first))
-        return [int(sample) for sample in fine["sample"].unique().sort().head(count)]
+        evaluated = self.frame.filter(status="ok", repeat=self._first)
+        samples = evaluated["sample"].unique().sort()
+        return [int(sample) for sample in samples.head(count)]
 
     @property
     def _first(self) -> int:
@@ -130,15 +143,23 @@ class MetricResults:
 
         Where an answer is a number, they are that of the clean and that of the changed input.
         """
+        named = dict(row)
         if row.get("answer") is not None:
-            texts = {"targets": format_number(row["answer"]), "predicted": format_number(row.get("predicted"))}
-            return {**row, **texts}
-        known = range(len(self.classes))
-        named = {key: row[key] for key in ("targets", "predicted") if row.get(key) in known}
-        return {**row, **{key: self.classes[number] for key, number in named.items()}}
+            named["targets"] = format_number(row["answer"])
+            named["predicted"] = format_number(row.get("predicted"))
+            return named
+        for key in ("targets", "predicted"):
+            number = row.get(key)
+            if isinstance(number, int) and 0 <= number < len(self.classes):
+                named[key] = self.classes[number]
+        return named
 
     def _read(
-        self, explainer: str, names: Sequence[str], also: Sequence[str] = (), sample: int | None = None
+        self,
+        explainer: str,
+        names: Sequence[str],
+        also: Sequence[str] = (),
+        sample: int | None = None,
     ) -> Iterator[StoredSample]:
         """The evaluated samples, or one, with named arrays, one job in memory.
 
@@ -146,23 +167,38 @@ class MetricResults:
         """
         if not len(self.jobs):
             return
-        rows = self.rows_for(explainer, sample, self._first).filter(pl.col("status") == "ok")
-        known = {int(row["sample"]): row for row in rows.iter_rows(named=True)}
-        jobs = self.jobs.filter((pl.col("explainer") == explainer) & (pl.col("repeat") == self._first)).sort("start")
+        evaluated = self.rows_for(explainer, sample, self._first).filter(status="ok")
+        rows = {int(row["sample"]): row for row in evaluated.iter_rows(named=True)}
+        jobs = self.jobs.filter(explainer=explainer, repeat=self._first).sort("start")
         for job, start, stop in jobs.select("job", "start", "stop").iter_rows():
-            here = [number for number in range(start, stop) if number in known]
-            arrays = self.load(str(job)) if here else {}
-            if set(names) <= set(arrays):
-                found = [*names, *(name for name in also if name in arrays)]
-                for number in here:
-                    own = {name: np.array(arrays[name][number - start]) for name in found}
-                    if self.texts and number < len(self.tokens):  # shorter texts of a job are filled with NaN
-                        words = len(self.tokens[number])
-                        own |= {name: own[name][:words] for name in own if name in _OF_WORDS}
-                    yield StoredSample(explainer, number, self.name_classes(known[number]), own)
+            numbers = [number for number in rows if start <= number < stop]
+            arrays = self.load(str(job)) if numbers else {}
+            if not set(names) <= set(arrays):
+                continue
+            wanted = [name for name in (*names, *also) if name in arrays]
+            stored = {name: arrays[name] for name in wanted}
+            for number in numbers:
+                own_arrays = self._cut(stored, number - start, number)
+                yield StoredSample(explainer, number, self.name_classes(rows[number]), own_arrays)
+
+    def _cut(self, arrays: Mapping[str, Array], place: int, sample: int) -> dict[str, Array]:
+        """The arrays of one sample, from its place in those of a job."""
+        own_arrays = {name: np.array(array[place]) for name, array in arrays.items()}
+        if not self.texts or sample >= len(self.tokens):
+            return own_arrays
+        # shorter texts of a job are filled with NaN
+        words = len(self.tokens[sample])
+        for name in _OF_WORDS:
+            if name in own_arrays:
+                own_arrays[name] = own_arrays[name][:words]
+        return own_arrays
 
     def load_sample(
-        self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
+        self,
+        explainer: str,
+        sample: int,
+        names: Sequence[str],
+        also: Sequence[str] = (),
     ) -> StoredSample | None:
         """A sample with named arrays, and those of `also` that are stored; None if it was not evaluated or stored."""
         return next(self._read(explainer, names, also, sample), None)
@@ -177,7 +213,7 @@ class MetricResults:
         """The first `limit` evaluated samples with named arrays, one job in memory."""
         return islice(self._read(explainer, names), limit)
 
-    def parts(self, names: Sequence[str]) -> Iterator[tuple[str, int, int, dict[str, Array]]]:
+    def parts(self, names: Sequence[str]) -> Iterator[Part]:
         """Explainer, repeat, first sample and named arrays of every job that stores them all, of all repeats.
 
         Each file is read once, several at a time; only the named arrays stay in memory. A damaged file is left out.
@@ -188,11 +224,16 @@ class MetricResults:
                 arrays = self.load(job)
             except DamagedFileError:
                 return {}
-            return {name: np.array(arrays[name]) for name in names} if set(names) <= set(arrays) else {}
+            if not set(names) <= set(arrays):
+                return {}
+            return {name: np.array(arrays[name]) for name in names}
 
-        rows = self.jobs.select("job", "explainer", "repeat", "start").rows() if len(self.jobs) else []
+        if not len(self.jobs):
+            return
+        rows = self.jobs.select("job", "explainer", "repeat", "start").rows()
+        jobs = [str(job) for job, *_ in rows]
         with ThreadPoolExecutor(_READERS) as pool:
-            read_all = pool.map(read, [str(job) for job, *_ in rows])
-            for (_, explainer, repeat, start), arrays in zip(rows, read_all, strict=True):
+            for row, arrays in zip(rows, pool.map(read, jobs), strict=True):
+                _, explainer, repeat, start = row
                 if arrays:
                     yield str(explainer), int(repeat), int(start), arrays

@@ -80,10 +80,12 @@ class Verdict:
     @property
     def reasons(self) -> list[tuple[list[str], Ground]]:
         """The explainers of `refuse` that have the same reason, with the first of their grounds."""
-        found: dict[tuple[object, ...], tuple[list[str], Ground]] = {}
-        for each in self.refuse:
-            found.setdefault((each.question, each.labels, each.quality), ([], each))[0].append(each.explainer)
-        return list(found.values())
+        reasons: dict[tuple[object, ...], tuple[list[str], Ground]] = {}
+        for ground in self.refuse:
+            reason = (ground.question, ground.labels, ground.quality)
+            names, _ = reasons.setdefault(reason, ([], ground))
+            names.append(ground.explainer)
+        return list(reasons.values())
 
 
 def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
@@ -160,7 +162,8 @@ def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> 
     for each in metrics:
         row = each.find_row(name)
         lost = unfinished if row is None else row.counts.failed_jobs > 0 or row.value is None
-        labels += [each.label] if lost and any(other.quality for other in each.rows) else []
+        if lost and any(other.quality for other in each.rows):
+            labels.append(each.label)
     return Ground(name, None, tuple(labels), "undecided") if labels else None
 
 

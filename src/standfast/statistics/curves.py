@@ -24,10 +24,14 @@ def compute_area(share: Numbers, drop: Numbers) -> Numbers:
     0.75
     """
     twice: Numbers = share[..., 0] * drop[..., 0]
-    for k in range(1, share.shape[-1]):  # one by one, as the last bits of a sum depend on how an array lies in memory
-        twice = twice + (share[..., k] - share[..., k - 1]) * (drop[..., k] + drop[..., k - 1])
-    found: Numbers = twice / 2 + (1 - share[..., -1]) * drop[..., -1]
-    return found
+    # one by one, as the last bits of a sum depend on how an array lies in memory
+    for k in range(1, share.shape[-1]):
+        width = share[..., k] - share[..., k - 1]
+        height = drop[..., k] + drop[..., k - 1]
+        twice = twice + width * height
+    held = (1 - share[..., -1]) * drop[..., -1]
+    area: Numbers = twice / 2 + held
+    return area
 
 
 def compute_area_up_to(share: Array, drop: Array, end: Array) -> Array:
@@ -36,11 +40,15 @@ def compute_area_up_to(share: Array, drop: Array, end: Array) -> Array:
     >>> float(compute_area_up_to(np.array([0.5, 1.0]), np.array([1.0, 1.0]), np.array(0.75)))
     0.5
     """
-    found = np.zeros(np.broadcast_shapes(share.shape[:-1], drop.shape[:-1], np.shape(end)))
-    left, before = np.zeros_like(found), np.zeros_like(found)
+    shape = np.broadcast_shapes(share.shape[:-1], drop.shape[:-1], np.shape(end))
+    area, left, before = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for k in range(share.shape[-1]):
         width = share[..., k] - left
-        part = np.clip(np.where(width > 0, (end - left) / np.where(width > 0, width, 1.0), 0.0), 0.0, 1.0)
-        found = found + part * width * (before + part * (drop[..., k] - before) / 2)
+        is_wide = width > 0
+        # the part of this piece that lies before the end
+        part = (end - left) / np.where(is_wide, width, 1.0)
+        part = np.clip(np.where(is_wide, part, 0.0), 0.0, 1.0)
+        height = before + part * (drop[..., k] - before) / 2
+        area = area + part * width * height
         left, before = share[..., k], drop[..., k]
-    return np.asarray(found)
+    return np.asarray(area)

@@ -81,7 +81,10 @@ def read_common_words(models: Iterable[Mapping[str, Any]]) -> TaskWords:
     >>> read_common_words([]) == CLASS_WORDS
     True
     """
-    different = {TaskWords(**(about.get("words") or {})) for about in models}
+    different = set()
+    for about in models:
+        words = about.get("words") or {}
+        different.add(TaskWords(**words))
     if not different:
         return CLASS_WORDS
     return different.pop() if len(different) == 1 else Task.words

@@ -45,14 +45,17 @@ def answer_question(results: StoredResults, label: ConfiguredMetric, data: str, 
     sentences = (warning, why, describe_leader(found), words.remark(facts), controls)
     if warning and found.decision.state == "decided":
         decision = "With a caveat"
-    return Answer(label.name, question, words.verdict(facts), decision, " ".join(filter(None, sentences)))
+    why = " ".join(filter(None, sentences))
+    return Answer(label.name, question, words.verdict(facts), decision, why)
 
 
 def choose_example(results: StoredResults, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
     """The pictures that open the report, of the first metric that has an example, with the view they are from."""
     for label in results.metrics.values():
         view = results.metric_results(data, model, label.name)
-        row = presentation_of(label.metric, label.task).example(view) if len(view.frame) else None
+        if not len(view.frame):
+            continue
+        row = presentation_of(label.metric, label.task).example(view)
         if row is not None:
             return row, view
     return None

@@ -34,19 +34,23 @@ class CEvalPresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Medians, how many changes were not found, and how near certified bounds come."""
-        c, empty, found = read_numbers(frame, "c"), read_numbers(frame, "c_empty"), read_flags(frame, "found")
+        c, empty = read_numbers(frame, "c"), read_numbers(frame, "c_empty")
+        found = read_flags(frame, "found")
         missed = int((~found).sum())
         details = [Detail("no change found, so only a bound", missed, len(frame))] if missed else []
         if not found.any():
             return details
-        middle, bounded = median_over_repeats(c[:, None, None], ~found[:, None, None], "lower")
+        is_bound = ~found[:, None, None]
+        middle, bounded = median_over_repeats(c[:, None, None], is_bound, "lower")
         what = "median c, at least" if bounded.any() else "median c"
         details.append(Detail(what, middle.item(), decimals=3))
-        details.append(Detail("median c(empty)", float(np.nanmedian(empty)), decimals=3))
+        middle_empty = float(np.nanmedian(empty))
+        details.append(Detail("median c(empty)", middle_empty, decimals=3))
         gap = read_numbers(frame, "search_gap")
         if np.isfinite(gap).any():
-            worse = 100 * np.where(np.isnan(gap), np.inf, gap)[found]
-            details.append(Detail("second best search is worse by, median %", float(np.median(worse)), decimals=1))
+            worse = np.where(np.isnan(gap), np.inf, gap)[found]
+            median = float(np.median(100 * worse))
+            details.append(Detail("second best search is worse by, median %", median, decimals=1))
         lower = read_numbers(frame, "certified_c")
         certified = found & (lower > 0)
         if certified.any():
@@ -66,7 +70,8 @@ class CEvalPresentation(Presentation):
 
     def _draw_row(self, results: MetricResults, shown: StoredSample) -> GalleryRow:
         arrays, who = shown.arrays, shown.who
-        origin, changed = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
+        origin = np.asarray(arrays["origins"], dtype=float)
+        changed = np.asarray(arrays["inputs"], dtype=float)
         fixed = np.asarray(arrays["mask"], dtype=int)
         pictures = (
             Picture("input", origin, f"Input, sample {shown.sample}"),
@@ -75,7 +80,8 @@ class CEvalPresentation(Presentation):
             Picture("least change", changed - origin, f"Least change found, scaled: {who}", signed=True, change=True),
             Picture("changed", changed, f"Changed input: {who}"),
         )
-        return make_row(results, shown, pictures, words_of(self).say("row", shown.row), bool(shown.row.get("found")))
+        text = words_of(self).say("row", shown.row)
+        return make_row(results, shown, pictures, text, bool(shown.row.get("found")))
 
 
 _PICTURES = ("origins", "origin_maps", "mask", "inputs")
@@ -83,7 +89,8 @@ _PICTURES = ("origins", "origin_maps", "mask", "inputs")
 
 def draw_sizes(results: MetricResults, caption: str) -> Chart | None:
     """The ratio against the size of the explanation (c-Eval, Fig. 9): the median over samples and the quartiles."""
-    lines = [line for name in results.present if (line := _trace(results, name)) is not None]
+    traces = [_trace(results, name) for name in results.present]
+    lines = [line for line in traces if line is not None]
     title, heading = "c(e) / c(empty) against the size of the explanation", "How much the fixed features matter"
     words = Words(title, caption, "c-eval-plot", heading)
     ratio = Axis("c(e) / c(empty)", "higher", rules=(1.0,))
@@ -97,7 +104,8 @@ def _trace(results: MetricResults, explainer: str) -> Line | None:
     known = np.isfinite(empty)
     if not known.any():
         return None
-    least = np.maximum(arrays["curve"][known] / empty[known, None], 1.0)
+    ratios = arrays["curve"][known] / empty[known, None]
+    least = np.maximum(ratios, 1.0)
     most = np.where(arrays["curve_found"][known], least, np.inf)
     return make_median_line(explainer, arrays["fractions"][0], least, most)
 
