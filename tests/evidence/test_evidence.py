@@ -294,9 +294,9 @@ def list_again(pack: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda about: about["values"].update(direction="lower"),
-        lambda about: about["values"].update(only=[]),
-        lambda about: about.update(direction="lower"),
+        lambda about: about["values"].update(direction="lower"),  # it ranks no explainers
+        lambda about: about["values"].update(column="low"),
+        lambda about: about.update(direction="higher"),
         lambda about: about.update(controls=True),
     ],
 )
@@ -307,12 +307,11 @@ def test_a_manifest_that_reads_numbers_in_another_way_is_found(
     shutil.copytree(pack, tmp_path / "pack")
     store = Store(tmp_path / "pack" / "results")
     manifest = store.manifest()
-    (label,) = (label for label, about in manifest["metrics"].items() if about["metric"] == "worst_case")
-    change(manifest["metrics"][label])
-    store.write_manifest(manifest)
+    change(manifest["metrics"][METRIC])
+    store.write_json("manifest.json", manifest)
     list_again(tmp_path / "pack")
     problem = verify_pack(tmp_path / "pack").problems["results/manifest.json"]
-    assert problem == f"reads the numbers of {label} in another way than the metric"
+    assert problem == f"reads the numbers of {METRIC} in another way than the metric"
 
 
 def test_a_table_of_decisions_that_was_changed_in_a_pack_is_found(pack: Path, tmp_path: Path) -> None:
@@ -382,6 +381,18 @@ def test_arguments_are_checked(results: Path, pack: Path, tmp_path: Path) -> Non
     job.write_bytes(job.read_bytes()[:-1])
     with pytest.raises(StandfastError, match="is damaged"):
         make_pack(damaged, tmp_path / "pack")
+
+
+def test_a_pack_of_an_old_manifest_verifies_and_is_evaluated_again(pack: Path, tmp_path: Path) -> None:
+    """It does not say how numbers are read, which the metric does."""
+    shutil.copytree(pack, tmp_path / "pack")
+    store = Store(tmp_path / "pack" / "results")
+    manifest = store.manifest()
+    del manifest["metrics"][METRIC]["values"], manifest["metrics"][METRIC]["controls"]
+    store.write_json("manifest.json", manifest)
+    list_again(tmp_path / "pack")
+    assert verify_pack(tmp_path / "pack").fine
+    assert replay(tmp_path / "pack", tmp_path, jobs=1).fine
 
 
 def test_jobs_are_evaluated_again_with_the_same_bits(pack: Path, tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ _IDENTITY = {
     "data": ("digest", "samples", "bounds", "targets", "targets_digest", "extras"),
     "models": ("digest", "network"),
 }
+#: what a manifest says of reading the numbers of a metric
+_READING = ("values", "controls")
 
 
 @dataclass(frozen=True)
@@ -168,12 +170,18 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
                 found += [f"{section} {name!r}: another {key}" for key in other]
     for section in ("explainers", "metrics"):
         for name, about in (then.get(section) or {}).items():
-            if _as_stored(about) != _as_stored((now.get(section) or {}).get(name)):
+            here = (now.get(section) or {}).get(name) or {}
+            if _select_options(about) != _select_options(here):
                 found.append(f"{section} {name!r}: other options")
     found += [f"{key}: {now.get(key)} here" for key in ("seed", "repeats", "controls") if then.get(key) != now.get(key)]
     before, after = then.get("code") or {}, now.get("code") or {}
     found += [f"code {name!r}: changed" for name in sorted(before) if before[name] != after.get(name)]
     return tuple(found)
+
+
+def _select_options(about: Mapping[str, Any]) -> object:
+    """What the numbers of an explainer or a metric depend on, and not how they are read, which old manifests lack."""
+    return _as_stored({name: value for name, value in about.items() if name not in _READING})
 
 
 def _as_stored(value: object) -> object:
