@@ -96,6 +96,13 @@ def test_a_plug_in_that_is_no_presentation_is_refused() -> None:
         presentation_of("missing")
 
 
+@pytest.mark.parametrize("method", ["value_spec", "make_comparable"])
+def test_a_presentation_cannot_say_how_numbers_are_read(method: str) -> None:
+    """It would never be asked."""
+    with pytest.raises(ArgumentError, match=rf"Mine.{method}: expected no such method: the metric says .*, got one"):
+        type("Mine", (Presentation,), {method: lambda self, options: None})
+
+
 def test_a_metric_without_a_presentation_shows_its_value(tmp_path: Path) -> None:
     assert type(presentation_of("unheard_of")) is Presentation
     builder = Builder(tmp_path / "results")
