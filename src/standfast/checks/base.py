@@ -333,7 +333,11 @@ class _Case:
         gain = self._subtract(own, other)
         count = len(gain.samples)
         p, effect, _ = signed_rank(gain.low, gain.high) if count else (1.0, 0.0, 0)
-        better, worse = (p / 2, 1 - p / 2) if effect > 0 else (1 - p / 2, p / 2) if effect < 0 else (1.0, 1.0)
+        better = worse = 1.0
+        if effect > 0:
+            better, worse = p / 2, 1 - p / 2
+        elif effect < 0:
+            better, worse = 1 - p / 2, p / 2
         tail = (1 - self.level) / 2  # as an interval with two ends has
         outcome: Outcome = "pass" if better <= tail else "fail" if worse <= tail else "undecided"
         needed = None

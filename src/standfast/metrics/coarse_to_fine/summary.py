@@ -89,7 +89,8 @@ class Curves:
             value = getattr(self, name)
             if value is not None:
                 check(value.shape == shape, name, f"drops of shape {shape}, as the shares", f"shape {value.shape}")
-        increasing = self.fractions.shape == shape[1:] and bool((np.diff(self.fractions) > 0).all())
+        has_shape = self.fractions.shape == shape[1:]
+        increasing = has_shape and bool((np.diff(self.fractions) > 0).all())
         check(increasing, "fractions", f"{shape[1]} increasing numbers", self.fractions.tolist())
 
     def __len__(self) -> int:
