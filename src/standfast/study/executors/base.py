@@ -6,7 +6,7 @@ import importlib
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from standfast.errors import MissingExtraError, check, check_integer
+from standfast.study.executors.job_queue import JobQueue
 from standfast.study.grid import Grid
 from standfast.study.plan import Job
 from standfast.study.store import JobFiles, Store, pack_failure
@@ -80,9 +81,15 @@ UNLIMITED = Limits()
 
 
 class Executor(ABC):
-    """Does jobs, and yields a `JobOutcome` for each when stored. Stops its workers when the generator is closed."""
+    """Does jobs, and yields a `JobOutcome` for each when stored. Stops its workers when the generator is closed.
+
+    Attributes:
+        name: in study files.
+        isolates: whether explainers of somebody else's (`Grid.isolated`) get processes of their own.
+    """
 
     name: str
+    isolates: bool = False
 
     @property
     def at_once(self) -> int:
@@ -116,10 +123,15 @@ Said = float | JobFiles | Lost | None
 
 @dataclass(eq=False)
 class Member(ABC):
-    """A worker of a crew, in a process of its own somewhere, and its current job."""
+    """A worker of a crew, in a process of its own somewhere, and its current job.
+
+    Attributes:
+        owner: the isolated explainer of which it has had a job; it gets no others any more.
+    """
 
     number: int
     job: Job | None = field(default=None, init=False)
+    owner: str | None = field(default=None, init=False)
     ready: bool = field(default=False, init=False)
     began: float = field(default=0.0, init=False)
 
@@ -152,7 +164,8 @@ M = TypeVar("M", bound=Member)
 class Crew(ABC, Generic[M]):
     """Workers for a run, each of which does one job after another.
 
-    A worker that is lost is replaced, and its job is done again, unless that has cost too many workers.
+    A worker that is lost is replaced, and its job is done again, unless that has cost too many workers. A worker that
+    has had a job of an isolated explainer is replaced before the job of another one.
 
     Args:
         grid, store: of the jobs.
@@ -165,7 +178,7 @@ class Crew(ABC, Generic[M]):
         self.grid, self.store, self.size, self.limits = grid, store, size, limits
         self.lives = lives if limits.retries is None else limits.retries + 1
         self.members: list[M] = []
-        self.queue: deque[Job] = deque()
+        self.queue = JobQueue(grid.isolated)
         self.losses: Counter[str] = Counter()
 
     @abstractmethod
@@ -179,25 +192,50 @@ class Crew(ABC, Generic[M]):
     def serve(self, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Have the jobs done, and yield their outcomes."""
         patience = 0.0
-        self.queue.extend(jobs)
+        self.queue.add(jobs)
         try:
             while self.queue or any(member.job for member in self.members):
-                for member in self.members:
-                    if self.queue and member.ready and member.job is None:
-                        member.job, member.began = self.queue.popleft(), time.monotonic()
-                        member.assign(member.job)
-                while self.queue and len(self.members) < min(self.size, len(jobs)):
-                    numbers = {member.number for member in self.members}
-                    self.start(next(number for number in count() if number not in numbers))
-                for member, said in self._poll_with_limits():
-                    if not isinstance(said, float):
-                        yield from self._end_job(member, said)
-                    elif tell is not None and member.job is not None:
-                        tell(member.job, said)
+                self._assign_jobs()
+                self._end_spent_workers()
+                self._start_workers(min(self.size, len(jobs)))
+                yield from self._hear_workers(tell)
             patience = _SECONDS_TO_END
         finally:
             for member in self.members:
                 member.stop(patience)
+
+    def _assign_jobs(self) -> None:
+        """Have the idle workers do jobs that wait, as far as they may do them."""
+        for member in self._list_idle():
+            busy = {other.owner for other in self.members if other is not member}
+            job = self.queue.take(member.owner, busy)
+            if job is not None:
+                member.job, member.owner, member.began = job, self.queue.find_owner(job), time.monotonic()
+                member.assign(job)
+
+    def _list_idle(self) -> list[M]:
+        return [member for member in self.members if member.ready and member.job is None]
+
+    def _end_spent_workers(self) -> None:
+        """End idle workers that may do none of the jobs that wait, so that new ones start in their places."""
+        starting = sum(not member.ready for member in self.members)
+        working = Counter(member.owner for member in self.members if member.job is not None)
+        needed = self.queue.count_beyond(working) - starting
+        for member in self._list_idle()[: max(0, needed)]:
+            self.members.remove(member)
+            member.stop(_SECONDS_TO_END)
+
+    def _start_workers(self, most: int) -> None:
+        while self.queue and len(self.members) < most:
+            numbers = {member.number for member in self.members}
+            self.start(next(number for number in count() if number not in numbers))
+
+    def _hear_workers(self, tell: Tell | None) -> Iterator[JobOutcome]:
+        for member, said in self._poll_with_limits():
+            if not isinstance(said, float):
+                yield from self._end_job(member, said)
+            elif tell is not None and member.job is not None:
+                tell(member.job, said)
 
     def _poll_with_limits(self) -> list[tuple[M, Said]]:
         if not self.limits.watched:
@@ -222,7 +260,7 @@ class Crew(ABC, Generic[M]):
             if said.final:
                 yield store_failure(self.store, self.grid, job, said.words)
             elif self.losses[job.identity] < self.lives:
-                self.queue.appendleft(job)
+                self.queue.put_back(job)
             else:
                 error = f"WorkerDied: {said.words} during this job{times}"
                 yield store_failure(self.store, self.grid, job, error, said.hint)

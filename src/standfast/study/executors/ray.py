@@ -36,7 +36,8 @@ _log = logging.getLogger(__name__)
 class Ray(Executor):
     """Workers on a Ray cluster, each with CPUs and GPUs of its own. Models and data go through the object store.
 
-    A free worker gets the next job. The job of a lost worker is done again by another one.
+    A free worker gets the next job. The job of a lost worker is done again by another one. Explainers with code that is
+    not ours have workers of their own, as with `Processes`.
 
     Args:
         address: of the cluster: `"auto"` for the running one, `"host:port"`, `"ray://host:port"`; None starts one on
@@ -50,6 +51,7 @@ class Ray(Executor):
     """
 
     name = "ray"
+    isolates = True
 
     def __init__(
         self,
