@@ -254,6 +254,7 @@ def cluster() -> Iterator[Any]:
             "health_check_period_ms": 1000,
             "health_check_failure_threshold": 8,
             "health_check_initial_delay_ms": 0,
+            "memory_monitor_refresh_ms": 0,  # where other processes fill the memory, Ray would start workers for ever
         }
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
         found = Cluster(initialize_head=True, head_node_args=head)

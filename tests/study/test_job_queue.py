@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from standfast.errors import StandfastError
 from standfast.study.executors.base import UNLIMITED, Crew, Lost, Member, Said
 from standfast.study.executors.job_queue import JobQueue
+from standfast.study.executors.ray import _Actor, _RayCrew
 from standfast.study.plan import Job
 from standfast.study.store import JobFiles, Store
 
@@ -90,6 +92,40 @@ def test_few_workers_are_started(size: int, most: int, tmp_path: Path) -> None:
     crew = PretendedCrew(("a", "b", "c"), size, 0, 0, tmp_path)
     assert len(list(crew.serve(jobs))) == len(jobs)
     assert len(crew.everybody) <= most
+
+
+class NobodyStarts(PretendedCrew):
+    """Workers that are lost before they are ready, but for some of the first."""
+
+    ready = 0
+
+    def poll(self, seconds: float | None) -> list[tuple[Pretended, Said]]:
+        if self.ready:
+            self.ready -= 1
+            return super().poll(seconds)
+        return [(self.members[0], Lost("it died", "no memory"))]
+
+
+@pytest.mark.parametrize("ready", [0, 2])
+def test_workers_that_never_start_end_the_run(ready: int, tmp_path: Path) -> None:
+    crew = NobodyStarts((), 2, 0, 0, tmp_path)
+    crew.ready = ready
+    with pytest.raises(StandfastError, match=r"4 in a row were lost before they could start.*it died \(no memory\)"):
+        list(crew.serve(make_jobs({"saliency": 9})))
+    assert all(worker.stopped for worker in crew.everybody)
+
+
+def test_ray_says_when_no_worker_starts(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("standfast.study.executors.ray._SECONDS_OF_SILENCE", 0.0)
+    crew = object.__new__(_RayCrew)
+    crew.ray = SimpleNamespace(wait=lambda waiting, **_: ([], waiting))
+    crew.members, crew.last_words = [_Actor(0, crew.ray, None, awaited="a reference")], 0.0
+    assert crew.poll(None) == []
+    assert "no worker has started" in caplog.text
+    caplog.clear()
+    (crew.members[0].job,) = make_jobs({"saliency": 1})
+    assert crew.poll(None) == []
+    assert not caplog.text  # a job may take long
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from standfast.errors import MissingExtraError, check, check_integer
+from standfast.errors import MissingExtraError, StandfastError, check, check_integer
 from standfast.study.executors.job_queue import JobQueue
 from standfast.study.grid import Grid
 from standfast.study.plan import Job
@@ -180,6 +180,8 @@ class Crew(ABC, Generic[M]):
         self.members: list[M] = []
         self.queue = JobQueue(grid.isolated)
         self.losses: Counter[str] = Counter()
+        #: how many workers in a row were lost before they were ready
+        self.lost_starts = 0
 
     @abstractmethod
     def start(self, number: int) -> None:
@@ -251,6 +253,7 @@ class Crew(ABC, Generic[M]):
             self.members.remove(member)
             member.stop()
         if job is None:  # it was only started
+            self._count_start(said)
             return
         if isinstance(said, JobFiles):
             yield store_result(self.store, job, said)
@@ -264,6 +267,18 @@ class Crew(ABC, Generic[M]):
             else:
                 error = f"WorkerDied: {said.words} during this job{times}"
                 yield store_failure(self.store, self.grid, job, error, said.hint)
+
+    def _count_start(self, said: JobFiles | Lost | None) -> None:
+        """Raise `StandfastError` if workers are lost again and again before they are ready."""
+        if not isinstance(said, Lost):
+            self.lost_starts = 0
+            return
+        self.lost_starts += 1
+        if self.lost_starts >= self.lives * self.size:
+            raise StandfastError(
+                f"workers: {self.lost_starts} in a row were lost before they could start. The last one: {said.words}"
+                f" ({said.hint})"
+            )
 
 
 def store_result(store: Store, job: Job, packed: JobFiles) -> JobOutcome:
