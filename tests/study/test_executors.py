@@ -413,6 +413,8 @@ def test_functions_beside_the_study_file_and_odd_failures_in_this_process_and_an
     ran = CliRunner().invoke(app, ["run", str(tmp_path / "own.yaml"), "--no-report"])
     assert ran.exit_code == 1, ran.output
     assert "4 jobs: 0 were done before, 1 now, 3 failed" in ran.output
+    shared = "explain, leave, fail_oddly, fail_with_half_a_pair shared a process; --workers 2 gives each of them"
+    assert (shared in ran.output) == (executor == "{workers: 1}")
     found = load_results(elsewhere / "results" / "own")
     errors = {each["explainer"]: each["error"] for each in found.failures}
     assert errors == {
