@@ -3,8 +3,8 @@
     git worktree add --detach OLD COMMIT
     python benchmarks/reliability/study_throughput.py --old OLD [--part workers|tiny|own] [--turns 5]
 
-The two versions take turns, each run in a new process. A number is the median of the quotients of neighbouring runs, new
-by old, with the smallest and the largest. CPU time is that of all processes together, with imports of the workers.
+The two versions take turns, each run in a new process. A number is the median of the quotients of neighbouring runs,
+new by old, with the smallest and the largest. CPU time is that of all processes together, with imports of the workers.
 
     workers   LeNet-5, four bundled explainers, worst case and AOPC, two workers
     tiny      1,000 jobs of a few milliseconds with a bundled explainer, in one process: the costs of each job
@@ -63,7 +63,10 @@ def make_grid(samples: int, own: bool) -> Grid:
     if own:
         functions = {"first": explain_first, "second": explain_second, "third": explain_third}
         explainers |= {name: from_callable(function) for name, function in functions.items()}
-    metrics = {"worst": WorstCase(standfast.LinfBall(0.1), search="random", budget=500), "aopc": standfast.metrics.AOPC()}
+    metrics = {
+        "worst": WorstCase(standfast.LinfBall(0.1), search="random", budget=500),
+        "aopc": standfast.metrics.AOPC(),
+    }
     paths = (str(Path(__file__).parent),)
     return Grid({"digits": Samples(digits.inputs)}, {"lenet": LoadedModel(model)}, explainers, metrics, paths=paths)
 

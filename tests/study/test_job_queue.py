@@ -110,7 +110,7 @@ class NobodyStarts(PretendedCrew):
 def test_workers_that_never_start_end_the_run(ready: int, tmp_path: Path) -> None:
     crew = NobodyStarts((), 2, 0, 0, tmp_path)
     crew.ready = ready
-    with pytest.raises(StandfastError, match=r"4 in a row were lost before they could start.*it died \(no memory\)"):
+    with pytest.raises(StandfastError, match=r"6 in a row were lost before they could start.*it died \(no memory\)"):
         list(crew.serve(make_jobs({"saliency": 9})))
     assert all(worker.stopped for worker in crew.everybody)
 

@@ -26,6 +26,8 @@ from standfast.study.worker import record_of
 SECONDS_BETWEEN_LOOKS = 0.25
 #: how long a worker may take to end when no job is left
 _SECONDS_TO_END = 5.0
+#: so many starts of each worker may fail one after another: a lost node loses all workers that start on it
+_STARTS = 3
 
 
 @dataclass(frozen=True)
@@ -243,8 +245,13 @@ class Crew(ABC, Generic[M]):
         if not self.limits.watched:
             return self.poll(None)
         heard = self.poll(SECONDS_BETWEEN_LOOKS)
-        silent = [member for member in self.members if member.job and all(member is not one for one, _ in heard)]
-        return heard + [(member, Lost(why, final=True)) for member in silent if (why := member.exceeds(self.limits))]
+        speakers = [id(member) for member, _ in heard]
+        for member in self.members:
+            is_silent = member.job is not None and id(member) not in speakers
+            excess = member.exceeds(self.limits) if is_silent else ""
+            if excess:
+                heard.append((member, Lost(excess, final=True)))
+        return heard
 
     def _end_job(self, member: M, said: JobFiles | Lost | None) -> Iterator[JobOutcome]:
         """What has become of the job of a member, if it has one, and if it is not tried again."""
@@ -258,15 +265,19 @@ class Crew(ABC, Generic[M]):
         if isinstance(said, JobFiles):
             yield store_result(self.store, job, said)
         elif isinstance(said, Lost):
-            self.losses[job.identity] += 1
+            yield from self._end_lost_job(job, said)
+
+    def _end_lost_job(self, job: Job, said: Lost) -> Iterator[JobOutcome]:
+        """The failure of a job whose worker was lost; nothing if the job is tried again."""
+        self.losses[job.identity] += 1
+        if said.final:
+            yield store_failure(self.store, self.grid, job, said.words)
+        elif self.losses[job.identity] < self.lives:
+            self.queue.put_back(job)
+        else:
             times = f", {self.lives} times" if self.lives > 1 else ""
-            if said.final:
-                yield store_failure(self.store, self.grid, job, said.words)
-            elif self.losses[job.identity] < self.lives:
-                self.queue.put_back(job)
-            else:
-                error = f"WorkerDied: {said.words} during this job{times}"
-                yield store_failure(self.store, self.grid, job, error, said.hint)
+            error = f"WorkerDied: {said.words} during this job{times}"
+            yield store_failure(self.store, self.grid, job, error, said.hint)
 
     def _count_start(self, said: JobFiles | Lost | None) -> None:
         """Raise `StandfastError` if workers are lost again and again before they are ready."""
@@ -274,7 +285,7 @@ class Crew(ABC, Generic[M]):
             self.lost_starts = 0
             return
         self.lost_starts += 1
-        if self.lost_starts >= self.lives * self.size:
+        if self.lost_starts >= _STARTS * self.size:
             raise StandfastError(
                 f"workers: {self.lost_starts} in a row were lost before they could start. The last one: {said.words}"
                 f" ({said.hint})"
