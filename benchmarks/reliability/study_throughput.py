@@ -4,7 +4,8 @@
     python benchmarks/reliability/study_throughput.py --old OLD [--part workers|tiny|own] [--turns 5]
 
 The two versions take turns, each run in a new process. A number is the median of the quotients of neighbouring runs,
-new by old, with the smallest and the largest. CPU time is that of all processes together, with imports of the workers.
+new by old, with the smallest and the largest, and that of the sums of all runs. CPU time is that of all processes
+together, with imports of the workers.
 
     workers   LeNet-5, four bundled explainers, worst case and AOPC, two workers
     tiny      1,000 jobs of a few milliseconds with a bundled explainer, in one process: the costs of each job
@@ -120,17 +121,20 @@ def measure(source: Path, part: str) -> tuple[float, int]:
 def compare(old: Path, part: str, turns: int) -> None:
     """Print the quotients of a part."""
     new = Path(__file__).parents[2]
-    quotients, seconds = [], []
+    quotients: list[float] = []
+    totals = {old: 0.0, new: 0.0}
     for turn in range(turns):
         order = (old, new) if turn % 2 else (new, old)
         runs = {source: measure(source, part) for source in order}
         quotients.append(runs[new][0] / runs[old][0])
-        seconds.append(runs[new][0])
+        for source in order:
+            totals[source] += runs[source][0]
         told = ", ".join(f"{name} {runs[source][0]:.2f} s" for name, source in (("old", old), ("new", new)))
         print(f"{part}: {told} ({runs[new][1]} jobs, {time.strftime('%H:%M')})", file=sys.stderr, flush=True)
     middle = statistics.median(quotients)
     spread = f"{min(quotients):.3f} to {max(quotients):.3f}"
-    print(f"{part}: {middle:.3f} ({spread}) times the CPU time, median {statistics.median(seconds):.1f} s", flush=True)
+    mean, sums = totals[new] / turns, totals[new] / totals[old]
+    print(f"{part}: {middle:.3f} ({spread}) times the CPU time, sums {sums:.3f}, {mean:.1f} s a run", flush=True)
 
 
 def main() -> None:
