@@ -99,7 +99,8 @@ PARTS: dict[str, tuple[Callable[[], Grid], Callable[[], Executor]]] = {
 def run_once(part: str) -> None:
     """Print the CPU seconds of one run."""
     torch.set_num_threads(1)
-    grid, executor = (make() for make in PARTS[part])
+    make_part, make_executor = PARTS[part]
+    grid, executor = make_part(), make_executor()
     with tempfile.TemporaryDirectory() as folder:
         began = read_cpu()
         summary = run_grid(grid, Store(Path(folder)), executor=executor)
