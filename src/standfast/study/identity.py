@@ -22,6 +22,7 @@ import multiprocessing
 import os
 import re
 import signal
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
@@ -66,6 +67,8 @@ _COARSE = 5e-2
 _SECONDS, _BYTES = 30.0, 4 * 10**9
 #: the share of the range of the inputs that noise covers
 _NOISE = 0.1
+#: packages of which bundled explainers consist: ours, those beneath it, and those with an adapter
+_BUNDLED = frozenset({"standfast", "numpy", "torch", "captum", "lime", "quantus", "shap"})
 
 
 # Configurations
@@ -80,6 +83,7 @@ class Description:
     Attributes:
         content: plain values.
         own: whether code of the user's is a part of it.
+        packages: the other packages whose code is a part of it.
         reach: what that code names.
 
     >>> from standfast.explainers import get
@@ -89,6 +93,7 @@ class Description:
 
     def __init__(self, value: object) -> None:
         self.own = False
+        self.packages: set[str] = set()
         self.reach = Reach()
         self._outer: set[int] = set()
         self.content = self._describe(value)
@@ -100,6 +105,11 @@ class Description:
             return digest([self.content, None])
         modules = read_own_modules(self.reach.modules)
         return digest([self.content, modules, *([self.reach.content] if self.reach.content else [])])
+
+    @property
+    def bundled(self) -> bool:
+        """Whether it consists of code alone that comes with this package, or that an adapter of it is for."""
+        return not self.own and self.packages <= _BUNDLED | sys.stdlib_module_names
 
     def _describe(self, value: object) -> Any:
         if isinstance(value, int | float | str | bool | bytes | None):
@@ -167,7 +177,9 @@ class Description:
         """The version of a distribution, or the text of the user's own function or class."""
         module = name_module(thing)
         if not is_own(module):
-            return find_package_version(module.partition(".")[0])
+            package = module.partition(".")[0]
+            self.packages.add(package)
+            return find_package_version(package)
         self.own = True
         if isinstance(thing, FunctionType | type):
             self.reach.add_names_of(thing)
