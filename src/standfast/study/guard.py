@@ -102,6 +102,8 @@ class Guard:
             attributes = dict(vars(part))
             inside = {name: dict(entry) for name, entry in attributes.items() if isinstance(entry, dict)}
             self.parts.append((part, attributes, inside))
+        #: not from the attributes, among which TorchScript has no mode; frozen, it has none at all
+        self.modes = {part: part.training for part in model.module.modules() if hasattr(part, "training")}
         tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
         self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
         self.shared = {name: read() for name, (read, _) in _SHARED.items()}
@@ -135,7 +137,7 @@ class Guard:
         found = []
         if any(_list_hooks(vars(part)) != _list_hooks(inside) for part, _, inside in self.parts):
             found.append("hooks")
-        if any(part.training != attributes["training"] for part, attributes, _ in self.parts):
+        if any(part.training != mode for part, mode in self.modes.items()):
             found.append("mode")
         if any(t.requires_grad != needed for t, _, needed in self.tensors):
             found.append("requires_grad")
@@ -155,6 +157,8 @@ class Guard:
                 for name, entries in inside.items():
                     vars(part)[name].clear()  # the same dictionary, since handles of hooks refer to it
                     vars(part)[name].update(entries)
+        for part, mode in self.modes.items():
+            part.training = mode
         with torch.no_grad():
             for tensor, kept, needed in self.tensors:
                 tensor.requires_grad_(needed)
