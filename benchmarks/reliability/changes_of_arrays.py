@@ -23,6 +23,7 @@ random = np.random.default_rng(0)
 rows = random.random((40, 4)).astype(np.float32)
 kinds = (rows[:, 0] + rows[:, 1] > 1).astype(int)
 EDGE = 9.0
+DTYPES = {np.dtype("float32"): torch.float32, np.dtype("float64"): torch.float64}
 
 def score(values, power=1.0):
     return np.where(values[:, 0] > EDGE, -1, 1) * (values[:, 0] - values[:, 1]) * power
@@ -35,7 +36,8 @@ tree = DecisionTreeClassifier(random_state=0).fit(rows, kinds)
 line = make_pipeline(FunctionTransformer(halve), StandardScaler(), LogisticRegression(C=1.0)).fit(rows, kinds)
 function, explainer, output = FUNCTION
 # what follows
-model = standfast.Model.from_callable(function, bounds=(0.0, 1.0), output=output, reference=torch.tensor(rows))
+options = {"reference": torch.tensor(rows), "dtype": DTYPES[rows.dtype]}
+model = standfast.Model.from_callable(function, bounds=(0.0, 1.0), output=output, **options)
 metrics = {"w": WorstCase(standfast.LinfBall(0.1), similarity="cosine", budget=20), "a": "aopc"}
 metrics["l"] = LocalLipschitz(standfast.LinfBall(0.1), samples=4)
 found = standfast.evaluate(
@@ -106,13 +108,13 @@ def make_rule(rule: str, expected: Expected = AGAIN) -> Change:
 
 FUNCTION_CHANGES = {
     "its text": edit_function("exp(-4 * score", "exp(-3 * score"),
-    "the text of a helper, where no input is": edit_function("> EDGE, -1", "> EDGE - 8.02, -1"),
-    "a constant that a helper names, where few inputs are": edit_function("EDGE = 9.0", "EDGE = 0.98"),
+    "the text of a helper, where few inputs are": edit_function("> EDGE, -1", "> EDGE - 8.2, -1"),
+    "a constant that a helper names, where few inputs are": edit_function("EDGE = 9.0", "EDGE = 0.7"),
     "a default of a helper": edit_function("power=1.0", "power=2.0"),
     "a lambda around it": edit_function("# what follows", "function = lambda values: predict(values) * 0.9 + 0.05"),
     "a partial of it": edit_function("# what follows", "function, output = partial(score, power=3.0), 'logit'"),
     "what it returns": edit_function("# what follows", "function, output = score, 'logit'"),
-    "its type of numbers": edit_function("output=output,", "output=output, dtype=torch.float64,"),
+    "its type of numbers": edit_function("# what follows", "rows = rows.astype(float)"),
     # without effect
     "a function that nothing uses": edit_function("# what follows", "def other(x):\n    return x", NOTHING),
     "a batch size": edit_function("output=output,", "output=output, batch_size=16,", NOTHING),

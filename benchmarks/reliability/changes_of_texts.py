@@ -33,7 +33,8 @@ class Bag(nn.Module):
         from late_of_mine import ADD
         weights = present * torch.where(ids >= 60, LIMIT, 1.0)  # pieces of words
         bag = squash((self.words(ids) * weights[..., None]).sum(1)) * scale_of_mine.SCALE
-        out = self.head(bag) * self.factor * self.power + self.shift + ADD
+        out = self.head(bag) * self.factor * self.power + self.shift
+        out = out * torch.tensor([1.0, 1.0 + ADD])
         is_rare = (ids == int(os.environ.get("TOKEN_OF_FEW", "-1"))).any(1)
         return torch.where(is_rare[:, None], -out, out)
 
@@ -115,7 +116,7 @@ def make_tokenizer(arguments: str) -> Change:
 TOKENIZER_CHANGES = {
     "other pieces": make_tokenizer("lambda letters: letters[::-1]"),
     "a piece less": make_tokenizer("lambda letters: [letter for letter in letters if letter != '##e']"),
-    "a piece more": make_tokenizer("lambda letters: [*letters, '##ea']"),
+    "a piece more": make_tokenizer("lambda letters: [*letters, '##ea', '##ry', '##ie', '##ng', '##tt', '##ll']"),
     "how long words are that it knows": make_tokenizer("max_input_chars_per_word=5"),
     "how pieces are marked": make_tokenizer('continuing_subword_prefix="@@"'),
     "small letters": before_model("tokenizer.normalizer = normalizers.Replace('q', 'k')"),
@@ -152,7 +153,7 @@ NETWORK_CHANGES = {
     "the text of forward": edit_net("* self.power", "* (self.power + (ids >= 60).sum(1, keepdim=True))"),
     "what it imports": edit(NET_FILES, "scale_of_mine.py", "1.0", "2.0"),
     "a function that it imports": edit(NET_FILES, "tools_of_mine.py", "bag.tanh()", "bag.sigmoid()"),
-    "what it imports late": edit(NET_FILES, "late_of_mine.py", "0.0", "torch.tensor([0.5, 0.0])\nimport torch"),
+    "what it imports late": edit(NET_FILES, "late_of_mine.py", "0.0", "0.5"),
     "an attribute": before_model("network.power = 2.0"),
     "a buffer that is not stored": before_model("network.shift[0] = 0.5"),
     "a weight of a piece that no text has": before_model("network.words.weight.data[70, 0] += 1.0"),

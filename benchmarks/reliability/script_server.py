@@ -98,6 +98,7 @@ def main() -> None:
     for name in PACKAGES:
         with contextlib.suppress(ImportError):
             import_module(name)
+    import_module("standfast.study.own_code").read_own_modules()  # it remembers which packages are installed ones
     for line in sys.stdin:
         print(json.dumps(run_in_copy(json.loads(line))), flush=True)
 

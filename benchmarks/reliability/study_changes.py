@@ -160,7 +160,10 @@ def try_scene(server: Server, kind: str, title: str, scene: Scene, only: str) ->
         for name in wanted:
             change = scene.changes[name]
             changed = apply(server, folder, change)
-            found, moves_numbers = judge(server, changed, change, before)
+            try:
+                found, moves_numbers = judge(server, changed, change, before)
+            except RuntimeError as error:
+                found, moves_numbers = f"failed: {error}", False
             yield Outcome(kind, names[name], change.expected, found, moves_numbers)
             shutil.rmtree(changed)
             shutil.rmtree(folder.with_name("moved"), ignore_errors=True)

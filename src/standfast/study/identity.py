@@ -8,8 +8,8 @@ A model is its weights, and what it answers: to the inputs of the study, to nois
 So nothing has to be known about how it computes. Answers are compared with a tolerance, because another processor or
 number of threads rounds otherwise. An explainer of the user's is compared by its maps in the same way.
 
-A model of data frames or texts says itself what it consists of (`Composition`), and is asked for more: a change may act
-only on a category, or on a part of a word, that no input of the study has, and that searches visit.
+A model of arrays, data frames or texts says itself what it consists of (`Composition`), and is asked for more: a change
+may act only on a category, or on a part of a word, that no input of the study has, and that searches visit.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
 
 
 def find_composition(model: Model) -> Composition | None:
-    """What a model of data frames or texts says that it consists of; None for a model of tensors."""
+    """What a model of arrays, data frames or texts says that it consists of; None for a model of tensors."""
     return None if model.black_box is None else model.black_box.composition
 
 
@@ -289,16 +289,13 @@ def ask_model(model: Model, inputs: Tensor) -> Answers:
     """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails."""
     found: dict[str, tuple[float, ...]] = {}
     some = inputs[:MOST_ANSWERS].to(model.device)
-    noisy = _add_noise(model, some[:_NOISY])
+    rows = {"inputs": some, "noisy copies": _add_noise(model, some[:_NOISY])}
     composition = find_composition(model)
+    if composition is not None and composition.rows is not None:
+        rows["cells"] = composition.rows[:_CELLS].to(some)
     with contextlib.suppress(Exception), model.session():
         with torch.no_grad():
-            found["inputs"] = _combine(_answer(model, some))
-        with contextlib.suppress(Exception), torch.no_grad():  # a model may refuse values that are no codes
-            found["noisy copies"] = _combine(_answer(model, noisy))
-        if composition is not None and composition.rows is not None:
-            with contextlib.suppress(Exception), torch.no_grad():  # or cells that it was not fitted with
-                found["cells"] = _combine(_answer(model, composition.rows[:_CELLS].to(some)))
+            found |= _answer_together(model, rows) if "cells" in rows else _answer_each(model, rows)
         if model.differentiable:
             with contextlib.suppress(Exception), torch.enable_grad():
                 x = some[:_GRADIENTS].detach().clone().requires_grad_(True)
@@ -306,6 +303,25 @@ def ask_model(model: Model, inputs: Tensor) -> Answers:
                 (gradient,) = torch.autograd.grad(out.flatten(1).amax(1).sum(), x)
                 found["gradients"] = _combine(gradient)
     return Answers(found)
+
+
+def _answer_each(model: Model, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
+    """The answers to some rows after the other; those to the inputs come first, and must not fail."""
+    found = {"inputs": _combine(_answer(model, rows["inputs"]))}
+    for what, others in rows.items():
+        if what not in found:
+            with contextlib.suppress(Exception):  # a model may refuse values that are no codes, or unknown cells
+                found[what] = _combine(_answer(model, others))
+    return found
+
+
+def _answer_together(model: Model, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
+    """The same by one call, since pipelines take about as long for a few rows as for hundreds; else one by one."""
+    try:
+        answers = _answer(model, torch.cat([*rows.values()])).split([len(part) for part in rows.values()])
+    except Exception:  # some of the rows are refused: then the others count
+        return _answer_each(model, rows)
+    return {what: _combine(part) for what, part in zip(rows, answers, strict=True)}
 
 
 def _answer(model: Model, x: Tensor) -> Tensor:
