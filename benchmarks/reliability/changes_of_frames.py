@@ -240,7 +240,7 @@ PIPELINE_CHANGES = {
     "an argument of this function": edit_pipeline('"most": 1e9}', '"most": 2500}'),
     "an argument of a step": edit_pipeline("Logs(add=1.0)", "Logs(add=5000.0)"),
     "the method of a step": edit_pipeline("np.log(rows + self.add)", "np.sqrt(rows + self.add)"),
-    "a constant that a function names, after it was fitted": after_fit("TOP = X['income'].max() * 1.01"),
+    "a constant that a function names, after it was fitted": after_fit("TOP = 3100.0"),
     "an argument of a step, after it was fitted": after_fit(
         'model[0].named_transformers_["debt"][0].set_params(add=50.0)'
     ),
@@ -262,7 +262,7 @@ PIPELINE_CHANGES = {
         "model = VotingClassifier([('a', model), ('b', forest)], voting='soft').fit(fitted, labels)"
     ),
     "what it does with few of a category": edit_pipeline(
-        'handle_unknown="ignore"', 'handle_unknown="infrequent_if_exist", min_frequency=20'
+        'handle_unknown="ignore"', 'handle_unknown="infrequent_if_exist", max_categories=2'
     ),
     # arguments of the call
     "a cell of the reference": after_fit('X.loc[40, "debt"] = 9000.0'),
@@ -273,7 +273,7 @@ PIPELINE_CHANGES = {
     "categories that may come": edit_pipeline('["clerk", "nurse", "farmer"], "rate"', '["clerk", "nurse"], "rate"'),
     "the rate of changes": edit_pipeline('"rate": 0.5', '"rate": 0.9'),
     "the budget": edit_pipeline("budget=40", "budget=9"),
-    "the similarity": edit_pipeline('similarity="cosine"', 'similarity="top_k_intersection"'),
+    "the similarity": edit_pipeline('similarity="cosine"', 'similarity="pearson"'),
     "the number of draws": edit_pipeline("samples=10", "samples=11"),
     "the explainer": edit_pipeline('["occlusion"]', '["kernel_shap:samples=20"]'),
     "the seed": edit_pipeline("progress=False", "progress=False, seed=1"),
@@ -433,6 +433,98 @@ MINE_CHANGES = {
     "the folder is moved": WITHOUT_EFFECT["the folder is moved"],
 }
 
+# An explainer that is an object, with what the script holds
+
+OBJECT = """
+from collections import namedtuple
+from enum import Enum
+from functools import wraps
+from types import SimpleNamespace
+import letters_of_mine as letters
+
+SHARES = pd.DataFrame({"column": ["income", "debt", "job"], "share": [1.0, 2.0, 3.0]})
+SETTINGS = {"power": [1.0, 2.0], "names": {"a", "b"}}
+PLACE = SimpleNamespace(offset=0.0)
+Pair = namedtuple("Pair", ["first", "second"])
+PAIR = Pair(1.0, 2.0)
+
+class Sign(Enum):
+    PLUS = 1.0
+
+def doubled(function):
+    @wraps(function)
+    def run(*values):
+        return 1.0 * function(*values)
+    return run
+
+@doubled
+def weigh(scores):
+    return scores * SHARES["share"].to_numpy() ** SETTINGS["power"][0] + PLACE.offset
+
+HANDLERS = {"weigh": weigh}
+
+class Table:
+    def __init__(self, scale):
+        self.scale = scale
+
+    @staticmethod
+    def move(maps):
+        return maps + 0.0
+
+    @classmethod
+    def make(cls):
+        return cls(1.0)
+
+class Explainer:
+    limit = 1.0
+
+    def __init__(self, weight, table):
+        self.weight, self.table = weight, table
+
+    def __call__(self, pipeline, frame, classes):
+        scores = pipeline.predict_proba(frame)[:, 1:] + np.array([[0.0, 0.1, 0.2]])
+        maps = HANDLERS["weigh"](scores * [1.0, self.weight, self.limit]) * Sign.PLUS.value * PAIR.second
+        maps = self.table.move(maps) * [self.table.scale, 1.0, 1.0]
+        return maps * [1.0, 1.0, len(letters.ALPHABET)]
+
+explain = Explainer(1.0, Table.make())
+# what follows
+"""
+OBJECT_FILES = {
+    "script.py": (ROWS + MINE + OBJECT + EVALUATE_MINE).replace("from mine_of_mine import explain\n", ""),
+    "letters_of_mine.py": 'ALPHABET = "abc"\n',
+}
+
+
+def edit_object(old: str, new: str, expected: Expected = AGAIN) -> Change:
+    """A change of the script of an explainer that is an object."""
+    return edit(OBJECT_FILES, "script.py", old, new, expected)
+
+
+OBJECT_CHANGES = {
+    "what it was made with": edit_object("Explainer(1.0,", "Explainer(2.0,"),
+    "an attribute set afterwards": edit_object("# what follows", "explain.weight = 3.0"),
+    "an attribute of its class": edit_object("limit = 1.0", "limit = 2.0"),
+    "the class method that makes its part": edit_object("cls(1.0)", "cls(2.0)"),
+    "a static method of its part": edit_object("maps + 0.0", "maps + 1.0"),
+    "a table of the script": edit_object("[1.0, 2.0, 3.0]", "[1.0, 2.0, 9.0]"),
+    "a list in a dictionary of the script": edit_object('"power": [1.0', '"power": [2.0'),
+    "an entry set afterwards": edit_object("# what follows", 'SETTINGS["power"][0] = 3.0'),
+    "a namespace of the script": edit_object("offset=0.0", "offset=0.7"),
+    "a named tuple": edit_object("Pair(1.0, 2.0)", "Pair(1.0, -2.0)\nPLACE.offset = 0.5"),
+    "an enumeration": edit_object("PLUS = 1.0", "PLUS = 5.0\n    OTHER = 2.0\nPLACE.offset = 0.2"),
+    "what a decorator does": edit_object("1.0 * function", "0.5 + function"),
+    "a function in a dictionary": edit_object(
+        'HANDLERS = {"weigh": weigh}', 'HANDLERS = {"weigh": lambda scores: scores**2}'
+    ),
+    "a module by another name": edit(OBJECT_FILES, "letters_of_mine.py", "abc", "abcdefgh"),
+    "an entry of a set that nothing reads": edit_object("# what follows", "unused = {1, 2}", NOTHING),
+    "the order in which a set was made": edit_object('{"a", "b"}', '{"b", "a"}', NOTHING),
+    "it was called before": edit_object("# what follows", "explain(model, X[:2], [0, 0])", NOTHING),
+    "nothing": WITHOUT_EFFECT["nothing"],
+    "the folder is moved": WITHOUT_EFFECT["the folder is moved"],
+}
+
 # Study files
 
 STUDY = """
@@ -570,6 +662,7 @@ def list_scenes() -> dict[str, Scene]:
         "a pipeline": Scene(PIPELINE_FILES, PIPELINE_CHANGES),
         "trees": Scene(TREE_FILES, TREE_CHANGES),
         "explainers and metrics of the user's": Scene(MINE_FILES, MINE_CHANGES),
+        "an explainer that is an object": Scene(OBJECT_FILES, OBJECT_CHANGES),
         "a study file": Scene(STUDY_FILES, STUDY_CHANGES),
         "a stored pipeline": Scene(STORED_FILES, STORED_CHANGES),
     }

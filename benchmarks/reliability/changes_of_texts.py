@@ -221,7 +221,7 @@ from standfast.similarity import Similarity
 from explain_of_mine import explain
 from tables_of_mine import read_table
 
-ENDS = "xy"
+ENDS = ["x", "yy"]
 
 @dataclass(frozen=True)
 class Ends(TextChange):
@@ -281,9 +281,9 @@ MINE_CHANGES = {
     "what an explainer imports": edit(MINE_FILES, "factors_of_mine.py", "1.0", "9.0"),
     "what a similarity imports late": edit(MINE_FILES, "late_of_mine.py", "1.0", "2.0"),
     "a table that a function returns": edit(MINE_FILES, "tables_of_mine.py", '"movie"', '"picture"'),
-    "a constant of a change": edit(MINE_FILES, "script.py", 'ENDS = "xy"', 'ENDS = "ab"'),
+    "a constant of a change": edit(MINE_FILES, "script.py", '["x", "yy"]', '["xxx", "yyyy"]'),
     "the text of a change": edit(MINE_FILES, "script.py", "word[:-1] + end", "word[:-2] + end"),
-    "a weight": edit(MINE_FILES, "script.py", "texts =", "model.model.head.bias.data[0] += 0.5\ntexts ="),
+    "a weight": edit(MINE_FILES, "script.py", "texts =", "list(model.model.parameters())[-1].data[0] += 0.5\ntexts ="),
     "nothing": WITHOUT_EFFECT["nothing"],
     "the folder is moved": WITHOUT_EFFECT["the folder is moved"],
 }

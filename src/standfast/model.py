@@ -193,21 +193,13 @@ class BlackBox(nn.Module):
         """
         self.refuse_gradients(x)
         rows = x.detach().to("cpu", self.dtype).numpy(force=True)
-        return self.convert(self._call(rows.copy()), rows).to(x.device, x.dtype)
-
-    def convert(self, found: Any, rows: Array) -> Tensor:
-        """The logits, float64 on the CPU, of what the function has returned for rows `(N, ...)`.
-
-        Raises:
-            ModelError: it has returned something else than scores.
-        """
-        scores = self._read(found, rows)
+        scores = self._read(self._call(rows.copy()), rows)
         if scores.ndim == 1 and self.output != "value":
             both = (1 - scores, scores) if self.output == "probability" else (-scores / 2, scores / 2)
             scores = np.stack(both, axis=1)
         if self.output == "probability":
             scores = np.log(np.maximum(scores, LEAST_PROBABILITY))  # NaN stays NaN, and makes the sample `nonfinite`
-        return torch.from_numpy(scores)
+        return torch.from_numpy(scores).to(x.device, x.dtype)
 
     @property
     def composition(self) -> Composition:

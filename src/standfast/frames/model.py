@@ -112,7 +112,7 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
     model.reference = table.make_reference()
     keeps_rule = task is None or getattr(chosen, "threshold", 0.5) == 0.5  # another threshold is the user's will
     if keeps_rule:
-        _compare_answers(model, function, tried, values, predicted)
+        _compare_answers(model, function, tried, predicted)
     return model
 
 
@@ -138,20 +138,12 @@ def _predict(estimator: Any, table: Table, rows: Tensor) -> Any:
         return None
 
 
-def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, values: Any, predicted: Any) -> None:
-    """Warn if kinds that the model answers are not those of the estimator's own `predict`, rounding aside.
-
-    Args:
-        model: of the estimator.
-        function: that asks it.
-        rows: some of the table.
-        values: what the function has returned for them, so that it need not be asked again.
-        predicted: what `predict` says of them; None where it says nothing.
-    """
+def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, predicted: Any) -> None:
+    """Warn if kinds that the model answers are not those of the estimator's own `predict`, rounding aside."""
     own_answers = None if predicted is None else number_predictions(function.estimator, predicted)
     if own_answers is None or function.reading.source.kind == "numbers":
         return
-    answers = _answer_surely(model, rows, values)
+    answers = _answer_surely(model, rows)
     if answers.shape != own_answers.shape:
         return
     differs = ((answers != own_answers) & (answers >= 0)).reshape(len(answers), -1).any(1)
@@ -172,14 +164,13 @@ def _find_reason(model: Model, function: FrameFunction) -> str:
     return ""
 
 
-def _answer_surely(model: Model, rows: Tensor, values: Any) -> Array:
+def _answer_surely(model: Model, rows: Tensor) -> Array:
     """The numbers of classes `(N,)` or the labels that are on `(N, L)`; -1 where rounding decides, or nothing is known.
 
-    `values` is what the function has returned for the rows. A row without a finite output is left to the metrics, for
-    which it is a status.
+    A row without a finite output is left to the metrics, for which it is a status.
     """
-    assert model.black_box is not None
-    outputs = model.black_box.convert(values, rows.numpy(force=True))
+    with model.session(), torch.no_grad():
+        (outputs,) = model.map_rows(lambda some_rows: (model.forward(some_rows),), rows)
     answers = model.task.answer(outputs)
     if isinstance(model.task, MultiLabel):
         numbers, is_sure = answers[:, 1:], (outputs - model.task.limit).abs() > _ROUNDING
