@@ -123,7 +123,7 @@ FUNCTION_CHANGES = {
     **WITHOUT_EFFECT,
 }
 RULE_CHANGES = {
-    "its module, where few inputs are": edit_rule("(rows > edge).any(1), -z, z", "rows[:, 3] > 0.97, z - 3, z"),
+    "its module, where few inputs are": edit_rule("(rows > edge).any(1), -z, z", "rows[:, 3] > 0.75, z - 3, z"),
     "a constant of its module": edit_rule("LIMIT = 9.0", "LIMIT = 0.99"),
     "a function that its module imports": edit(RULE_FILES, "tools_of_mine.py", "np.exp(-z)", "np.exp(-z * 2)"),
     "a module that is imported late": edit(RULE_FILES, "late_of_mine.py", "3.0", "2.0"),
