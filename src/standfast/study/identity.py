@@ -287,41 +287,48 @@ class Answers:
 
 def ask_model(model: Model, inputs: Tensor) -> Answers:
     """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails."""
-    found: dict[str, tuple[float, ...]] = {}
-    some = inputs[:MOST_ANSWERS].to(model.device)
-    rows = {"inputs": some, "noisy copies": _add_noise(model, some[:_NOISY])}
+    first_inputs = inputs[:MOST_ANSWERS].to(model.device)
+    rows = {"inputs": first_inputs, "noisy copies": _add_noise(model, first_inputs[:_NOISY])}
+    ask = _ask_each
     composition = find_composition(model)
     if composition is not None and composition.rows is not None:
-        rows["cells"] = composition.rows[:_CELLS].to(some)
+        rows["cells"] = composition.rows[:_CELLS].to(first_inputs)
+        ask = _ask_together
+    numbers: dict[str, tuple[float, ...]] = {}
     with contextlib.suppress(Exception), model.session():
         with torch.no_grad():
-            found |= _answer_together(model, rows) if "cells" in rows else _answer_each(model, rows)
+            numbers |= ask(model, rows)
         if model.differentiable:
-            with contextlib.suppress(Exception), torch.enable_grad():
-                x = some[:_GRADIENTS].detach().clone().requires_grad_(True)
-                out = model.forward(x.clone())
-                (gradient,) = torch.autograd.grad(out.flatten(1).amax(1).sum(), x)
-                found["gradients"] = _combine(gradient)
-    return Answers(found)
+            with contextlib.suppress(Exception):
+                numbers["gradients"] = _ask_gradients(model, first_inputs[:_GRADIENTS])
+    return Answers(numbers)
 
 
-def _answer_each(model: Model, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
-    """The answers to some rows after the other; those to the inputs come first, and must not fail."""
-    found = {"inputs": _combine(_answer(model, rows["inputs"]))}
-    for what, others in rows.items():
-        if what not in found:
-            with contextlib.suppress(Exception):  # a model may refuse values that are no codes, or unknown cells
-                found[what] = _combine(_answer(model, others))
-    return found
-
-
-def _answer_together(model: Model, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
-    """The same by one call, since pipelines take about as long for a few rows as for hundreds; else one by one."""
+def _ask_together(model: Model, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
+    """The answers to several kinds of rows, by one call: a pipeline takes as long for a few rows as for hundreds."""
     try:
-        answers = _answer(model, torch.cat([*rows.values()])).split([len(part) for part in rows.values()])
-    except Exception:  # some of the rows are refused: then the others count
-        return _answer_each(model, rows)
-    return {what: _combine(part) for what, part in zip(rows, answers, strict=True)}
+        answers = _answer(model, torch.cat([*rows.values()]))
+    except Exception:  # it refuses some of them; then the others count
+        return _ask_each(model, rows)
+    parts = answers.split([len(part) for part in rows.values()])
+    return {what: _combine(part) for what, part in zip(rows, parts, strict=True)}
+
+
+def _ask_each(model: Model, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
+    """The answers to several kinds of rows, one after the other; those to the inputs must not fail."""
+    numbers = {"inputs": _combine(_answer(model, rows["inputs"]))}
+    for what in [what for what in rows if what != "inputs"]:
+        with contextlib.suppress(Exception):  # a model may refuse values that are no codes, or cells without a value
+            numbers[what] = _combine(_answer(model, rows[what]))
+    return numbers
+
+
+def _ask_gradients(model: Model, inputs: Tensor) -> tuple[float, ...]:
+    with torch.enable_grad():
+        x = inputs.detach().clone().requires_grad_(True)
+        outputs = model.forward(x.clone())
+        (gradient,) = torch.autograd.grad(outputs.flatten(1).amax(1).sum(), x)
+        return _combine(gradient)
 
 
 def _answer(model: Model, x: Tensor) -> Tensor:

@@ -107,7 +107,8 @@ class Occlusion(CopyExplainer):
             other, shape = choose_baseline(model, x, self.baseline), get_map_shape(x)
 
             numbers = torch.arange(many * len(x), device=x.device)
-            owners, places = numbers // many, _find_places(numbers % many, counts)
+            owners = numbers // many
+            places = _find_places(numbers % many, counts)
 
             def make_copies(start: int, stop: int) -> Tensor:
                 covered = x.new_ones(1)
