@@ -193,6 +193,7 @@ torch.manual_seed(0)
 net = nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.Tanh(), nn.Linear(12, 3)).eval()
 images = torch.rand(4, 1, 4, 4, generator=torch.Generator().manual_seed(1))
 POWER = 1.0
+HIDDEN = 0.0
 
 def shape(maps):
     return maps.abs().flatten(1) ** POWER
@@ -204,7 +205,8 @@ class Share(Similarity):
     def compare(self, a, b):
         from late_of_mine import FLOOR
         a, b = shape(a), shape(b)
-        return torch.minimum(a, b).sum(1) / torch.maximum(a, b).sum(1).clamp(min=1e-12) + FLOOR
+        shares = torch.minimum(a, b).sum(1) / torch.maximum(a, b).sum(1).clamp(min=1e-12)
+        return shares + FLOOR + globals()["HID" + "DEN"]
 
 class Slope(LocalLipschitz):
     name = "slope"
@@ -259,6 +261,7 @@ SCRIPT_CHANGES = {
     "a constant that a helper of a similarity names": edit_script("POWER = 1.0", "POWER = 3.0"),
     "a helper of a similarity": edit_script("maps.abs()", "(maps + 0.1).abs()"),
     "what a similarity imports late": edit(SCRIPT_FILES, "late_of_mine.py", "0.0", "0.1"),
+    "a constant whose name is put together when it is read": edit_script("HIDDEN = 0.0", "HIDDEN = 0.05", NAMED),
     "a function that a metric calls": edit_script("return by", "return by * 2"),
     "the text of an explainer": edit(SCRIPT_FILES, "explain_of_mine.py", "inputs**2", "inputs**3"),
     "what an explainer imports": edit(SCRIPT_FILES, "factors_of_mine.py", "1.0", "2.0"),

@@ -366,7 +366,7 @@ class Falling(MaxSensitivity):
     name = "falling"
     def evaluate(self, call):
         result = super().evaluate(call)
-        result.value.mul_(1.0)
+        result.value.mul_(1.0 * float(open("factor.txt").read()))
         return result
 
 class Rule:
@@ -405,6 +405,7 @@ MINE_FILES = {
     "mine_of_mine.py": EXPLAIN,
     "factors_of_mine.py": "FACTOR = 1.0\n",
     "late_of_mine.py": "ADD = 0.0\n",
+    "factor.txt": "1.0",
 }
 MINE_CHANGES = {
     "a constant of an explainer": edit(MINE_FILES, "mine_of_mine.py", "WEIGHT = 1.0", "WEIGHT = 0.3"),
@@ -415,7 +416,8 @@ MINE_CHANGES = {
     "a helper of a similarity": edit(
         MINE_FILES, "script.py", "maps.abs().flatten(1)", "(maps * 2 + 1).abs().flatten(1)"
     ),
-    "a metric of the script": edit(MINE_FILES, "script.py", "mul_(1.0)", "mul_(2.0)"),
+    "a metric of the script": edit(MINE_FILES, "script.py", "mul_(1.0 *", "mul_(2.0 *"),
+    "a file that a metric reads": Change({"factor.txt": "2.0"}, NAMED),
     "a rule of the script": edit(MINE_FILES, "script.py", "/ 1000", "/ 500"),
     "an explainer that is wrapped in the script": edit(
         MINE_FILES,
@@ -493,6 +495,7 @@ explain = Explainer(1.0, Table.make())
 OBJECT_FILES = {
     "script.py": (ROWS + MINE + OBJECT + EVALUATE_MINE).replace("from mine_of_mine import explain\n", ""),
     "letters_of_mine.py": 'ALPHABET = "abc"\n',
+    "factor.txt": "1.0",
 }
 
 

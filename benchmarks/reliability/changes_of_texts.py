@@ -212,6 +212,7 @@ CALL_CHANGES = {
 # Code of the user's beside a bundled model
 
 MINE = """
+import os
 from dataclasses import dataclass
 import standfast
 from standfast.metrics import MaxSensitivity, WorstCase
@@ -237,7 +238,7 @@ class Share(Similarity):
     def compare(self, a, b):
         from late_of_mine import POWER
         a, b = a.abs().flatten(1) ** POWER + 1e-6, b.abs().flatten(1) ** POWER + 1e-6
-        return (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1))
+        return (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1)) * float(os.environ.get("SHARE_OF_MINE", "1"))
 
 model = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
 texts = ["a great film about the sea", "dull actors in a boring story"]
@@ -280,6 +281,7 @@ MINE_CHANGES = {
     "the text of an explainer": edit(MINE_FILES, "explain_of_mine.py", "len(word.text)", "len(word.text) ** 2"),
     "what an explainer imports": edit(MINE_FILES, "factors_of_mine.py", "1.0", "9.0"),
     "what a similarity imports late": edit(MINE_FILES, "late_of_mine.py", "1.0", "2.0"),
+    "a variable of the environment that a similarity reads": Change({}, NAMED, {"SHARE_OF_MINE": "0.5"}),
     "a table that a function returns": edit(MINE_FILES, "tables_of_mine.py", '"movie"', '"picture"'),
     "a constant of a change": edit(MINE_FILES, "script.py", '["x", "yy"]', '["xxx", "yyyy"]'),
     "the text of a change": edit(MINE_FILES, "script.py", "word[:-1] + end", "word[:-2] + end"),
