@@ -3,11 +3,11 @@
     python benchmarks/reliability/study_changes.py                      all of them, about a quarter of an hour
     python benchmarks/reliability/study_changes.py frames --only tree   those whose name has "tree"
 
-Each study is run, changed in one way, and run again with the results of the first run beside it. A change is noticed if
-no job of the first run is used again. If one is, the study is run a third time, without the results of the first run:
-a change is *stale* if the numbers of the second run are others than those. What changes no result must not compute
-anything again. Prints a line for each change that is not as it should be, and a table of the kinds; the exit status is
-1 if there is such a change.
+Each study is run, changed in one way, and run again with the results of the first run beside it. If a job of the first
+run is used again, the study is run a third time, without these: a change is *stale* if the numbers of the second run
+are others than those. Else it is noticed, if the second run has computed something. What changes no result must not
+compute anything. Prints a line for each change that is not as it should be, and a table of the kinds; the exit status
+is 1 if there is such a change.
 
 Needs no data set. Linux or macOS; scikit-learn, shap, tokenizers and transformers for frames and texts.
 """
@@ -79,7 +79,8 @@ class Outcome:
     """What happened after a change.
 
     Attributes:
-        found: `"noticed"`, `"partly noticed"`, `"kept"`, or `"stale"`: old numbers are given for what is new.
+        found: `"noticed"`; `"kept"`: nothing was computed, and the numbers are right; or `"stale"`: old numbers are
+            given for what is new.
         moves_numbers: whether the change made other numbers than before.
     """
 
@@ -144,8 +145,8 @@ def judge(server: Server, folder: Path, change: Change, before: dict[str, Any]) 
     fresh = server.run(folder, "script.py", change.environment)
     if fresh["values"] != after["values"]:
         return "stale", True
-    kept = after["earlier"] == after["planned"]
-    return "kept" if kept else "partly noticed", fresh["values"] != before["values"]
+    is_kept = after["earlier"] == after["planned"]
+    return "kept" if is_kept else "noticed", fresh["values"] != before["values"]
 
 
 def try_scene(server: Server, kind: str, title: str, scene: Scene, only: str) -> Iterator[Outcome]:
@@ -179,18 +180,19 @@ def describe(outcome: Outcome) -> str:
 
 def print_table(outcomes: list[Outcome]) -> None:
     """How many changes of each kind were noticed, and how many were not."""
-    print("kind      changes  noticed  stale, named  stale  without effect  needlessly computed")
-    for kind in [*KINDS, ""]:
-        of_kind = [outcome for outcome in outcomes if kind in ("", outcome.kind)]
-        counts = Counter((outcome.expected, outcome.found) for outcome in of_kind)
-        with_effect = sum(outcome.expected != NOTHING for outcome in of_kind)
-        noticed = counts[AGAIN, "noticed"] + counts[NAMED, "noticed"]
-        without = len(of_kind) - with_effect
-        needless = without - counts[NOTHING, "kept"]
-        numbers = (with_effect, noticed, counts[NAMED, "stale"], counts[AGAIN, "stale"], without, needless)
-        widths = (7, 7, 12, 5, 14, 19)
-        cells = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]
-        print(f"{kind or 'all':8}  {'  '.join(cells)}")
+    titles = ("changes", "noticed", "kept, right", "stale, named", "stale", "without effect", "needlessly computed")
+    print("         ", "  ".join(titles))
+    for kind in [*KINDS, "all"]:
+        of_kind = [outcome for outcome in outcomes if kind in ("all", outcome.kind)]
+        with_effect = [outcome for outcome in of_kind if outcome.expected != NOTHING]
+        without_effect = [outcome for outcome in of_kind if outcome.expected == NOTHING]
+        found = Counter(outcome.found for outcome in with_effect)
+        stale = Counter(outcome.expected for outcome in with_effect if outcome.found == "stale")
+        needless = sum(outcome.found != "kept" for outcome in without_effect)
+        counts = (found["noticed"], found["kept"], stale[NAMED], stale[AGAIN])
+        numbers = (len(with_effect), *counts, len(without_effect), needless)
+        cells = [f"{number:>{len(title)}}" for number, title in zip(numbers, titles, strict=True)]
+        print(f"{kind:9}", "  ".join(cells))
 
 
 def main() -> None:

@@ -310,7 +310,7 @@ def _ask_together(model: Model, rows: Mapping[str, Tensor]) -> dict[str, tuple[f
         answers = _answer(model, torch.cat([*rows.values()]))
     except Exception:  # it refuses some of them; then the others count
         return _ask_each(model, rows)
-    parts = answers.split([len(part) for part in rows.values()])
+    parts = torch.split(answers, [len(part) for part in rows.values()])
     return {what: _combine(part) for what, part in zip(rows, parts, strict=True)}
 
 
