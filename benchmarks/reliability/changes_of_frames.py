@@ -535,7 +535,7 @@ samples: 4
 samples_per_job: 4
 sanity: false
 data:
-  rows: {table: rows.csv, label: paid, types: {job: category}, reference: train.csv}
+  rows: {table: rows.csv, label: paid, reference: train.csv}
 models:
   m: {function: "fit_of_mine:fit"}
 explainers: [occlusion]

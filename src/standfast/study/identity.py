@@ -291,7 +291,7 @@ def ask_model(model: Model, inputs: Tensor) -> Answers:
     rows = {"inputs": first_inputs, "noisy copies": _add_noise(model, first_inputs[:_NOISY])}
     ask = _ask_each
     composition = find_composition(model)
-    if composition is not None and composition.rows is not None:
+    if composition is not None and composition.rows is not None and len(composition.rows) > 0:
         rows["cells"] = composition.rows[:_CELLS].to(first_inputs)
         ask = _ask_together
     numbers: dict[str, tuple[float, ...]] = {}
