@@ -332,14 +332,6 @@ TREE_CHANGES = {
     "a forest": grow("n_estimators=5", "RandomForestClassifier"),
     "shap has other values": edit(TREE_FILES, "script.py", "# what follows", NEWER_SHAP),
     "a background": edit(TREE_FILES, "script.py", '"tree_shap"', '"tree_shap:background=reference"'),
-    "the weights of nodes, after it was fitted": edit(
-        TREE_FILES,
-        "script.py",
-        "# what follows",
-        "state = model.tree_.__getstate__()\n"
-        "state['nodes']['weighted_n_node_samples'][1] *= 3\n"
-        "model.tree_.__setstate__(state)",
-    ),
     "nothing": WITHOUT_EFFECT["nothing"],
 }
 
@@ -601,7 +593,6 @@ STUDY_CHANGES = {
     # without effect
     "a title": edit_study("samples: 4\n", "samples: 4\ntitle: another\n", NOTHING),
     "a comment": edit_study("samples: 4\n", "# of four\nsamples: 4\n", NOTHING),
-    "limits of jobs": edit_study("samples: 4\n", "samples: 4\nexecutor: {timeout: 900}\n", NOTHING),
     "a table that nothing reads": Change({"notes.csv": "a,b\n1,2\n"}, NOTHING),
     **WITHOUT_EFFECT,
 }
