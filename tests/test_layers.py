@@ -16,7 +16,7 @@ CHECKOUT = Path(__file__).parents[1]
 
 # from the top: a layer may import from itself and from those before it
 LAYERS = (
-    ("errors", "files", "records", "registry"),
+    ("errors", "files", "needs", "records", "registry"),
     ("tensors", "segments", "function_calls", "input_types", "value_spec"),
     ("neighbourhoods",),
     ("similarity",),

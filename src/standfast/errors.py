@@ -71,6 +71,10 @@ class ModelError(StandfastError, RuntimeError):
     """The user's module does not behave like a model on these inputs."""
 
 
+class FailedModuleError(ModelError):
+    """The user's module or function raised an error of its own, or returned something that cannot be used."""
+
+
 class SecondDerivativeError(ModelError):
     """The user's module cannot be differentiated twice, as a white-box search or attack needs."""
 

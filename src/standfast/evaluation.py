@@ -353,9 +353,10 @@ class _Question:
         if texts is not None:
             about = {"texts": True, **({"classes": list(texts.classes)} if texts.classes else {})}
             samples = replace(samples, tokens=texts.tokens, lengths=texts.lengths, about=about)
-        for part in (*ready.values(), *configured.values()):
-            check_channels(part, x)
+        for explainer in ready.values():
+            check_channels(explainer, x)
         for metric in configured.values():
+            check_channels(metric, x)
             check_fits(getattr(metric, "neighbourhood", None), x, model.bounds)
             warn_of_radius(metric, model, x)
         beside = self._choose_controls(model, ready, configured, x)

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from standfast.errors import (
     FINITE,
     ArgumentError,
+    FailedModuleError,
     ModelError,
     NoGradientsError,
     SecondDerivativeError,
@@ -77,7 +78,6 @@ ROW_ALIGNMENT = 8
 #: what torch says where there is no second derivative
 _NOT_TWICE = ("double backward", "differentiate twice", "donated buffers", "_backward is not implemented")
 #: how the message begins where the module raises an error, and not what it returns is wrong
-_FAILED = "module: failed on"
 #: what to do about a function that selects columns by their names
 _COLUMNS_BY_NAME = ". For columns by name: lambda rows: model.predict_proba(pandas.DataFrame(rows, columns=names))"
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
@@ -202,9 +202,10 @@ class BlackBox(nn.Module):
         return torch.from_numpy(scores).to(x.device, x.dtype)
 
     @property
-    def composition(self) -> Composition | None:
-        """What it consists of, where its function says so; None where it is what it answers to arrays."""
-        return getattr(self.function, "composition", None)
+    def composition(self) -> Composition:
+        """What it consists of, as its function says; by default the function, with the estimator that it belongs to."""
+        stated: Composition | None = getattr(self.function, "composition", None)
+        return Composition(parts=(self.function,)) if stated is None else stated
 
     def find_widths(self, x: Tensor) -> Tensor | None:
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""
@@ -243,23 +244,23 @@ class BlackBox(nn.Module):
             said = f"{type(error).__name__}: {error}"
             if named or "frame" in said or "column" in said or "feature_" in said:
                 said = said.rstrip(".") + _COLUMNS_BY_NAME
-            raise ModelError(f"{self._describe_call(rows)}, which raises {said}") from error
+            raise FailedModuleError(f"{self._describe_call(rows)}, which raises {said}") from error
 
     def _read(self, found: Any, rows: Array) -> Array:
         """The scores as float64 `(N,)` or `(N, classes)`, checked."""
         try:
             scores = np.asarray(widen_half(found).detach().cpu() if isinstance(found, Tensor) else found)
         except Exception as error:  # such as a ragged list
-            raise ModelError(f"{self._describe_call(rows)}, which returns a {type(found).__name__}") from error
+            raise FailedModuleError(f"{self._describe_call(rows)}, which returns a {type(found).__name__}") from error
         if scores.dtype.kind in "iu" and self.output == "value":
             scores = scores.astype(np.float64)
         if scores.dtype.kind != "f":
             hint = " (classes? give predict_proba, not predict)" if scores.dtype.kind in "iubUO" else ""
-            raise ModelError(f"{self._describe_call(rows)}, which returns {scores.dtype}{hint}")
+            raise FailedModuleError(f"{self._describe_call(rows)}, which returns {scores.dtype}{hint}")
         if scores.shape == (len(rows), 1):
             scores = scores[:, 0]
         if (scores.ndim not in (1, 2) and self.output != "value") or scores.shape[:1] != (len(rows),):
-            raise ModelError(f"{self._describe_call(rows)}, which returns shape {scores.shape}")
+            raise FailedModuleError(f"{self._describe_call(rows)}, which returns shape {scores.shape}")
         scores = scores.astype(np.float64)
         if self.output == "probability":
             each = scores.reshape(len(rows), -1)
@@ -270,7 +271,7 @@ class BlackBox(nn.Module):
                 first = np.array2string(scores[int(wrong.argmax())], precision=4, threshold=4)
                 got = f"which returns {first}, not in [0, 1] with a sum of 1"
                 hint = '(if these are several labels, return one of them; if they are scores, say output="logit")'
-                raise ModelError(f"{self._describe_call(rows)}, {got} {hint}")
+                raise FailedModuleError(f"{self._describe_call(rows)}, {got} {hint}")
         return scores
 
     def _describe_call(self, rows: Array) -> str:
@@ -661,7 +662,7 @@ class Model:
         try:
             yield
         except ModelError as error:
-            failed = before is None and str(error).startswith(_FAILED)
+            failed = before is None and self.black_box is None and isinstance(error, FailedModuleError)
             if failed and (hint := suggest_layout(inputs, self._accepts_layout)):
                 raise ArgumentError("inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})") from error
             raise
@@ -1019,7 +1020,9 @@ class Model:
         except Exception:  # another kind of failure says less than the first one
             pass
         part = "" if rows == shape[0] else f", of a batch of {rows}"
-        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}. It says{part}: {error}")
+        return FailedModuleError(
+            f"module: failed on inputs of shape {shape}, dtype {inputs.dtype}. It says{part}: {error}"
+        )
 
     def inputs_per_chunk(
         self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None, batches: int = 1

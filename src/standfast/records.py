@@ -135,6 +135,18 @@ def _read_options(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: known[name].read(given[name], name) if name in known else given[name] for name in options}
 
 
+@cache
+def _check_declared_options(kind: Any) -> None:
+    """Raise `ArgumentError` if a dataclass declares something of an option that it does not have."""
+    if not hasattr(kind, "list_declared_options"):
+        return
+    options = [field.name for field in dataclasses.fields(kind)]
+    for declaration, names in kind.list_declared_options().items():
+        unknown = [name for name in names if name not in options]
+        argument = f"{kind.__qualname__}.{declaration}"
+        check(not unknown, argument, f"names of options: {', '.join(options)}", ", ".join(map(repr, unknown)))
+
+
 class ConfigurationType(ABCMeta):
     """The class of classes with options: numbers of NumPy and torch become plain ones, before anything sees them.
 
@@ -145,7 +157,9 @@ class ConfigurationType(ABCMeta):
     place of the value, unless it is None.
 
     A class, such as that of a plug-in, that defines what a base names in `gone` is refused, since it would never be
-    used: `gone` has the names of such methods and attributes, and what takes their place.
+    used: `gone` has the names of such methods and attributes, and what takes their place. So is a class that declares
+    something of an option that it does not have: `list_declared_options`, if there is one, gives for each declaration
+    the names of the options in it.
 
     >>> @dataclass(frozen=True)
     ... class Steps(metaclass=ConfigurationType):
@@ -173,6 +187,7 @@ class ConfigurationType(ABCMeta):
         plain = {option: as_number(value) for option, value in options.items()}
         numbers = [as_number(value) for value in values]
         if dataclasses.is_dataclass(cls):
+            _check_declared_options(cls)
             names = [field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only]
             held = _read_options(cls, {**dict(zip(names, numbers, strict=False)), **plain})
             plain = {name: held.get(name, value) for name, value in plain.items()}

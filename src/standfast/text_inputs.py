@@ -21,6 +21,7 @@ from standfast.metrics import Metric
 from standfast.metrics.base import Preset
 from standfast.metrics.base import metrics as registry
 from standfast.model import Model
+from standfast.needs import Needs
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
 from standfast.neighbourhoods.text import Word, count_too_long, has_candidates
 from standfast.registry import build
@@ -30,8 +31,6 @@ from standfast.texts.model import Removal
 
 _CHANGES = "changes of texts, such as standfast.neighbourhoods.Typos(rate=0.1)"
 _TEXTS = "a list of texts, a column of a data frame, or a data set of the package datasets with a column 'text'"
-#: metrics of the distances of inputs, which words do not have
-_OF_DISTANCES = ("local_lipschitz",)
 
 
 def find_text_model(models: Any) -> TextModel | None:
@@ -138,11 +137,7 @@ class ReadTexts:
 def _removes(metric: Metric | str) -> bool:
     """Whether a metric, or that of a name, puts something in the place of features."""
     kind = _find_class(metric)
-    return (
-        kind is not None
-        and dataclasses.is_dataclass(kind)
-        and any(f.name == "baseline" for f in dataclasses.fields(kind))
-    )
+    return isinstance(kind, type) and issubclass(kind, Metric) and "baseline" in kind.removal_options
 
 
 def _find_class(metric: Metric | str) -> Any:
@@ -172,7 +167,8 @@ def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
 def _check_metric(metric: Metric | str) -> None:
     kind = _find_class(metric)
     name = getattr(kind, "name", "")
-    numbers = name in _OF_DISTANCES or getattr(kind, "needs", "") == "gradients"
+    needs = getattr(kind, "needs", Needs())
+    numbers = needs.distances or needs.gradients
     expected = "those of predictions and maps (worst_case, misinterpretation_probability, aopc, ...)"
     check(not numbers, "metrics", f"{expected}, since words are no numbers", name)
     place = getattr(metric, "neighbourhood", None)
@@ -205,7 +201,7 @@ def check_removal(model: TextModel, explainers: Iterable[Explainer]) -> None:
         return
     for given in explainers:  # those by embeddings start from padding
         each = given.explainer if isinstance(given, RandomisedExplainer) else given
-        one = getattr(each, "baseline", 0) is None and not hasattr(each, "background")
+        one = each.removal_options == ("baseline",) and each.baseline is None  # type: ignore[attr-defined]
         expected = "'mask', 'pad' or 'delete', or an explainer that takes several words (kernel_shap, shapley_sampling)"
         check(not one, "removal", f"{expected} instead of {each.label}", "'retrieve'")
 

@@ -35,7 +35,7 @@ WITH_RULES = [
     name
     for name in standfast.explainers.names()
     if name not in (*ADAPTERS, *PLAIN, "extremal_perturbations")
-    and type(standfast.explainers.get(name)).needs.startswith("gradients")
+    and type(standfast.explainers.get(name)).needs.gradients
 ]
 
 

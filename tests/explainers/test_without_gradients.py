@@ -33,7 +33,7 @@ NO_RULE = ("lrp", "deep_taylor")
 GRADIENTS = [
     name
     for name in hx.names()
-    if ":" not in name and name not in hx.explainers.packages and hx.explainers[name].needs.startswith("gradients")
+    if ":" not in name and name not in hx.explainers.packages and hx.explainers[name].needs.gradients
 ]
 
 

@@ -118,7 +118,7 @@ def test_options_of_noise_blocks() -> None:
 class Recording(Natural):
     """A scheme that records the further values of its samples."""
 
-    needs = ("f_norm", "number")
+    extras = ("f_norm", "number")
 
     def parts(self, batch: Batch) -> Any:
         read_option.append((batch.extra("f_norm"), batch.extra("number"), batch.inputs.detach().clone()))

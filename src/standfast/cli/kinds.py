@@ -96,9 +96,10 @@ def find_needs(kind: Kind, entry: Any) -> str:
     given = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
     if "neighbourhood" in required:
         given += f" (in evaluate by default {DEFAULT_RADIUS})"
-    needs = getattr(entry, "needs", "")
-    if isinstance(needs, tuple):  # a training scheme's: further values of each sample
-        needs = ", ".join(f"the data set's extra {name}" for name in needs)
+    needs = str(getattr(entry, "needs", ""))
+    if kind is KINDS["schemes"]:
+        scheme: Any = entry
+        needs = ", ".join(f"the data set's extra {name}" for name in scheme.extras)
     return "; ".join(filter(None, (given, needs)))
 
 

@@ -162,7 +162,7 @@ class Plan:
             bounds=training.bounds,
             precision=self._choose_precision(),
             optimizer=self.optimizer,
-            extras={name: place(values) for name, values in training.extras.items() if name in scheme.needs},
+            extras={name: place(values) for name, values in training.extras.items() if name in scheme.extras},
         )
 
     def module(self, num_classes: int, in_channels: int) -> nn.Module:

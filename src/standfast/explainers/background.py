@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.explainers.base import Baseline, check_baseline, choose_baseline, make_baseline, record_choice
+from standfast.explainers.base import Baseline, Explainer, check_baseline, choose_baseline, make_baseline, record_choice
 from standfast.model import Model
 from standfast.records import Background
 
@@ -84,13 +84,13 @@ def _place(background: Background, dtype: torch.dtype, device: torch.device) -> 
     return background.inputs.to(device, dtype)
 
 
-def measure_outside(configured: object, x: Tensor) -> float:
+def measure_outside(configured: Explainer, x: Tensor) -> float:
     """The share of the features of `x` `(N, ...)` whose baseline lies far from all of its values; NaN without one.
 
     Far is more than the range of the values beyond them. Channels of images and series are looked at as a whole.
 
     Args:
-        configured: an explainer or metric with an option `baseline` or `background`.
+        configured: an explainer, which may have something in the place of removed features.
         x: the data.
 
     >>> from standfast.explainers import Occlusion
@@ -100,8 +100,8 @@ def measure_outside(configured: object, x: Tensor) -> float:
     >>> measure_outside(Occlusion(baseline=-5.0), ages)
     1.0
     """
-    given = getattr(configured, "baseline", None)
-    given = getattr(configured, "background", None) if given is None else given
+    removals = (getattr(configured, option) for option in configured.removal_options)
+    given = next((value for value in removals if value is not None), None)
     options = getattr(configured, "options", None)  # of an explainer of another package
     given = options.get("baselines") if given is None and isinstance(options, Mapping) else given
     if isinstance(given, Background | Tensor):

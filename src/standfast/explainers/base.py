@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from traceback import walk_tb
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from standfast.errors import (
     ArgumentError,
+    FailedModuleError,
     ModelError,
     NoGradientsError,
     StandfastError,
@@ -28,6 +29,7 @@ from standfast.frames import find_frame_function
 from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
+from standfast.needs import Needs, check_declarations
 from standfast.records import ConfigurationType
 from standfast.registry import Registry
 from standfast.tasks import find_output
@@ -51,9 +53,8 @@ class Explainer(metaclass=ConfigurationType):
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
-    #: what the model or the data must have, in a few words for lists; empty if predictions are enough, and it begins
-    #: with "gradients" or "a module" if they are not
-    needs: ClassVar[str] = ""
+    #: what the model or the data must have; by default predictions are enough
+    needs: ClassVar[Needs] = Needs()
     #: the points beside the inputs at which it runs the module, which may fail there
     visits: ClassVar[str] = "copies with other values: they may be outside of the bounds, or no codes of categories"
     #: why attributions that should add up may not, and what to do
@@ -67,13 +68,30 @@ class Explainer(metaclass=ConfigurationType):
     #: forward and backward, each row on its own, on the rows of its chunk or on others within
     #: `standfast.gating.rows_of`
     gateable: ClassVar[bool] = False
-    #: whether it reads the inside of a function of frames, such as the weights of leaves, so that models with the same
-    #: answers may have other maps
+    #: whether it reads the inside of an estimator, such as the weights of leaves, so that models with the same answers
+    #: may have other maps
     reads_inside: ClassVar[bool] = False
     #: into how many batches it cuts the rows of a chunk; with several, few of them are filled up with copies
     batches: ClassVar[int] = 1
     #: whether its maps say nothing about what the model has learned: a reference for the other explainers
     control: ClassVar[bool] = False
+    #: whether its maps are gradients, which need not add up to anything
+    plain_gradient: ClassVar[bool] = False
+    #: whether it runs the module at the inputs themselves alone, and at no copies
+    at_inputs_alone: ClassVar[bool] = False
+    #: whether it follows attention through the layers, so that it also needs what stands around a text
+    follows_attention: ClassVar[bool] = False
+    #: the options that say what stands in the place of removed features, such as a baseline
+    removal_options: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        check_declarations(cls, Explainer)
+
+    @classmethod
+    def list_declared_options(cls) -> dict[str, list[str]]:
+        """See `ConfigurationType`."""
+        return {"removal_options": list(cls.removal_options)}
 
     @property
     def rows_per_input(self) -> int:
@@ -121,7 +139,7 @@ class Explainer(metaclass=ConfigurationType):
 
         What an explainer does not declare by `needs` is an error of the function, when it is to be differentiated.
         """
-        if model.differentiable or not self.needs.startswith(("gradients", "a module")):
+        if model.differentiable or not self.needs.module:
             return
         why = f"{module_name(model.module)} has no gradients"
         expected = f"one that needs predictions alone (kernel_shap, lime, occlusion, ...), since {why}"
@@ -171,7 +189,7 @@ class Explainer(metaclass=ConfigurationType):
                     run, *columns, rows_per_input=self.count_rows_of(x), kind="backward", batches=self.batches
                 )
         except Exception as error:
-            if self.needs.startswith("gradients"):
+            if self.needs.gradients:
                 _refuse_without_gradients(model, x, error)
             if self._is_refused(error, model, x):
                 where = f"{module_name(model.module)} runs on the inputs, but not on {self.visits}"
@@ -182,7 +200,7 @@ class Explainer(metaclass=ConfigurationType):
         if fixed is None:
             classes = model.task.answer(logits) if targets is None else targets
             self.check_maps(model, x, maps, logits, classes)
-            if x.ndim == 2 and self.needs.startswith("gradients"):
+            if x.ndim == 2 and self.needs.gradients:
                 _warn_of_flat_columns(self.label, model, x[:64], maps[:64], classes[:64])
         return maps, logits
 
@@ -204,12 +222,13 @@ class Explainer(metaclass=ConfigurationType):
     def _is_refused(self, error: Exception, model: Model, x: Tensor) -> bool:
         """Whether the module raised the error itself, at other points than the inputs `x`."""
         if isinstance(error, StandfastError):
-            reported = str(error).startswith(("module: failed on", "function: expected"))
-            if not reported or (self.needs and not self.gateable):
+            if not isinstance(error, FailedModuleError):
+                return False
+            if self.needs != Needs() and not self.gateable:
                 return False  # hooks and modes of ours may have failed inside of the module
         traces = [each.__traceback__ for each in (error, error.__cause__) if each]
         callers = [frame.f_locals.get("self") for trace in traces for frame, _ in walk_tb(trace)]
-        differentiates = self.needs.startswith("gradients")
+        differentiates = self.needs.gradients
 
         def run(rows: Tensor) -> tuple[Tensor]:
             return (model.forward(rows.clone().requires_grad_(differentiates)).detach(),)
@@ -264,7 +283,7 @@ explainers: Registry[type[Explainer]] = Registry(
 class GradientExplainer(Explainer):
     """An explainer made of gradients by the input, which can be differentiated once more."""
 
-    needs: ClassVar[str] = "gradients"
+    needs: ClassVar[Needs] = Needs(gradients=True)
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 
@@ -539,14 +558,22 @@ def check_explained(models: Iterable[Model], explainers: Iterable[Explainer]) ->
         raise refusals[0]
 
 
-def check_channels(configured: object, x: Tensor) -> None:
-    """Raise `ArgumentError` if an explainer or metric of ours has a baseline for another number of channels than `x`.
+class Removing(Protocol):
+    """An explainer or a metric, which may put something in the place of removed features."""
+
+    @property
+    def removal_options(self) -> tuple[str, ...]: ...
+
+
+def check_channels(configured: Removing, x: Tensor) -> None:
+    """Raise `ArgumentError` if an explainer or metric has a baseline for another number of channels than `x`.
 
     Every job would raise the same error.
     """
-    baseline = getattr(configured, "baseline", None)
-    if isinstance(baseline, list | tuple) and type(configured).__module__.startswith("standfast."):
-        make_baseline(baseline, x)
+    for option in configured.removal_options:
+        value = getattr(configured, option)
+        if isinstance(value, list | tuple):
+            make_baseline(value, x)
 
 
 def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline | None) -> Tensor:

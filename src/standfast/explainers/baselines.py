@@ -18,6 +18,7 @@ from standfast.errors import check
 from standfast.explainers.base import Explainer, Explanation, Seed, explainers, make_leaf
 from standfast.explainers.shared_passes import share_pass
 from standfast.model import Model
+from standfast.needs import Needs
 from standfast.tensors import content_keys, hashed_uniform, mix64
 
 
@@ -169,7 +170,7 @@ class Edges(ModelFreeExplainer):
     """
 
     name: ClassVar[str] = "edges"
-    needs: ClassVar[str] = "images or series"
+    needs: ClassVar[Needs] = Needs(other="images or series")
 
     def make_maps(self, x: Tensor) -> Tensor:
         check(x.ndim > 2, "inputs", "images or series for edges, which need neighbours", f"a table {tuple(x.shape)}")

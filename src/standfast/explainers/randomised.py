@@ -15,6 +15,7 @@ from standfast.errors import check
 from standfast.explainers.base import Explainer, Explanation, Seed, explainers
 from standfast.explainers.gradients.input_gradients import Saliency
 from standfast.model import Model, module_name
+from standfast.needs import Needs
 from standfast.records import Count
 from standfast.tensors import mix64, send
 
@@ -67,7 +68,7 @@ class RandomisedExplainer(Explainer):
     layers: Count | None = None
     seed: Seed = 0
     name: ClassVar[str] = "randomised"
-    needs: ClassVar[str] = "a module with parameters"
+    needs: ClassVar[Needs] = Needs(parameters=True)
     control: ClassVar[bool] = True
 
     @property

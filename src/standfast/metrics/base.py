@@ -20,6 +20,7 @@ from standfast.metrics.probe import Call
 from standfast.metrics.publications import read_publications
 from standfast.metrics.result import Result
 from standfast.model import Model, module_name
+from standfast.needs import Needs, check_declarations
 from standfast.neighbourhoods import Neighbourhood, NormBall
 from standfast.records import ConfigurationType, SampleOption, set_fields, split_tag
 from standfast.registry import Registry
@@ -147,9 +148,9 @@ class Metric(metaclass=_PresetsApplied):
         evidence: what its numbers are to an auditor: worst cases that were `"searched"` or `"drawn"` at random, a
             `"probability"`, or how `"faithful"` or `"plausible"` maps are. Empty: they speak to no clause of an
             evidence pack.
-        needs: what the model, the explainer or the data must have, in a few words for lists; may be empty. Options
-            without a default are known anyway. With `"gradients"` alone the metric refuses a function of arrays
-            (`Model.from_callable`) before any work.
+        needs: what the model, the explainer or the data must have (`Needs`); options without a default are known
+            anyway. A model or data without it are refused before any work.
+        removal_options: the options that say what stands in the place of removed features, such as `"baseline"`.
         controls: whether control explainers (`Explainer.control`) are shown beside the others by default, and tests
             say which explainers do better than all of them. For metrics that claim to say something about the model.
         citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty. The
@@ -176,7 +177,8 @@ class Metric(metaclass=_PresetsApplied):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     evidence: ClassVar[str] = ""
-    needs: ClassVar[str] = ""
+    needs: ClassVar[Needs] = Needs()
+    removal_options: ClassVar[tuple[str, ...]] = ()
     #: whether it takes texts of different lengths at once
     takes_widths: ClassVar[bool] = False
     controls: ClassVar[bool] = False
@@ -199,6 +201,7 @@ class Metric(metaclass=_PresetsApplied):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        check_declarations(cls, Metric)
         if "name" not in vars(cls):
             return  # a base of other metrics: those that can be used have a name of their own
         own = cls.__qualname__
@@ -289,9 +292,9 @@ class Metric(metaclass=_PresetsApplied):
         made = generator is None or isinstance(generator, torch.Generator)
         check(made, "generator", "a torch.Generator or None", repr(generator))
         explainer = get_explainer(explainer)
-        if self.needs == "gradients" and not model.differentiable:
-            got = f"{module_name(model.module)}, a function without them"
-            raise ArgumentError("model", f"a module with gradients, which {self.name} needs", got)
+        if self.needs.module and not model.differentiable:
+            got = f"{module_name(model.module)}, a function without gradients and parameters"
+            raise ArgumentError("model", f"a module, since {self.name} needs {self.needs}", got)
         explainer.check_classifier(model)
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
@@ -304,6 +307,18 @@ class Metric(metaclass=_PresetsApplied):
                 result = self.evaluate(Call(model, explainer, inputs, checked, generator))
         set_fields(result, choices=choices)
         return result
+
+    @classmethod
+    def list_declared_options(cls) -> dict[str, list[str]]:
+        """See `ConfigurationType`."""
+        owners = [role.option for role in cls.roles.values() if isinstance(role, PartOf)]
+        of_presets = [option for options in cls.presets.values() for option in options]
+        return {
+            "removal_options": list(cls.removal_options),
+            "roles": [*cls.roles, *owners],
+            "presets": of_presets,
+            "mask_option": [cls.mask_option] if cls.mask_option else [],
+        }
 
     @classmethod
     def example(cls) -> Metric:

@@ -82,6 +82,29 @@ def describe_leader(found: MetricSummary) -> str:
     return ""
 
 
+def describe_uncounted(metrics: Sequence[MetricSummary], only_empty_cells: bool = False) -> list[str]:
+    """Why samples do not count, a sentence for each reason and for the explainers that it concerns.
+
+    With `only_empty_cells` it concerns explainers of which no sample counts: their cells have no number. Controls are
+    left out then, since they are only references.
+    """
+    labels_by_reason: dict[tuple[str, str], list[str]] = {}
+    for metric in metrics:
+        explainers_by_reason: dict[str, list[str]] = {}
+        for row in metric.rows:
+            if only_empty_cells and (row.control or row.estimate is not None):
+                continue
+            for uncounted in row.counts.uncounted:
+                reason = say("uncounted", uncounted, row.spec)
+                explainers_by_reason.setdefault(reason, []).append(row.explainer)
+        for reason, explainers in explainers_by_reason.items():
+            labels_by_reason.setdefault((reason, ", ".join(explainers)), []).append(metric.label)
+    return [
+        f"Not counted for {explainers}: {reason} ({', '.join(labels)})."
+        for (reason, explainers), labels in labels_by_reason.items()
+    ]
+
+
 def describe_failures(summary: Summary) -> list[str]:
     """A sentence for each reason why jobs failed: which explainers, by how many of the metrics, on which samples."""
     return [say("failure", each) for each in summary.failures]

@@ -13,6 +13,7 @@ from standfast.report.sentences import (
     describe_failures,
     describe_leader,
     describe_misfits,
+    describe_uncounted,
     describe_verdict,
     list_cautions,
     say,
@@ -44,6 +45,7 @@ class Matrix:
         metrics: the columns.
         verdict: in words.
         cautions: which metrics tell nothing apart.
+        empty_cells: why explainers that were evaluated have no number.
     """
 
     title: str
@@ -54,6 +56,7 @@ class Matrix:
     metrics: list[MetricSummary]
     verdict: str
     cautions: list[str]
+    empty_cells: list[str]
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,13 @@ class Column:
 def format_text(results: StoredResults, verbose: bool = False, width: int = 80) -> str:
     """The matrix of each data set and model and its verdict as ASCII text, in lines of `width` characters.
 
-    With `verbose` also intervals and numbers of samples, and what tests, controls and checks say.
+    With `verbose` also intervals and numbers of samples, what tests, controls and checks say, and why samples do not
+    count. The reasons of cells without a number are always there.
     """
     lines = []
     for matrix in _make_matrices(results):
         title = f"{matrix.title} [95% interval]:" if verbose else f"{matrix.title}:"
-        notes = _list_notes(results, matrix) if verbose else []
+        notes = _list_notes(results, matrix) if verbose else matrix.empty_cells
         lines += [*_wrap(title, width), "", *_format_matrix(matrix, verbose, width), ""]
         for part in ([matrix.verdict, *matrix.cautions], notes):
             lines += [line for text in part for line in _wrap(text, width)] + [""] * bool(part)
@@ -109,6 +113,7 @@ def _make_matrices(results: StoredResults) -> list[Matrix]:
                 summary.select(data, model),
                 describe_verdict(results.verdict(data, model)),
                 list_cautions(summary.select(data, model)),
+                describe_uncounted(summary.select(data, model), only_empty_cells=True),
             )
         )
     return found
@@ -211,20 +216,7 @@ def _list_notes(results: StoredResults, matrix: Matrix) -> list[str]:
         if is_open and each.decision.reason not in ("no result", "unchanged"):
             undecided.setdefault(describe_decision(each), []).append(each.label)
     notes += [f"No best for {', '.join(labels)}: {reason}" for reason, labels in undecided.items()]
-    return [*notes, *_list_counts(matrix.metrics)]
-
-
-def _list_counts(metrics: Sequence[MetricSummary]) -> list[str]:
-    """Why samples do not count, a line for each reason and for those whom it concerns."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for each in metrics:
-        concerned: dict[str, list[str]] = {}
-        for row in each.rows:
-            for part in row.counts.uncounted:
-                concerned.setdefault(say("uncounted", part, row.spec), []).append(row.explainer)
-        for words, names in concerned.items():
-            found.setdefault((words, ", ".join(names)), []).append(each.label)
-    return [f"Not counted for {who}: {words} ({', '.join(labels)})." for (words, who), labels in found.items()]
+    return [*notes, *describe_uncounted(matrix.metrics)]
 
 
 def _list_endings(results: StoredResults) -> list[str]:

@@ -165,6 +165,7 @@ class Grid:
         about: plain facts about its parts, for the manifest.
         planned: what each model answered when the jobs were planned, by `(data, model)`, for workers to compare with.
         code: the digests of the user's modules when the jobs were planned.
+        isolated: the names of explainers with code that is not ours, which get workers of their own if there are any.
     """
 
     data: Mapping[str, Samples]
@@ -182,6 +183,7 @@ class Grid:
     about: Mapping[str, Any] = field(default_factory=dict)
     planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
     code: Mapping[str, str] = field(default_factory=dict, repr=False)
+    isolated: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for what in ("data", "models", "explainers", "metrics"):

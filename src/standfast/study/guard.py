@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from standfast.errors import warn_user
 from standfast.model import Model
+from standfast.study.own_code import read_closure
 
 #: the attributes of a module that hold its hooks
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -49,8 +51,8 @@ class TorchFunctions:
         for part in module.modules():
             classes.update(type(part).__mro__[:-1])  # all but `object`
         places = [torch, nn.functional, torch.autograd, *sorted(classes, key=lambda kind: kind.__qualname__)]
-        #: for each module or class what it had by name, if it can be called
-        self.before = [(place, _list_code(place)) for place in places]
+        #: for each module or class what it had by name
+        self.before = [(place, dict(vars(place))) for place in places]
         self.hooks = {name: _copy(getattr(nn.modules.module, name)) for name in _GLOBAL_HOOKS}
 
     def restore(self) -> list[str]:
@@ -59,7 +61,8 @@ class TorchFunctions:
         for place, entries in self.before:
             now = vars(place)
             for name, entry in entries.items():
-                if now.get(name) is not entry and not _wraps_by_torch(now.get(name), entry):
+                new = now.get(name)
+                if new is not entry and _concerns_code(place, new, entry) and not _wraps_by_torch(new, entry):
                     setattr(place, name, entry)
                     changed[_name_entry(place, name)] = None
             for name in _list_hiding(place, entries):
@@ -102,6 +105,8 @@ class Guard:
             attributes = dict(vars(part))
             inside = {name: dict(entry) for name, entry in attributes.items() if isinstance(entry, dict)}
             self.parts.append((part, attributes, inside))
+        #: the mode of each module that has one: programs of TorchScript keep it outside of `vars`, or have none
+        self.modes = [(part, part.training) for part in model.module.modules() if hasattr(part, "training")]
         tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
         self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
         self.shared = {name: read() for name, (read, _) in _SHARED.items()}
@@ -135,7 +140,7 @@ class Guard:
         found = []
         if any(_list_hooks(vars(part)) != _list_hooks(inside) for part, _, inside in self.parts):
             found.append("hooks")
-        if any(part.training != attributes["training"] for part, attributes, _ in self.parts):
+        if any(part.training != mode for part, mode in self.modes):
             found.append("mode")
         if any(t.requires_grad != needed for t, _, needed in self.tensors):
             found.append("requires_grad")
@@ -155,6 +160,9 @@ class Guard:
                 for name, entries in inside.items():
                     vars(part)[name].clear()  # the same dictionary, since handles of hooks refer to it
                     vars(part)[name].update(entries)
+        for part, mode in self.modes:
+            if part.training != mode:
+                part.training = mode
         with torch.no_grad():
             for tensor, kept, needed in self.tensors:
                 tensor.requires_grad_(needed)
@@ -183,10 +191,10 @@ class Guard:
 
 
 def _wraps_by_torch(new: object, old: object) -> bool:
-    """Whether torch itself has wrapped a function of its own, as it does when its compiler is imported."""
-    code = getattr(new, "__code__", None)
-    is_torchs = code is not None and Path(code.co_filename).is_relative_to(_TORCH)
-    return is_torchs and getattr(new, "__wrapped__", None) is old
+    """Whether torch itself has wrapped a function of its own, as when its compiler is imported, or first compiles."""
+    if not isinstance(new, FunctionType) or not Path(new.__code__.co_filename).is_relative_to(_TORCH):
+        return False
+    return any(inner is old for inner in (getattr(new, "__wrapped__", None), *read_closure(new)))
 
 
 def _is_code(entry: object) -> bool:
@@ -194,9 +202,9 @@ def _is_code(entry: object) -> bool:
     return not is_class and (callable(entry) or isinstance(entry, staticmethod | classmethod))
 
 
-def _list_code(place: Any) -> dict[str, Any]:
-    """What a module or a class has that can be called, by name."""
-    return {name: entry for name, entry in vars(place).items() if _is_code(entry)}
+def _concerns_code(place: object, new: object, old: object) -> bool:
+    """Whether code was replaced, or stands now in a class where something else was."""
+    return _is_code(old) or (isinstance(place, type) and _is_code(new))
 
 
 def _copy(entry: Any) -> Any:
@@ -207,7 +215,7 @@ def _list_hiding(place: Any, entries: Mapping[str, Any]) -> list[str]:
     """What a class has got since then that stands before a method of a class below it."""
     if not isinstance(place, type):
         return []
-    added = [name for name, entry in vars(place).items() if name not in entries and _is_code(entry)]
+    added = [name for name in sorted(vars(place).keys() - entries.keys()) if _is_code(vars(place)[name])]
     return [name for name in added if any(name in vars(base) for base in place.__mro__[1:])]
 
 

@@ -8,8 +8,8 @@ A model is its weights, and what it answers: to the inputs of the study, to nois
 So nothing has to be known about how it computes. Answers are compared with a tolerance, because another processor or
 number of threads rounds otherwise. An explainer of the user's is compared by its maps in the same way.
 
-A model of data frames or texts says itself what it consists of (`Composition`), and is asked for more: a change may act
-only on a category, or on a part of a word, that no input of the study has, and that searches visit.
+A model of arrays, data frames or texts says itself what it consists of (`Composition`), and is asked for more: a change
+may act only on a category, or on a part of a word, that no input of the study has, and that searches visit.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import multiprocessing
 import os
 import re
 import signal
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
@@ -66,6 +67,8 @@ _COARSE = 5e-2
 _SECONDS, _BYTES = 30.0, 4 * 10**9
 #: the share of the range of the inputs that noise covers
 _NOISE = 0.1
+#: packages of which bundled explainers consist: ours, those beneath it, and those with an adapter
+_BUNDLED = frozenset({"standfast", "numpy", "torch", "captum", "lime", "quantus", "shap"})
 
 
 # Configurations
@@ -80,6 +83,7 @@ class Description:
     Attributes:
         content: plain values.
         own: whether code of the user's is a part of it.
+        packages: the other packages whose code is a part of it.
         reach: what that code names.
 
     >>> from standfast.explainers import get
@@ -89,6 +93,7 @@ class Description:
 
     def __init__(self, value: object) -> None:
         self.own = False
+        self.packages: set[str] = set()
         self.reach = Reach()
         self._outer: set[int] = set()
         self.content = self._describe(value)
@@ -100,6 +105,11 @@ class Description:
             return digest([self.content, None])
         modules = read_own_modules(self.reach.modules)
         return digest([self.content, modules, *([self.reach.content] if self.reach.content else [])])
+
+    @property
+    def bundled(self) -> bool:
+        """Whether it consists of code alone that comes with this package, or that an adapter of it is for."""
+        return not self.own and self.packages <= _BUNDLED | sys.stdlib_module_names
 
     def _describe(self, value: object) -> Any:
         if isinstance(value, int | float | str | bool | bytes | None):
@@ -167,7 +177,9 @@ class Description:
         """The version of a distribution, or the text of the user's own function or class."""
         module = name_module(thing)
         if not is_own(module):
-            return find_package_version(module.partition(".")[0])
+            package = module.partition(".")[0]
+            self.packages.add(package)
+            return find_package_version(package)
         self.own = True
         if isinstance(thing, FunctionType | type):
             self.reach.add_names_of(thing)
@@ -227,7 +239,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
 
 
 def find_composition(model: Model) -> Composition | None:
-    """What a model of data frames or texts says that it consists of; None for a model of tensors."""
+    """What a model of arrays, data frames or texts says that it consists of; None for a model of tensors."""
     return None if model.black_box is None else model.black_box.composition
 
 
@@ -287,25 +299,48 @@ class Answers:
 
 def ask_model(model: Model, inputs: Tensor) -> Answers:
     """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails."""
-    found: dict[str, tuple[float, ...]] = {}
-    some = inputs[:MOST_ANSWERS].to(model.device)
-    noisy = _add_noise(model, some[:_NOISY])
+    first_inputs = inputs[:MOST_ANSWERS].to(model.device)
+    rows = {"inputs": first_inputs, "noisy copies": _add_noise(model, first_inputs[:_NOISY])}
+    ask = _ask_each
     composition = find_composition(model)
+    if composition is not None and composition.rows is not None and len(composition.rows) > 0:
+        rows["cells"] = composition.rows[:_CELLS].to(first_inputs)
+        ask = _ask_together
+    numbers: dict[str, tuple[float, ...]] = {}
     with contextlib.suppress(Exception), model.session():
         with torch.no_grad():
-            found["inputs"] = _combine(_answer(model, some))
-        with contextlib.suppress(Exception), torch.no_grad():  # a model may refuse values that are no codes
-            found["noisy copies"] = _combine(_answer(model, noisy))
-        if composition is not None and composition.rows is not None:
-            with contextlib.suppress(Exception), torch.no_grad():  # or cells that it was not fitted with
-                found["cells"] = _combine(_answer(model, composition.rows[:_CELLS].to(some)))
+            numbers |= ask(model, rows)
         if model.differentiable:
-            with contextlib.suppress(Exception), torch.enable_grad():
-                x = some[:_GRADIENTS].detach().clone().requires_grad_(True)
-                out = model.forward(x.clone())
-                (gradient,) = torch.autograd.grad(out.flatten(1).amax(1).sum(), x)
-                found["gradients"] = _combine(gradient)
-    return Answers(found)
+            with contextlib.suppress(Exception):
+                numbers["gradients"] = _ask_gradients(model, first_inputs[:_GRADIENTS])
+    return Answers(numbers)
+
+
+def _ask_together(model: Model, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
+    """The answers to several kinds of rows, by one call: a pipeline takes as long for a few rows as for hundreds."""
+    try:
+        answers = _answer(model, torch.cat([*rows.values()]))
+    except Exception:  # it refuses some of them; then the others count
+        return _ask_each(model, rows)
+    parts = torch.split(answers, [len(part) for part in rows.values()])
+    return {what: _combine(part) for what, part in zip(rows, parts, strict=True)}
+
+
+def _ask_each(model: Model, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
+    """The answers to several kinds of rows, one after the other; those to the inputs must not fail."""
+    numbers = {"inputs": _combine(_answer(model, rows["inputs"]))}
+    for what in [what for what in rows if what != "inputs"]:
+        with contextlib.suppress(Exception):  # a model may refuse values that are no codes, or cells without a value
+            numbers[what] = _combine(_answer(model, rows[what]))
+    return numbers
+
+
+def _ask_gradients(model: Model, inputs: Tensor) -> tuple[float, ...]:
+    with torch.enable_grad():
+        x = inputs.detach().clone().requires_grad_(True)
+        outputs = model.forward(x.clone())
+        (gradient,) = torch.autograd.grad(outputs.flatten(1).amax(1).sum(), x)
+        return _combine(gradient)
 
 
 def _answer(model: Model, x: Tensor) -> Tensor:

@@ -285,7 +285,8 @@ def make_plan(
     cut_freely = [pool for pool in pools if not isinstance(pool.metric, SanityChecks)]
     sizes = {pool.key: pool.given or known.sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
     jobs = _cut(pools, sizes)
-    grid = replace(grid, planned=planned, code=read_own_modules() if own_code else {})
+    isolated = tuple(name for name, description in explainers.items() if not description.bundled)
+    grid = replace(grid, planned=planned, code=read_own_modules() if own_code else {}, isolated=isolated)
     question = digest([grid.samples_per_job, [pool.cut(pool.count)[0].identity for pool in pools]])
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, known.answers, sizes), question, pools)
 

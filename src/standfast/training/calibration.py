@@ -45,7 +45,7 @@ class Calibrated(Scheme):
     """
 
     name: ClassVar[str] = "calibrated"
-    needs: ClassVar[tuple[str, ...]] = ("f_norm",)
+    extras: ClassVar[tuple[str, ...]] = ("f_norm",)
     weight: float = 1.0
 
     def __post_init__(self) -> None:

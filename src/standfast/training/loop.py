@@ -104,7 +104,7 @@ class Training:
         check_bounds(self.inputs, self.bounds)
         parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         check(len(parameters) > 0, "module", "a module with parameters that require a gradient", "none")
-        self.extras = {name: self._check_extra(name) for name in self.scheme.needs}
+        self.extras = {name: self._check_extra(name) for name in self.scheme.extras}
         self.device = get_device(self.module)
         self.batches = math.ceil(len(self.inputs) / self.batch_size)  # in an epoch
         self.epoch = 0  # how many epochs are done

@@ -51,7 +51,7 @@ class Batch:
         return logits if self.precision == torch.float32 else logits.float()
 
     def extra(self, name: str) -> Tensor:
-        """The further values called `name`, `(N, ...)`, of a scheme that `needs` them."""
+        """The further values called `name`, `(N, ...)`, that the scheme takes (`Scheme.extras`)."""
         check(name in self.extras, f"extras[{name!r}]", "values (N, ...)", "none")
         return self.extras[name]
 
@@ -68,7 +68,7 @@ class Scheme(metaclass=ConfigurationType):
     #: whether the loss contains derivatives; the precision "auto" is then float32
     differentiates: ClassVar[bool] = False
     #: the names of the further values of each sample that the loss needs
-    needs: ClassVar[tuple[str, ...]] = ()
+    extras: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def parts(self, batch: Batch) -> Iterator[Part]:

@@ -15,6 +15,7 @@ from standfast.algorithms.distortion.minimal import MinimalDistortion
 from standfast.algorithms.distortion.space import FreeSpace, Nearest
 from standfast.algorithms.subject import Subject
 from standfast.errors import ArgumentError, check
+from standfast.needs import Needs
 from standfast.records import ConfigurationType
 from standfast.registry import Registry, build
 from standfast.tensors import Streams, draw_seed
@@ -30,7 +31,7 @@ class Attack(metaclass=ConfigurationType):
 
     name: ClassVar[str]
     #: what the model must have, for lists
-    needs: ClassVar[str] = "gradients"
+    needs: ClassVar[Needs] = Needs(gradients=True)
     #: how many points of each input it has in memory at once, for the size of groups
     points_in_memory: ClassVar[int] = 4
 

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import FEW, Search, SearchRun, draw_starts, searches, take_points
+from standfast.needs import Needs
 from standfast.neighbourhoods import Region
 from standfast.records import Count, CountFromZero, Positive, Range
 from standfast.tensors import Streams, broadcast_rows
@@ -61,7 +62,7 @@ class GradientSearch(Search):
     smooth: Positive = 0.5
     sharp: Positive = 6.0
     name: ClassVar[str] = "gradient"
-    needs: ClassVar[str] = "gradients"
+    needs: ClassVar[Needs] = Needs(gradients=True)
     white_box: ClassVar[bool] = True
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:

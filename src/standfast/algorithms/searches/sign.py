@@ -25,6 +25,7 @@ from torch import Tensor
 
 from standfast.algorithms.searches.base import FEW, Search, SearchRun, draw_starts, searches, take_points
 from standfast.errors import check
+from standfast.needs import Needs
 from standfast.neighbourhoods.transformations import TransformedRegion
 from standfast.records import Count, Positive
 from standfast.tensors import Streams, broadcast_rows
@@ -65,7 +66,7 @@ class SignSearch(Search):
     sharpness: tuple[float, ...] = (1.0,)
     from_centre: bool = False
     name: ClassVar[str] = "sign"
-    needs: ClassVar[str] = "gradients"
+    needs: ClassVar[Needs] = Needs(gradients=True)
     white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

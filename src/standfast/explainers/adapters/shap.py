@@ -59,6 +59,7 @@ class SHAPExplainer(ForeignExplainer):
     output: Output = "logit"
     name: ClassVar[str] = "shap"
     package: ClassVar[str] = "shap"
+    removal_options: ClassVar[tuple[str, ...]] = ("background",)
     home: ClassVar[str] = "shap"
     built_on = (("model",), ("data", "masker"))
 

@@ -32,10 +32,6 @@ _HINT = (
 _COMPARED = 8
 #: the networks that gave the same logits from embeddings: of all tokens (True), or of those of the text (False)
 _SAME: WeakKeyDictionary[TextBox, set[bool]] = WeakKeyDictionary()
-#: explainers that run the network at the text itself alone, so that texts may be filled up
-_PLAIN = ("saliency", "input_x_gradient")
-#: explainers whose maps are gradients, and add up to nothing: behind a layer normalisation they sum to 0
-_GRADIENTS = ("saliency", "smoothgrad", "guided_backprop", "deconvolution", "guided_gradcam")
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,10 @@ class TextExplainer(Explainer):
         rows, first, inverse = _find_different(x, classes)
         maps = torch.zeros(rows.shape, dtype=torch.float64, device=x.device)
         # the tokens around a text have attention, too
-        around = "attention" in self.explainer.needs
-        for batch in box.cut(rows, around, exact=not around and self.explainer.name not in _PLAIN):
+        around = self.explainer.follows_attention
+        # texts may be filled up if the network runs at the text itself alone
+        exact = not around and not self.explainer.at_inputs_alone
+        for batch in box.cut(rows, around, exact=exact):
             embedded, engine = box.find_engine(batch, around, model.task)
             ids = batch.make_ids(box.network.padding, engine.device, inner=not around)
             embeddings = widen_half(embedded.embed(ids))
@@ -83,7 +81,8 @@ class TextExplainer(Explainer):
             except Exception as error:  # whatever the user's module raises
                 raise ModelError(f"{self.label}: {_EXPECTED}, got {type(error).__name__}: {error}. {_HINT}") from error
             self._compare(box, around, at, logits[own].to(at))
-            values = found.norm(dim=1) if self.explainer.name in _GRADIENTS else _sum_channels(found)
+            # gradients sum to 0 over an embedding behind a layer normalisation
+            values = found.norm(dim=1) if self.explainer.plain_gradient else _sum_channels(found)
             values = values.to(maps)
             present = find_present(rows[list(batch.rows)]).cpu().numpy()
             maps[list(batch.rows)] = batch.sum_tokens(values, around, present, rows.shape[1])
@@ -91,7 +90,7 @@ class TextExplainer(Explainer):
 
     def _set_baseline(self, box: TextBox, embedded: EmbeddedText, model: Model) -> Explainer:
         """The explainer with the embedding of what stands in the place of removed words."""
-        unset = [option for option in ("baseline", "background") if getattr(self.explainer, option, 0) is None]
+        unset = [option for option in self.explainer.removal_options if getattr(self.explainer, option) is None]
         if not unset or model.reference is None:
             return self.explainer
         retrieved = len(model.reference.rows) > 1  # words of the texts: no one of them stands for all
@@ -214,7 +213,7 @@ def fit_text_explainer(explainer: Any, title: Callable[[Any], str], get: Callabl
     inner = getattr(found, "explainer", None)
     if isinstance(inner, Explainer):  # such as the control with random weights
         return dataclasses.replace(found, explainer=fit_text_explainer(inner, title, get))  # type: ignore[type-var]
-    if found.needs.startswith(("gradients", "a module")):
+    if found.needs.module:
         return TextExplainer(found)
     if getattr(found, "segments", None) == "auto":
         return dataclasses.replace(found, segments="pixels")  # type: ignore[type-var]

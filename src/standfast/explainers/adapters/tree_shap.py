@@ -44,6 +44,7 @@ from standfast.frames import find_frame_function
 from standfast.frames.encoded import Encoding
 from standfast.frames.wrappers import describe_wrapping, unwrap
 from standfast.model import Model, Output, module_name
+from standfast.needs import Needs
 from standfast.records import Background
 from standfast.tasks import Binary, Regression
 from standfast.tasks.estimators import Reading
@@ -76,7 +77,10 @@ class TreeSHAPExplainer(Explainer):
     name: ClassVar[str] = "shap"
     version: ClassVar[int] = 3  # encoded columns of data frames: no product passes, no attribution is dropped
     reads_inside: ClassVar[bool] = True
-    needs: ClassVar[str] = "trees: a Model of a method of scikit-learn's, XGBoost's or LightGBM's estimator"
+    removal_options: ClassVar[tuple[str, ...]] = ("background",)
+    needs: ClassVar[Needs] = Needs(
+        other="trees: a Model of a method of scikit-learn's, XGBoost's or LightGBM's estimator"
+    )
 
     @property
     def label(self) -> str:

@@ -17,13 +17,15 @@ from standfast.explainers.base import Explainer, Explanation, make_leaf, select_
 from standfast.explainers.cam.gradcam import Interpolation, resize
 from standfast.function_calls import check_has_gradients
 from standfast.model import Model, module_name
+from standfast.needs import Needs
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionExplainer(Explainer):
     """An explainer that follows attention weights from the tokens that decide back to the tokens of the input."""
 
-    needs: ClassVar[str] = "gradients; self-attention of all tokens in every layer (no windows)"
+    needs: ClassVar[Needs] = Needs(gradients=True, other="self-attention of all tokens in every layer (no windows)")
+    follows_attention: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
     #: whether the maps are made of the gradients by the weights of all layers

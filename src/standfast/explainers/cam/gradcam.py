@@ -34,6 +34,7 @@ from standfast.function_calls import (
     walk_graph,
 )
 from standfast.model import Model, module_name
+from standfast.needs import Needs
 
 Interpolation = Literal["linear", "nearest"]
 _CONVOLUTIONS = (nn.modules.conv._ConvNd,)
@@ -112,7 +113,9 @@ class GradCAM(Explainer):
     interpolation: Interpolation = "linear"
     grid: GridOption = None
     name: ClassVar[str] = "gradcam"
-    needs: ClassVar[str] = "gradients; a convolution or a transformer, or layer=NAME; images or series"
+    needs: ClassVar[Needs] = Needs(
+        gradients=True, other="a convolution or a transformer, or layer=NAME; images or series"
+    )
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 

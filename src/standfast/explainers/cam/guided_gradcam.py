@@ -48,6 +48,7 @@ class GuidedGradCAM(GradCAM):
     """
 
     name: ClassVar[str] = "guided_gradcam"
+    plain_gradient: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:

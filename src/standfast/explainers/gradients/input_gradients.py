@@ -55,6 +55,8 @@ class Saliency(GradientExplainer):
 
     absolute: bool = True
     name: ClassVar[str] = "saliency"
+    plain_gradient: ClassVar[bool] = True
+    at_inputs_alone: ClassVar[bool] = True
 
     @property
     def shared_pass(self) -> tuple[object, ...]:
@@ -82,6 +84,7 @@ class InputXGradient(GradientExplainer):
     """
 
     name: ClassVar[str] = "input_x_gradient"
+    at_inputs_alone: ClassVar[bool] = True
 
     @property
     def shared_pass(self) -> tuple[object, ...]:
@@ -123,6 +126,7 @@ class IntegratedGradients(GradientExplainer):
     steps: Count = 32
     baseline: BaselineOption = None
     name: ClassVar[str] = "integrated_gradients"
+    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     batches: ClassVar[int] = BATCHES
     gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
 
@@ -203,6 +207,7 @@ class SmoothGrad(GradientExplainer):
     seed: Seed = 0
     statistic: Statistic = "mean"
     name: ClassVar[str] = "smoothgrad"
+    plain_gradient: ClassVar[bool] = True
     batches: ClassVar[int] = BATCHES
     visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
 

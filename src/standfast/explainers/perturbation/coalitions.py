@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -191,6 +191,7 @@ class CoalitionExplainer(CopyExplainer):
     seed: Seed = 0
     segmentation: Segmentation = "each"
     per_channel: PerChannel = "auto"
+    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
 
     @abstractmethod
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
@@ -258,6 +259,7 @@ class ShapleyExplainer(CoalitionExplainer):
     """An explainer by Shapley values: a coalition is worth its score, or its mean score over rows of a background."""
 
     background: Annotated[Background | Tensor | None, _check_rows] = None
+    removal_options: ClassVar[tuple[str, ...]] = ("baseline", "background")
 
     def __post_init__(self) -> None:
         fits = self.background is None or self.baseline is None

@@ -22,6 +22,7 @@ from standfast.explainers.base import (
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows
+from standfast.needs import Needs
 from standfast.records import AtLeastZero, Count, Positive, Range
 from standfast.tasks import measure_score
 from standfast.tensors import send
@@ -112,7 +113,8 @@ class ExtremalPerturbations(Explainer):
     momentum: Annotated[float, Range(least=0, below=1)] = 0.9
     area_weight: Positive = 50.0
     name: ClassVar[str] = "extremal_perturbations"
-    needs: ClassVar[str] = "gradients"
+    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
+    needs: ClassVar[Needs] = Needs(gradients=True)
     gateable: ClassVar[bool] = True
 
     @property

@@ -78,6 +78,7 @@ class RISE(CopyExplainer):
     output: Output = "probability"
     seed: Seed = 0
     name: ClassVar[str] = "rise"
+    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
 
     @property
     def rows_per_input(self) -> int:

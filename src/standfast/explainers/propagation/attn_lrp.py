@@ -13,6 +13,7 @@ from standfast.explainers.base import Explainer, Explanation, compute_gradient, 
 from standfast.explainers.propagation.attention_rules import AttentionRule
 from standfast.explainers.propagation.backward_rules import check_same_shape
 from standfast.model import Model
+from standfast.needs import Needs
 from standfast.records import AtLeastZero
 
 
@@ -73,7 +74,8 @@ class AttnLRP(Explainer):
     gamma: AtLeastZero = 0.0
     convolution_gamma: AtLeastZero = 0.0
     name: ClassVar[str] = "attn_lrp"
-    needs: ClassVar[str] = "gradients; layers that have a rule, attention among them"
+    needs: ClassVar[Needs] = Needs(gradients=True, other="layers that have a rule, attention among them")
+    follows_attention: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:

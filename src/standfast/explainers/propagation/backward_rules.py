@@ -35,6 +35,7 @@ from standfast.explainers.propagation.difference_rules import DifferenceRule
 from standfast.explainers.propagation.relevance_rules import EpsilonRule
 from standfast.function_calls import FunctionMode
 from standfast.model import ROW_ALIGNMENT, Model
+from standfast.needs import Needs
 from standfast.records import AtLeastZero, Positive
 
 
@@ -42,7 +43,7 @@ from standfast.records import AtLeastZero, Positive
 class _RectifiedGradient(Explainer):
     """The gradient with another backward rule at every ReLU."""
 
-    needs: ClassVar[str] = "gradients; ReLUs, or else it is the plain gradient"
+    needs: ClassVar[Needs] = Needs(gradients=True, other="ReLUs, or else it is the plain gradient")
     gateable: ClassVar[bool] = True
     rule: ClassVar[GradientRule]
 
@@ -72,6 +73,7 @@ class GuidedBackprop(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "guided_backprop"
+    plain_gradient: ClassVar[bool] = True
     rule: ClassVar[GradientRule] = staticmethod(guide_gradient)
 
 
@@ -93,6 +95,7 @@ class Deconvolution(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "deconvolution"
+    plain_gradient: ClassVar[bool] = True
     rule: ClassVar[GradientRule] = staticmethod(lambda gradient, active: gradient.clamp(min=0))
 
 
@@ -151,7 +154,8 @@ class DeepLift(Explainer):
     times_input: bool = True
     epsilon: Positive = 1e-10
     name: ClassVar[str] = "deeplift"
-    needs: ClassVar[str] = "gradients"
+    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
+    needs: ClassVar[Needs] = Needs(gradients=True)
     differentiable: ClassVar[bool] = True
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
@@ -181,7 +185,7 @@ class DeepLift(Explainer):
 class RelevanceExplainer(Explainer):
     """An explainer that passes relevance back by rules for functions, beginning with the target's logit."""
 
-    needs: ClassVar[str] = "gradients; layers that have a rule"
+    needs: ClassVar[Needs] = Needs(gradients=True, other="layers that have a rule")
 
     @property
     def needs_bounds(self) -> bool:

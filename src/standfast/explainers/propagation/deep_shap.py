@@ -15,6 +15,7 @@ from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.propagation.difference_rules import PairedRule
 from standfast.function_calls import check_has_gradients
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, pad_rows
+from standfast.needs import Needs
 from standfast.records import Positive
 
 # the largest number of rows that one input is counted as, though its backward passes may have more
@@ -62,7 +63,8 @@ class DeepSHAP(Explainer):
     background: BackgroundOption = None
     epsilon: Positive = 1e-10
     name: ClassVar[str] = "deep_shap"
-    needs: ClassVar[str] = "gradients"
+    removal_options: ClassVar[tuple[str, ...]] = ("background",)
+    needs: ClassVar[Needs] = Needs(gradients=True)
 
     @property
     def rows_per_input(self) -> int:

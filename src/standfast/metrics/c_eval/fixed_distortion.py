@@ -18,6 +18,7 @@ from standfast.metrics.c_eval.empty_distortion import find_empty_distortion
 from standfast.metrics.c_eval.fixed_features import Unit, fix_pixels, fix_segments, mark_free, score_pixels
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
+from standfast.needs import Needs
 from standfast.segments import SegmentsOption, segment
 
 #: fewer steps, for an answer in seconds
@@ -62,7 +63,7 @@ class DistortionMetric(Metric):
             explain it.
     """
 
-    needs: ClassVar[str] = "gradients"
+    needs: ClassVar[Needs] = Needs(gradients=True)
     evidence: ClassVar[str] = "faithful"
     citation: ClassVar[str] = "vu2021ceval"
 

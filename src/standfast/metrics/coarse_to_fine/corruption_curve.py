@@ -171,6 +171,7 @@ class CorruptionCurve(Metric):
     """
 
     name: ClassVar[str] = "corruption_curve"
+    removal_options: ClassVar[tuple[str, ...]] = ("replacement", "baseline", "background")
     evidence: ClassVar[str] = "faithful"
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "wei2024revisiting"

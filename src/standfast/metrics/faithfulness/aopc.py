@@ -117,6 +117,7 @@ class AOPC(Metric):
     """
 
     name: ClassVar[str] = "aopc"
+    removal_options: ClassVar[tuple[str, ...]] = ("replacement", "baseline")
     evidence: ClassVar[str] = "faithful"
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "samek2017evaluating"

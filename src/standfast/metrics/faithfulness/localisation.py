@@ -39,6 +39,7 @@ from standfast.metrics.base import Metric, metrics
 from standfast.metrics.positions import Unit, adapt_explainer, compute_relevance
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
+from standfast.needs import Needs
 from standfast.records import SampleOption, set_fields
 from standfast.similarity.rows import row_sum
 from standfast.value_spec import ValueSpec
@@ -160,7 +161,7 @@ class RelevanceLocalisation(Metric):
     """
 
     name: ClassVar[str] = "relevance_localisation"
-    needs: ClassVar[str] = "regions: where the class is known to lie"
+    needs: ClassVar[Needs] = Needs(other="regions: where the class is known to lie")
     evidence: ClassVar[str] = "plausible"
     controls: ClassVar[bool] = True
     values: ClassVar[ValueSpec] = ValueSpec(

@@ -104,6 +104,7 @@ class LogOdds(Metric):
     """
 
     name: ClassVar[str] = "log_odds"
+    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     evidence: ClassVar[str] = "faithful"
     controls: ClassVar[bool] = True
     values: ClassVar[ValueSpec] = ValueSpec(

@@ -47,6 +47,7 @@ from standfast.metrics.lens.attribution_objectives import get as get_attack
 from standfast.metrics.probe import Call, Probe, score_kept_class
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
 from standfast.model import ROW_ALIGNMENT, module_name
+from standfast.needs import Needs
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
 from standfast.records import Count, CountFromZero, CountOrFraction, Positive, set_fields
 from standfast.similarity import Kendall, LensProfile, Similarity, correct_for_chance, lens_profile, per_position
@@ -177,8 +178,8 @@ class AttributionAttack(Metric):
     """
 
     name: ClassVar[str] = "attribution_attack"
-    needs: ClassVar[str] = (
-        "gradients and an explainer that can be differentiated, unless attack is random_sign or universal"
+    needs: ClassVar[Needs] = Needs(
+        other="gradients and an explainer that can be differentiated, unless attack is random_sign or universal"
     )
     evidence: ClassVar[str] = "searched"
     citation: ClassVar[str] = "kamath2024rethinking"

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError
+from standfast.needs import Needs
 from standfast.neighbourhoods import Region
 from standfast.records import AtLeastZero, ConfigurationType, CountFromZero, CountOrFraction, Range, Share
 from standfast.registry import Registry, build
@@ -50,7 +51,7 @@ class AttributionObjective(metaclass=ConfigurationType):
 class GuidedObjective(AttributionObjective):
     """An objective whose gradient the steps follow. Maps are `(M, H, W)` or `(M, T)`, without signs."""
 
-    needs: ClassVar[str] = "an explainer that can be differentiated"
+    needs: ClassVar[Needs] = Needs(other="an explainer that can be differentiated")
 
     @abstractmethod
     def state(self, reference: Tensor) -> Tensor:

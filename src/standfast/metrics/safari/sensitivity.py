@@ -25,6 +25,7 @@ from torch import Tensor
 from standfast.metrics.base import Cost, Metric, Presets, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from standfast.metrics.probe import Call, Explain, Probe
+from standfast.needs import Needs
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.records import Count
 from standfast.tasks import CLASS_WORDS, TaskWords
@@ -163,6 +164,7 @@ class LocalLipschitz(_Sensitivity):
     """
 
     name: ClassVar[str] = "local_lipschitz"
+    needs: ClassVar[Needs] = Needs(distances=True)
     citation: ClassVar[str] = "alvarezmelis2018robustness"
     per_distance: ClassVar[bool] = True
     title: ClassVar[str] = "Local Lipschitz: largest slope between explanations"

@@ -49,6 +49,7 @@ from standfast.metrics.senc.sensitivity_consistency import (
     SensitivityConsistency,
     SensitivityConsistencyResult,
 )
+from standfast.needs import Needs
 from standfast.records import set_fields
 from standfast.tensors import Streams, content_keys, mix64, send
 
@@ -128,7 +129,7 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     name: ClassVar[str] = "parameter_sensitivity_consistency"
     parts: ClassVar[str] = "channels of the model"
-    needs: ClassVar[str] = "convolutions or linear layers"
+    needs: ClassVar[Needs] = Needs(parameters=True, other="convolutions or linear layers")
     presets: ClassVar[Presets] = {
         "quick": {"masks": 20, "permutations": 199, "resamples": 200},
         "paper": {"estimator": "paper"},

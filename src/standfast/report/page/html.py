@@ -198,6 +198,7 @@ def _make_context(results: StoredResults) -> dict[str, Any]:
         "left_out": describe_misfits(manifest.get("misfits") or {}),
         "tally": methods.count_rows(results),
         "counted": methods.COUNTED,
+        "sample_failures": methods.list_sample_failures(results),
         "facts": methods.list_facts(results),
         "option_tables": methods.list_options(results),
         "costs": methods.sum_costs(results),

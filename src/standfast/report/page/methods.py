@@ -151,3 +151,14 @@ def count_rows(results: StoredResults) -> dict[tuple[str, str], dict[str, int]]:
             values = read_numbers(rows, column)
             tally[key] += int(values[values > 0].sum())
     return found
+
+
+def list_sample_failures(results: StoredResults) -> list[str]:
+    """What metrics stored as the reasons why samples have no value, each once, with the name of the metric."""
+    reasons = [
+        f"{row.label}: {failure}"
+        for row in results.summary.rows
+        for uncounted in row.counts.uncounted
+        for failure in uncounted.failures
+    ]
+    return list(dict.fromkeys(reasons))
