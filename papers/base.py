@@ -41,12 +41,12 @@ from standfast.data.dataset import Dataset
 from standfast.errors import check
 from standfast.evaluation import run_study
 from standfast.registry import Registry
-from standfast.results import Results
-from standfast.results.presentation import read_flags
+from standfast.report import Results
 from standfast.similarity.chance import ROOM
 from standfast.statistics.paired import Interval, Side, bootstrap_interval
 from standfast.study.file.spec import study_from
 from standfast.study.provenance import environment
+from standfast.value_spec import read_flags
 
 Scale = Literal["small", "full"]
 SCALES = ("small", "full")

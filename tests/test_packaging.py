@@ -46,8 +46,8 @@ for name in standfast.__all__:
     value = getattr(standfast, name)
     assert getattr(standfast, name) is value and vars(standfast)[name] is value
 from standfast import *
-from standfast.results import Results as same
-assert Results is same and standfast.results.Results is same
+from standfast.report import Results as same
+assert Results is same and standfast.report.Results is same
 """
 
 

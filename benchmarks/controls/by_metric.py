@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 import standfast
-from standfast.results import Results, SummaryRow
+from standfast.report import Results
+from standfast.results import SummaryRow
 from standfast.results.formatting import SIGNS, to_ascii
 from standfast.statistics.ranking import compare_controls
 from standfast.zoo.networks.series_cnn import SeriesCNN

@@ -49,8 +49,8 @@ from standfast.checks.baseline import read_baseline
 from standfast.checks.sequence import read_decisions
 from standfast.evidence import make_pack, verify_pack
 from standfast.metrics.base import metrics
-from standfast.report import build_html
-from standfast.results import load_results, verify_results
+from standfast.report import build_html, load_results
+from standfast.results import verify_results
 from standfast.study.file.spec import load_study
 from standfast.study.store import Store, pack_failure
 

@@ -27,8 +27,9 @@ from ruamel.yaml import YAML
 
 from standfast import ArgumentError
 from standfast.report.exports import summary
+from standfast.report.presentation import presentation_of
 from standfast.report.words import words_of
-from standfast.results import ValueSpec, format_number, presentation_of
+from standfast.results import ValueSpec, format_number, registered_spec
 from standfast.statistics.comparison import Comparison, ControlTest
 from standfast.statistics.paired import Interval
 from standfast_board.comparison import Board, Column, Row, arrange_boards
@@ -304,8 +305,8 @@ def _make_section(
     numbers: Mapping[str, Mapping[str, Any]],
     states: Mapping[str, Verification],
 ) -> Section:
-    own, options = presentation_of(column.about["metric"], column.about["direction"]), dict(column.about["options"])
-    spec = own.value_spec(options)
+    metric, options = column.about["metric"], dict(column.about["options"])
+    spec = registered_spec(metric, options, column.about["direction"])
     key = (board.data, board.model, column.label)
     found = board.results.summary.find(*key)
     comparison = None if found is None else found.comparison
@@ -321,7 +322,16 @@ def _make_section(
     lines.sort(key=lambda line: (line.row.control, line.number["mean_rank"] or math.inf))
     compared_by = "".join({number["column"] for number in numbers.values()} - {spec.column})
     unranked = [row for row in board.rows if not row.ranked and column.label in row.sources]
-    return Section(name, column, words_of(own).question(options), spec, compared_by, comparison, lines, unranked)
+    return Section(
+        name,
+        column,
+        words_of(presentation_of(metric)).question(options, spec),
+        spec,
+        compared_by,
+        comparison,
+        lines,
+        unranked,
+    )
 
 
 def _compare(

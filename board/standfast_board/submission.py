@@ -34,8 +34,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from standfast import ArgumentError, StandfastError, load_results
 from standfast.metrics.sanity import SanityChecks
 from standfast.report import Results
+from standfast.report.presentation import presentation_of
 from standfast.report.words import words_of
-from standfast.results import presentation_of
+from standfast.results import registered_spec
 
 Array = np.ndarray[Any, Any]
 
@@ -55,8 +56,14 @@ _TYPES = {
 _COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
 _PLACE = (*_COORDINATES, "job")
 #: what of a manifest is not submitted: jobs are listed with their numbers, texts of samples are data, and a command and
-#: the place of the study file have folders of whoever ran it
-_LEFT_OUT = {"manifest": ("schema", "jobs", "origin"), "data": ("tokens",), "about": ("command",)}
+#: the place of the study file have folders of whoever ran it. How the numbers of a metric are read is for the board to
+#: say, by the metric that it has: a submission could turn a ranking round
+_LEFT_OUT = {
+    "manifest": ("schema", "jobs", "origin"),
+    "data": ("tokens",),
+    "metrics": ("values", "controls"),
+    "about": ("command",),
+}
 
 
 class SubmissionError(StandfastError):
@@ -244,7 +251,16 @@ def _describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
     kept["data"] = {name: {k: v for k, v in about.items() if k not in _LEFT_OUT["data"]} for name, about in parts}
     about = manifest.get("about") or {}
     kept["about"] = {key: value for key, value in about.items() if key not in _LEFT_OUT["about"]}
+    kept["metrics"] = _leave_out_readings(manifest.get("metrics") or {})
     return kept
+
+
+def _leave_out_readings(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The metrics of a manifest without what it says about reading their numbers."""
+    return {
+        label: {key: value for key, value in about.items() if key not in _LEFT_OUT["metrics"]}
+        for label, about in metrics.items()
+    }
 
 
 def _place_of(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,9 +278,8 @@ def _list_jobs(findings: Results, done: pl.DataFrame) -> dict[str, Any]:
         kept = [c for c in frame.get_columns() if c.null_count() < len(c) or c.name in ("value", "low", "high")]
         kept = [c for c in kept if c.name not in _PLACE and str(c.dtype) in _TYPES]
         columns[str(label)] = {column.name: str(column.dtype) for column in kept}
-        stored = (findings.manifest.get("metrics") or {}).get(label) or {}
-        own = presentation_of(str(stored.get("metric") or label), stored.get("direction"))
-        needed[str(label)] = own.list_compared_arrays(dict(stored.get("options") or {}))
+        metric = findings.metrics.get(str(label))
+        needed[str(label)] = () if metric is None else metric.spec.compared_arrays
     rows = {key: rows for frame in frames for key, rows in frame.partition_by("job", as_dict=True).items()}
     jobs = []
     for record in done.iter_rows(named=True):
@@ -351,7 +366,8 @@ def parse_submission(content: bytes) -> Submission:
     try:  # options and numbers that nobody can read are found here and not in the site
         results.table()
         for about in file.manifest.metrics.values():
-            words_of(presentation_of(about.metric, about.direction)).question(about.options)
+            spec = registered_spec(about.metric, about.options, about.direction)
+            words_of(presentation_of(about.metric)).question(about.options, spec)
     except Exception as error:
         raise SubmissionError(f"its numbers cannot be read: {type(error).__name__}: {error}") from error
     return Submission(file.name, file.by, file.note, results, file.seal, content)
@@ -403,6 +419,7 @@ def _read_results(file: _File, manifest: dict[str, Any]) -> Results:
         raise SubmissionError("jobs: a sample is there twice for one explainer and metric")
     if file.planned < len(records):
         raise SubmissionError(f"planned: expected at least the {len(records)} jobs that are there")
+    manifest = {**manifest, "metrics": _leave_out_readings(manifest["metrics"])}
     return Results.in_memory(manifest, samples, records, file.planned, arrays)
 
 

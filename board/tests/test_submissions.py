@@ -216,3 +216,14 @@ def test_the_submissions_of_the_documentation_are_those_of_the_studies() -> None
         assert set(manifest["metrics"]) == set(study.metrics)
         assert len(content["jobs"]) == content["planned"]
     assert read_submission(files["gtsrb"]).title == studies["gtsrb"].title
+
+
+def test_a_submission_does_not_say_how_its_numbers_are_read(tmp_path: Path) -> None:
+    """Its ranking could be turned round. The board reads the metrics that it has in its own way."""
+    content = build({"worst": {"a": [0.9] * 8, "b": [0.1] * 8}})
+    turned = {"title": "t", "axis": "a", "direction": "lower"}
+    content["manifest"]["metrics"]["worst"] |= {"values": turned, "controls": True}
+    (tmp_path / "turned.json").write_bytes(seal(content))
+    metric = read_submission(tmp_path / "turned.json").results.metrics["worst"]
+    assert (metric.spec.direction, metric.spec.only, metric.controls) == ("higher", ("found",), False)
+    assert "values" not in metric.stored

@@ -25,13 +25,13 @@ from papers.reading import Verdict, all_hold, group_by_outcome
 from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
 from standfast.metrics.coarse_to_fine.gate import apply_gate
 from standfast.metrics.coarse_to_fine.statistics import (
-    compute_area_up_to,
     compute_printed_f1,
     integrate_over_fractions,
 )
 from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
-from standfast.results import Results
+from standfast.report import Results
 from standfast.similarity import Kendall
+from standfast.statistics.curves import compute_area_up_to
 from standfast.statistics.paired import midranks
 from standfast.tensors import Array
 

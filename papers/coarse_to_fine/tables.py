@@ -38,7 +38,7 @@ from papers.coarse_to_fine.rows import (
 from papers.coarse_to_fine.training import train_or_load
 from papers.files import make_part, read_numbers
 from papers.reading import Outcomes, Verdict, all_above, group_by_outcome
-from standfast.results import Results
+from standfast.report import Results
 from standfast.results.formatting import format_number
 
 _ABSOLUTE = {

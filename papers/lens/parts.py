@@ -20,7 +20,7 @@ from papers import files
 from papers.base import Column
 from papers.reading import Verdict, is_above, is_at_least, mean_interval, mean_ratio
 from standfast.metrics.lens.attribution_attack import name_chance
-from standfast.results import Results
+from standfast.report import Results
 from standfast.results.formatting import format_number
 
 IG = "IG"

@@ -43,7 +43,7 @@ from papers.reading import (
     mean_interval,
     paired_differences,
 )
-from standfast.results import Results
+from standfast.report import Results
 from standfast.tensors import Array
 
 TRAININGS = ("natural", "PGD", "IG-SUM-NORM")

@@ -23,11 +23,12 @@ from torch import Tensor
 
 from standfast import similarity
 from standfast.errors import check, check_integer
-from standfast.metrics.base import Cost, Direction, Metric
+from standfast.metrics.base import Cost, Metric
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.neighbourhoods import Neighbourhood, check_neighbourhood
 from standfast.neighbourhoods.geometry import Rotation
+from standfast.value_spec import Direction
 
 PARTS = ("ssim", "spearman", "jaccard")
 

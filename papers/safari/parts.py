@@ -30,7 +30,7 @@ from papers.base import Column, Part, Scale
 from papers.reading import Outcomes, Pairs, all_above, all_separated
 from standfast import data
 from standfast.data.dataset import Dataset
-from standfast.results import Results
+from standfast.report import Results
 
 RADIUS = 0.3
 NATURAL, _SMOOTH_PREFIX = "lenet5-mnist", "lenet5-tanh-mnist-"

@@ -21,7 +21,7 @@ from papers.reading import (
     paired_differences,
 )
 from papers.safari.parts import log_probability_column, make_part, read_arrays
-from standfast.results import Results
+from standfast.report import Results
 
 EVENTS = {"F-hat": "changed_explanation", "F-tilde": "changed_class"}
 _NEGLIGIBLE = 0.02  # difference in PCC; our reading of "no significant improvement" and "converged"

@@ -41,7 +41,7 @@ from papers.safari.parts import (
 )
 from papers.safari.settings import CURVE_PART, ITERATION_PART, POPULATION_PART
 from papers.safari.times import TIME_PART
-from standfast.results import Results
+from standfast.report import Results
 from standfast.results.formatting import format_number
 
 # ---- Table 1: the genetic algorithm against sampling ----

@@ -26,9 +26,8 @@ from standfast.question.arguments import (
     ModelLike,
     NeighbourhoodsLike,
 )
-from standfast.report import load_results
+from standfast.report import Results, load_results
 from standfast.report.sentences import describe_failures
-from standfast.results import Results
 from standfast.study.cache import run_kept
 from standfast.study.cost import Estimate, estimate_plan
 from standfast.study.executors import Executor, local

@@ -32,6 +32,7 @@ from standfast.model import ROW_ALIGNMENT, Model
 from standfast.neighbourhoods import L2Ball, LinfBall
 from standfast.similarity import Similarity
 from standfast.tasks.base import SCALES, Task
+from standfast.value_spec import ValueSpec
 
 __all__ = [
     "METRIC_CHECKS",
@@ -213,6 +214,9 @@ def check_description(metric: Metric, shape: Shape, device: Device = "cpu") -> N
     """What reports and files say of the metric."""
     _require(isinstance(metric.name, str) and bool(metric.name), "the metric has a name")
     _require(metric.direction in ("higher", "lower", None), "direction is 'higher', 'lower' or None")
+    described = json.loads(json.dumps(metric.describe_values()))
+    same = ValueSpec.from_stored(described) == metric.value_spec(metric.options())
+    _require(same, "how its numbers are read can be stored and read again")
     options = metric.options()
     _require(set(options) >= {field.name for field in dataclasses.fields(metric)}, "options() has every field")
     json.dumps(options)
@@ -495,6 +499,17 @@ def _require_well_formed(result: Result, count: int, metric: Metric) -> None:
     values = zip(result.value.tolist(), ok, strict=True)
     numbers = [value if fine and not math.isnan(value) else None for value, fine in values]
     _require(frame["value"].to_list() == numbers, "the frame has the values of evaluated samples")
+    _require_readable(result, metric, frame.columns)
+
+
+def _require_readable(result: Result, metric: Metric, columns: list[str]) -> None:
+    """The frame and the stored arrays have all that the metric's `value_spec` names."""
+    spec = metric.value_spec(metric.options())
+    censored = {spec.censored} if spec.censored else set()
+    for name in sorted({spec.column, *spec.only, *censored}):
+        _require(name in columns, f"the frame has the column {name!r}, which value_spec names")
+    for name in spec.compared_arrays:
+        _require(name in result.tensors(), f"the result stores the array {name!r}, which value_spec names")
 
 
 def _rows_of(result: Result) -> dict[str, Any]:

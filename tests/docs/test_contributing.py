@@ -24,8 +24,8 @@ from standfast.metrics import metrics
 from standfast.neighbourhoods import neighbourhoods
 from standfast.neighbourhoods.naming import label_neighbourhood, read_stored
 from standfast.registry import Registry
+from standfast.report.presentation import presentations
 from standfast.report.presentation.safari.terms import name_similarity
-from standfast.results import presentations
 from standfast.similarity import similarities
 from standfast.study.file.schema import json_schema
 from standfast.study.file.spec import load_study
@@ -85,7 +85,7 @@ class Squared(Explainer):
     "sparsity.py": """
 from dataclasses import dataclass
 from standfast.errors import check
-from standfast.metrics import Metric, Probe, Result
+from standfast.metrics import Metric, Probe, Result, ValueSpec
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Sparsity(Metric):
     '''The share of features with no relevance.'''
 
     name = "sparsity"
-    direction = "higher"
+    values = ValueSpec("Share of features left out", "left out", "higher", decimals=2)
 
     def evaluate(self, call):
         probe = Probe(call)
@@ -112,6 +112,7 @@ class SparsityAbove(Sparsity):
     '''
 
     name = "sparsity_above"
+    values = None  # read by its name
     level: float = 0.0
 
     def __post_init__(self):
@@ -142,13 +143,11 @@ class Fading(Transformation):
         return inputs * (1 - expand(parameters[:, 0], inputs))
 """,
     "words.py": """
-from dataclasses import replace
-from standfast.results import Presentation
+from standfast.report.presentation import Presentation
 
 
 class SparsityWords(Presentation):
-    def value_spec(self, options):
-        return replace(super().value_spec(options), title="Share of features left out", axis="left out", decimals=2)
+    words = "{% macro question(options, spec) %}How much is left out?{% endmacro %}"
 """,
     "linear.py": f"""
 import torch
@@ -308,10 +307,10 @@ def test_a_label_is_fixed(tmp_path: Path) -> None:
     found = run(tmp_path / "out", ["sparsity", "sparsity_above"])
     found.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
+    assert "How much is left out?" in page
     assert "Share of features left out" in page
-    assert "Sparsity above" in page  # without a presentation: the name
-    spec = presentations["sparsity"]("sparsity", "higher").value_spec({})
-    assert (spec.title, spec.axis, spec.direction) == ("Share of features left out", "left out", "higher")
+    assert "Sparsity above" in page  # nothing declared: the name
+    assert metrics["sparsity_above"].direction == "higher"
 
 
 def test_files_named_by_the_page_exist() -> None:

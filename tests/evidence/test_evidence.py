@@ -31,7 +31,7 @@ from standfast.evidence.repetition import compare_values
 from standfast.evidence.software import describe_software
 from standfast.metrics.base import metrics
 from standfast.metrics.sanity import RULES
-from standfast.results import Results, load_results
+from standfast.report import Results, load_results
 from standfast.study.store import Store
 
 METRIC = "max_sensitivity"
@@ -292,6 +292,29 @@ def list_again(pack: Path, **changes: Any) -> None:
     (pack / "evidence.json").write_bytes(_seal({key: value for key, value in about.items() if key != "seal"}))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about["values"].update(direction="lower"),  # it ranks no explainers
+        lambda about: about["values"].update(column="low"),
+        lambda about: about.update(direction="higher"),
+        lambda about: about.update(controls=True),
+    ],
+)
+def test_a_manifest_that_reads_numbers_in_another_way_is_found(
+    change: Callable[[dict[str, Any]], object], pack: Path, tmp_path: Path
+) -> None:
+    """All tables of the pack could be made to fit, since they follow from the manifest."""
+    shutil.copytree(pack, tmp_path / "pack")
+    store = Store(tmp_path / "pack" / "results")
+    manifest = store.manifest()
+    change(manifest["metrics"][METRIC])
+    store.write_json("manifest.json", manifest)
+    list_again(tmp_path / "pack")
+    problem = verify_pack(tmp_path / "pack").problems["results/manifest.json"]
+    assert problem == f"reads the numbers of {METRIC} in another way than the metric"
+
+
 def test_a_table_of_decisions_that_was_changed_in_a_pack_is_found(pack: Path, tmp_path: Path) -> None:
     shutil.copytree(pack, tmp_path / "pack")
     list_again(tmp_path / "pack")
@@ -359,6 +382,18 @@ def test_arguments_are_checked(results: Path, pack: Path, tmp_path: Path) -> Non
     job.write_bytes(job.read_bytes()[:-1])
     with pytest.raises(StandfastError, match="is damaged"):
         make_pack(damaged, tmp_path / "pack")
+
+
+def test_a_pack_of_an_old_manifest_verifies_and_is_evaluated_again(pack: Path, tmp_path: Path) -> None:
+    """It does not say how numbers are read, which the metric does."""
+    shutil.copytree(pack, tmp_path / "pack")
+    store = Store(tmp_path / "pack" / "results")
+    manifest = store.manifest()
+    del manifest["metrics"][METRIC]["values"], manifest["metrics"][METRIC]["controls"]
+    store.write_json("manifest.json", manifest)
+    list_again(tmp_path / "pack")
+    assert verify_pack(tmp_path / "pack").fine
+    assert replay(tmp_path / "pack", tmp_path, jobs=1).fine
 
 
 def test_jobs_are_evaluated_again_with_the_same_bits(pack: Path, tmp_path: Path) -> None:

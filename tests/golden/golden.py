@@ -375,7 +375,7 @@ def summarise(found: Any) -> dict[str, Any]:
     pairs = zip(columns.get("model", [models[0]] * len(table)), columns["explainer"], columns["metric"], strict=True)
     places = list(pairs)
     columns["rank"] = [ranks.get(place) for place in places]
-    for name, attribute in {"sanity": "sanity", "quality": "quality", "checked verdict": "verdict"}.items():
+    for name, attribute in {"sanity": "sanity", "quality": "quality", "checked verdict": "standing"}.items():
         columns[name] = [getattr(checked.get(place), attribute, None) for place in places]
     keys = [" / ".join(str(columns[name][row]) for name in KEYS if name in columns) for row in range(len(table))]
     order = sorted(range(len(table)), key=keys.__getitem__)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import standfast
 from conftest import small_net
-from standfast.metrics import Call, Cost, Metric, Probe, Result
+from standfast.metrics import Call, Cost, Metric, Probe, Result, ValueSpec
 from standfast.metrics.result import COMMON_COLUMNS
 
 
@@ -70,6 +70,79 @@ def test_incomplete_metric_is_an_error_where_its_class_is_made() -> None:
     assert_refused(partial(make, "m"), direction=["up"])
     with pytest.raises(standfast.ArgumentError, match="Mine.direction: expected .*, got nothing"):
         make("m")
+
+
+SPEC = ValueSpec("How much it wobbles", "wobble", "lower", decimals=1)
+
+
+def make_metric(base: type = Metric, **declared: Any) -> Any:
+    """A class of metrics with these attributes."""
+    return type("Mine", (base,), {"name": "mine", "evaluate": lambda self, call: None, **declared})
+
+
+def test_a_metric_declares_how_its_numbers_are_read() -> None:
+    kind = make_metric(values=SPEC)
+    assert kind().direction == "lower"
+    assert kind.value_spec({}) == SPEC
+    assert ValueSpec.from_stored(kind().describe_values()) == SPEC
+    # a subclass has the same reading, or one of its own
+    assert make_metric(kind).value_spec({}) == SPEC
+    other = dataclasses.replace(SPEC, direction="higher")
+    assert make_metric(kind, values=other).direction == "higher"
+
+
+def test_a_metric_that_declares_nothing_is_read_by_its_name_and_direction() -> None:
+    kind = make_metric(name="my_metric", direction="lower")
+    assert kind.value_spec({}) == ValueSpec("My metric", "my metric", "lower")
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"values": "lower"}, r"Mine.values: expected a ValueSpec, got 'lower'"),
+        (
+            {"values": SPEC, "direction": "lower"},
+            r"Mine.direction: expected nothing, as values says which .*, got both",
+        ),
+    ],
+)
+def test_an_impossible_declaration_is_an_error_where_its_class_is_made(declared: dict[str, Any], words: str) -> None:
+    with pytest.raises(standfast.ArgumentError, match=words):
+        make_metric(**declared)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("title", ""),
+        ("axis", None),
+        ("direction", "up"),
+        ("decimals", -1),
+        ("decimals", True),
+        ("decimals", "percent"),
+        ("censored", True),
+        ("censored_side", "left"),
+        ("only", "found"),
+        ("only", (1,)),
+        ("good", ""),
+        ("column", ""),
+        ("same", "1"),
+        ("common_share", "drops"),
+    ],
+)
+def test_an_impossible_value_spec_names_the_attribute(attribute: str, value: object) -> None:
+    with pytest.raises(standfast.ArgumentError, match=f"^{attribute}: expected"):
+        dataclasses.replace(SPEC, **{attribute: value})
+
+
+def test_a_reading_that_contradicts_the_metric_is_an_error_before_a_study_runs() -> None:
+    def read(own: type, options: object, task: object = None) -> object:
+        return dataclasses.replace(SPEC, direction="higher")
+
+    kind = make_metric(direction="lower", value_spec=classmethod(read))
+    words = r"Mine.value_spec: expected the direction 'lower' of the metric, or None, got 'higher'"
+    with pytest.raises(standfast.ArgumentError, match=words):
+        kind().describe_values()
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def test_the_table_has_the_numbers_of_the_summary_and_stars_of_the_tests(builder
             assert row.estimate is not None
             assert cell.text == format_estimate(row.estimate, row.spec.decimals)
             assert f"n = {row.estimate.count}" in cell.small
-            assert (cell.star == "★") == (row.verdict == "best") == (name == "b")
+            assert (cell.star == "★") == (row.standing == "best") == (name == "b")
             assert cell.quality is row.quality is None  # nothing to judge it by
 
 

@@ -22,8 +22,9 @@ from standfast.report.charts import Picture
 from standfast.report.page.html import Page
 from standfast.report.page.methods import list_options
 from standfast.report.page.pictures import SHADES, UNSEEN, colour_signed, draw_picture, encode_image, shrink
+from standfast.report.presentation import presentation_of
 from standfast.report.presentation.safari.misinterpretation_probability import find_levels_of_similarity
-from standfast.results import MetricResults, ValueSpec, presentation_of
+from standfast.results import MetricResults, ValueSpec
 from standfast.results.formatting import format_estimate, format_number
 from standfast.results.summary import count_rows
 
@@ -54,7 +55,7 @@ def test_cells_have_the_numbers_of_the_summary(whole: tuple[Builder, str]) -> No
         assert row.estimate is not None
         assert text.split(" ★")[0].strip().startswith(format_estimate(row.estimate, row.spec.decimals))
         assert f"n = {row.estimate.count}" in text
-        assert ("★" in text) == (row.verdict in ("best", "tied"))
+        assert ("★" in text) == (row.standing in ("best", "tied"))
         assert row.mean_rank is None or f"mean rank {row.mean_rank:.2f}" in text
         assert (f"bounds: {row.counts.bounds} of {row.counts.counted}" in text) == (row.counts.bounds > 0)
 

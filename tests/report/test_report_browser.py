@@ -13,8 +13,7 @@ import pytest
 import torch
 from report_builder import PROB, Builder, base, study
 
-from standfast.report import write_html
-from standfast.results import load_results
+from standfast.report import load_results, write_html
 from standfast.results.formatting import format_probability
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

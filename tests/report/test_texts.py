@@ -11,13 +11,13 @@ import pytest
 import torch
 from report_builder import WORST, Builder, base
 
+from standfast.report import Results
 from standfast.report.page.comparisons import compare_options
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.methods import list_changes, list_facts
 from standfast.report.presentation.drawing import draw_figures
 from standfast.report.presentation.lens.pictures import KEPT, LOST, NEW, draw_gallery
 from standfast.report.terminal import format_text
-from standfast.results import Results
 from standfast.results.summary import RemovalChange, find_removal_changes
 
 TEXTS = [["So", " bad", "!"], ["it", " is", " not", " so", " good"]]

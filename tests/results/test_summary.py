@@ -33,7 +33,7 @@ def test_a_row_has_the_median_with_its_binomial_interval(builder: Builder) -> No
     assert row.value == pytest.approx(np.median(values))
     assert (row.estimate.low, row.estimate.high) == (ends.low, ends.high)
     assert (row.estimate.count, row.estimate.bound) == (30, None)
-    assert (row.verdict, row.mean_rank, row.control_test) == (None, None, None)  # there is nothing to compare it with
+    assert (row.standing, row.mean_rank, row.control_test) == (None, None, None)  # there is nothing to compare it with
     assert (row.sanity, row.quality, row.needed) == (None, None, None)
 
 
@@ -53,9 +53,9 @@ def test_ranks_and_verdicts_are_of_the_samples_that_all_have(builder: Builder) -
     builder.worst("random", [0.5] * 12)  # a control has a number, and no rank
     found = only(builder.results())
     rows = {row.explainer: row for row in found.rows}
-    assert (rows["steady"].verdict, rows["steady"].mean_rank) == ("best", 1.0)
-    assert (rows["shaky"].verdict, rows["shaky"].mean_rank) == ("worse", 2.0)
-    assert (rows["random"].verdict, rows["random"].control) == (None, True)
+    assert (rows["steady"].standing, rows["steady"].mean_rank) == ("best", 1.0)
+    assert (rows["shaky"].standing, rows["shaky"].mean_rank) == ("worse", 2.0)
+    assert (rows["random"].standing, rows["random"].control) == (None, True)
     assert found.uneven
     assert found.decision == Decision("decided", "all worse", 2, 11, None, ("steady",), ("shaky",))
     (part,) = rows["shaky"].counts.uncounted
@@ -87,7 +87,7 @@ def test_differences_that_no_test_shows_are_open(builder: Builder) -> None:
         builder.worst(name, (0.5 + generator.normal(size=12) / 10).tolist())
     found = only(builder.results())
     assert (found.decision.state, found.decision.reason, found.decision.samples) == ("open", "no difference", 12)
-    assert {row.verdict for row in found.rows} == {"undecided"}
+    assert {row.standing for row in found.rows} == {"undecided"}
     assert len(found.decision.best) == 3
 
 
@@ -203,7 +203,7 @@ def test_a_neighbourhood_that_changes_no_map_ranks_nothing(builder: Builder) -> 
     builder.worst("random", [0.1] * 12)
     found = only(builder.results())
     assert found.decision == Decision("unable", "unchanged")
-    assert {(row.verdict, row.mean_rank) for row in found.rows} == {(None, None)}
+    assert {(row.standing, row.mean_rank) for row in found.rows} == {(None, None)}
     assert rows_of(builder.results())["steady"].value is not None
     said = " ".join(str(builder.results()).split())
     assert "moved by at most 0.1 in each feature" in said

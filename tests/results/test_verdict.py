@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 import standfast
-import standfast.report
 from standfast.explainers import Explainer, get
 from standfast.results import ValueSpec
 from standfast.results.quality import (
@@ -172,7 +171,7 @@ def check_army(found: standfast.Results) -> None:
     for label, best in found.best().items():
         assert not bad & set(best.explainers), label
     for row in found.summary.rows:
-        assert row.explainer not in bad or (row.verdict is None and row.quality != "good")
+        assert row.explainer not in bad or (row.standing is None and row.quality != "good")
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from standfast.report import build_html
-from standfast.results import Results, load_results
+from standfast.report import Results, build_html, load_results
 from standfast.study.store import Store, pack, pack_failure
 
 BALL = {"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": None}

@@ -22,7 +22,7 @@ from refusals import assert_refused
 from scipy import stats
 
 from standfast.errors import ArgumentError
-from standfast.results import Results
+from standfast.report import Results
 from standfast.statistics import comparison, ranking
 from standfast.statistics import paired as statistics
 from standfast.statistics.comparison import Comparison, compare, count_needed, estimate_needed

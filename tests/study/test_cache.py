@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import standfast
 from conftest import SHAPES, small_net
 from standfast.cli import app
-from standfast.results import Results
+from standfast.report import Results
 from standfast.study import cache, plan
 from standfast.study.lease import hold_lease
 

@@ -112,7 +112,7 @@ def test_checks_that_have_not_run_are_untested(tmp_path: Path) -> None:
     found = load_results(store)
     (sanity,) = found.sanity.values()
     assert (sanity.state, {check.state for check in sanity.checks}) == ("undecided", {"untested"})
-    assert {row.verdict for row in found.summary.rows} == {None}
+    assert {row.standing for row in found.summary.rows} == {None}
 
 
 def test_their_rows_are_not_among_those_of_the_metrics(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from torch import nn
 import standfast
 from standfast.files import write_atomically
 from standfast.question.grid import Grid, LoadedModel, Samples
-from standfast.results import load_results, verify_results
+from standfast.report import load_results
+from standfast.results import verify_results
 from standfast.study import folders
 from standfast.study.executors import Processes
 from standfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder

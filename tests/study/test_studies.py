@@ -26,8 +26,9 @@ import standfast
 from malformed_studies import MALFORMED, prepare
 from standfast.cli import app
 from standfast.question.grid import Grid, LoadedModel, Samples
+from standfast.report import Results, load_results
 from standfast.report.sentences import describe_misfits
-from standfast.results import Results, Verification, load_results, verify_results
+from standfast.results import Verification, verify_results
 from standfast.study.plan import make_plan
 from standfast.study.progress import Progress
 from standfast.study.run import Origin, run_grid

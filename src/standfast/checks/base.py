@@ -32,11 +32,9 @@ from standfast.checks.baseline import Baseline, read_baseline
 from standfast.checks.decision import Better, Decision, Decisions
 from standfast.checks.values import SampleValues, read_values
 from standfast.errors import ArgumentError, UnknownNameError
-from standfast.metrics.base import Direction
 from standfast.report.sentences import describe_failures, say
-from standfast.results import Results
+from standfast.results import ConfiguredMetric, StoredResults
 from standfast.results.formatting import format_probability, shorten_error
-from standfast.results.presentation import ConfiguredMetric
 from standfast.statistics.decisions import (
     Estimate,
     Outcome,
@@ -49,6 +47,7 @@ from standfast.statistics.decisions import (
 )
 from standfast.statistics.paired import signed_rank, subtract
 from standfast.study.file.entries import RequirementEntry
+from standfast.value_spec import Direction
 
 #: what the values of a comparison with a baseline are
 _LOSS = "loss against the baseline"
@@ -56,7 +55,7 @@ NO_BASELINE = "its baseline is not at hand"
 
 
 def decide_requirements(
-    results: Results,
+    results: StoredResults,
     requirements: Sequence[RequirementEntry],
     look: int | Mapping[tuple[str, str], int] = 1,
     folder: str | Path = ".",
@@ -87,7 +86,7 @@ def read_baselines(requirements: Sequence[RequirementEntry], folder: str | Path)
 
 
 def decide_with_baselines(
-    results: Results,
+    results: StoredResults,
     requirements: Sequence[RequirementEntry],
     look: int | Mapping[tuple[str, str], int],
     baselines: Mapping[str, Baseline],
@@ -111,12 +110,12 @@ def decide_with_baselines(
     return Decisions(tuple(found), most, max(counts, default=0), len(results.failures), errors)
 
 
-def hold_to_sanity(found: Decisions, results: Results) -> Decisions:
+def hold_to_sanity(found: Decisions, results: StoredResults) -> Decisions:
     """The decisions, where an explainer passes only if it also passes the sanity checks."""
     return replace(found, decisions=tuple(_hold(each, results) for each in found.decisions))
 
 
-def _hold(decision: Decision, results: Results) -> Decision:
+def _hold(decision: Decision, results: StoredResults) -> Decision:
     sanity = results.sanity.get((decision.data, decision.model, decision.explainer))
     if decision.outcome != "pass" or sanity is None or sanity.reason is None:
         return decision
@@ -131,7 +130,7 @@ def _hold(decision: Decision, results: Results) -> Decision:
     return replace(decision, outcome="undecided", sanity=words, needed=needed, advice=advice)
 
 
-def check_requirement(results: Results, entry: RequirementEntry, baseline: Baseline | None) -> None:
+def check_requirement(results: StoredResults, entry: RequirementEntry, baseline: Baseline | None) -> None:
     """Check a requirement before anything is evaluated.
 
     Args:
@@ -157,11 +156,11 @@ def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
 
 def _find_direction(label: ConfiguredMetric) -> Direction:
     """Which values are better: those of one explainer can be compared even where explainers are not ranked."""
-    return label.spec.direction or label.presentation.direction_of(label.options)
+    return label.spec.direction or label.direction
 
 
 def _list_places(
-    results: Results, entry: RequirementEntry, pairs: Sequence[Sequence[str]]
+    results: StoredResults, entry: RequirementEntry, pairs: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, str, str, str]]:
     """The data, models, labels and explainers that a requirement names."""
     known = results.metrics
@@ -200,7 +199,7 @@ def _choose(kind: str, wanted: Sequence[str] | None, known: Sequence[str]) -> li
 class _Case:
     """One requirement for one explainer."""
 
-    results: Results
+    results: StoredResults
     entry: RequirementEntry
     data: str
     model: str
@@ -334,7 +333,11 @@ class _Case:
         gain = self._subtract(own, other)
         count = len(gain.samples)
         p, effect, _ = signed_rank(gain.low, gain.high) if count else (1.0, 0.0, 0)
-        better, worse = (p / 2, 1 - p / 2) if effect > 0 else (1 - p / 2, p / 2) if effect < 0 else (1.0, 1.0)
+        better = worse = 1.0
+        if effect > 0:
+            better, worse = p / 2, 1 - p / 2
+        elif effect < 0:
+            better, worse = 1 - p / 2, p / 2
         tail = (1 - self.level) / 2  # as an interval with two ends has
         outcome: Outcome = "pass" if better <= tail else "fail" if worse <= tail else "undecided"
         needed = None

@@ -23,7 +23,7 @@ from standfast.checks.values import SampleValues, read_mistaken, read_values
 from standfast.errors import ArgumentError, StandfastError, check
 from standfast.files import read_file, write_atomically
 from standfast.report import load_results
-from standfast.results import Results
+from standfast.results import StoredResults
 from standfast.study.store import read_rows, tensor_digest
 
 _VALUES, _ABOUT = "values.parquet", "baseline.json"
@@ -56,7 +56,7 @@ class Baseline:
         about = (self.about.get("data") or {}).get(data) or {}
         return 0 < count <= len(inputs) and tensor_digest(inputs[:count]) == about.get("digest")
 
-    def values(self, data: str, model: str, label: str, explainer: str, results: Results) -> SampleValues:
+    def values(self, data: str, model: str, label: str, explainer: str, results: StoredResults) -> SampleValues:
         """The values of one explainer, if they were measured in the same way on the same data.
 
         Raises:
@@ -99,7 +99,7 @@ class Baseline:
         return found
 
 
-def freeze_baseline(results: str | Path | Results, out: str | Path) -> Path:
+def freeze_baseline(results: str | Path | StoredResults, out: str | Path) -> Path:
     """Store the values of results as a baseline, in a new folder.
 
     Args:
@@ -109,7 +109,7 @@ def freeze_baseline(results: str | Path | Results, out: str | Path) -> Path:
     Raises:
         ArgumentError: there are no results, or the folder has a baseline already.
     """
-    opened, folder = results if isinstance(results, Results) else load_results(results), Path(out)
+    opened, folder = results if isinstance(results, StoredResults) else load_results(results), Path(out)
     check(folder.is_dir() or not folder.exists(), "out", "a folder", f"{out}, a file")
     check(not (folder / _ABOUT).exists(), "out", "a folder without a baseline, since one does not change", str(out))
     rows = []

@@ -33,8 +33,9 @@ from standfast.errors import check as check_argument
 from standfast.evaluation import default_folder, run_study
 from standfast.metrics.sanity import SanityChecks
 from standfast.question.grid import Grid
+from standfast.report import load_results
 from standfast.report.sentences import describe_failures
-from standfast.results import Results, load_results
+from standfast.results import StoredResults
 from standfast.results.results import JOB_COLUMNS, SAMPLE_COLUMNS
 from standfast.statistics.decisions import Estimate
 from standfast.study.executors import Executor
@@ -134,7 +135,7 @@ def _check_requirements(study: Study) -> dict[str, Baseline]:
     grid = study.grid(check=False)
     baselines = {name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()}
     samples, jobs = pl.DataFrame(schema=SAMPLE_COLUMNS), pl.DataFrame(schema=JOB_COLUMNS)
-    none = Results(Store("memory://requirements"), describe_grid(grid), samples, jobs, 0)
+    none = StoredResults(Store("memory://requirements"), describe_grid(grid), samples, jobs, 0)
     errors: list[StudyFieldError] = []
     for index, entry in enumerate(study.requirements):
         with errors_at("requirements", index, keys=entry.known(), into=errors):
@@ -179,7 +180,7 @@ def _with_samples(study: Study, samples: int) -> Study:
     return changed
 
 
-def read_decisions(results: Results) -> Decisions | None:
+def read_decisions(results: StoredResults) -> Decisions | None:
     """The decisions of the look at these results; None if nobody looked.
 
     Raises:
@@ -214,7 +215,7 @@ class Confirmation:
     unknown: tuple[str, ...] = ()
 
 
-def confirm_decisions(results: Results, folder: str | Path = ".") -> Confirmation:
+def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confirmation:
     """Decide again, from the stored numbers, what was decided at the look at these results.
 
     A decision that was made at an earlier look is decided on the samples of that look, as the part of the allowed error
@@ -255,7 +256,10 @@ def confirm_decisions(results: Results, folder: str | Path = ".") -> Confirmatio
 
 
 def _decide_again(
-    results: Results, entries: Sequence[RequirementEntry], numbers: Mapping[tuple[str, str], int], folder: str | Path
+    results: StoredResults,
+    entries: Sequence[RequirementEntry],
+    numbers: Mapping[tuple[str, str], int],
+    folder: str | Path,
 ) -> list[Decision]:
     """The decisions by the numbers alone; undecided where a baseline is not at hand, or another one."""
     baselines: dict[str, Baseline] = {}
@@ -277,7 +281,7 @@ def _is_near(stored: object, found: object) -> bool:
     return type(stored) is type(found) and stored == found
 
 
-def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
+def _look(found: StoredResults, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
     store = Store(target)
     looks = _read_looks(store)
@@ -298,11 +302,11 @@ def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Bas
     return hold_to_sanity(dataclasses.replace(now, decisions=tuple(made)), found)
 
 
-def _count_each(found: Results) -> dict[str, int]:
+def _count_each(found: StoredResults) -> dict[str, int]:
     return {name: int(about["samples"]) for name, about in found.manifest["data"].items()}
 
 
-def _describe_states(found: Results, requirements: str) -> list[dict[str, str]]:
+def _describe_states(found: StoredResults, requirements: str) -> list[dict[str, str]]:
     """For each data set and model: its values, and a digest of all that its decisions are made on.
 
     Jobs are known by their content, so their identities stand for data, model, metrics, explainers and seed.
@@ -328,7 +332,9 @@ def _count_look(looks: list[dict[str, Any]], state: Mapping[str, str]) -> int:
     return seen.get(state["state"], len(seen) + 1)
 
 
-def _find_earlier(looks: list[dict[str, Any]], found: Results, now: Decision, requirements: str) -> Decision | None:
+def _find_earlier(
+    looks: list[dict[str, Any]], found: StoredResults, now: Decision, requirements: str
+) -> Decision | None:
     """What an earlier look decided, if the jobs of its samples are those of now: the same data, model and settings."""
     for look in (look for look in looks if _has_jobs(look, found, now)):
         for entry in look["decisions"]:
@@ -339,7 +345,7 @@ def _find_earlier(looks: list[dict[str, Any]], found: Results, now: Decision, re
     return None
 
 
-def _has_jobs(look: Mapping[str, Any], found: Results, decision: Decision) -> bool:
+def _has_jobs(look: Mapping[str, Any], found: StoredResults, decision: Decision) -> bool:
     """Whether a look was at the same jobs as now, up to the number of its samples."""
     place = {"data": decision.data, "model": decision.model, "explainer": decision.explainer, "label": decision.metric}
     own = found.jobs.filter(*(pl.col(column) == name for column, name in place.items()))

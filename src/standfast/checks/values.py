@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from standfast.results import ValueSpec
 from standfast.results.summary import read_samples
 from standfast.statistics.paired import to_bounds
 from standfast.tensors import Array
+from standfast.value_spec import ValueSpec
 
 
 @dataclass(frozen=True)

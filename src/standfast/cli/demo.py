@@ -10,7 +10,7 @@ from standfast.explainers import get
 from standfast.metrics import AOPC, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from standfast.model import Model
 from standfast.neighbourhoods import LinfBall
-from standfast.results import Results
+from standfast.report import Results
 
 RADIUS = 0.1  # of pixel values between 0 and 1: noise that can be seen, and that leaves every digit readable
 UNRECOGNISABLE = 0.4  # maps with a smaller correlation show something else (SAFARI, Sec. 3)

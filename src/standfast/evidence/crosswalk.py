@@ -17,7 +17,7 @@ from standfast.checks.decision import Decisions
 from standfast.checks.formats import fill_page
 from standfast.metrics.lens.attribution_objectives import BLIND
 from standfast.report.page.options import flatten_options
-from standfast.results import ConfiguredMetric, Results
+from standfast.results import ConfiguredMetric, StoredResults, find_metric_class
 from standfast.results.formatting import format_estimate
 
 #: searches and attacks that only draw at random
@@ -56,7 +56,7 @@ def read_clauses() -> list[Clause]:
     ]
 
 
-def write_crosswalk(results: Results, decisions: Decisions | None = None) -> str:
+def write_crosswalk(results: StoredResults, decisions: Decisions | None = None) -> str:
     """The page, for the metrics that these results have."""
     measured = {label: _find_kind(known) for label, known in results.metrics.items()}
     tested = {each.label for each in results.summary.metrics if any(row.control_test is not None for row in each.rows)}
@@ -83,7 +83,8 @@ def write_crosswalk(results: Results, decisions: Decisions | None = None) -> str
 
 def _find_kind(metric: ConfiguredMetric) -> str:
     """What the numbers of a configured metric are: its `evidence`, but `drawn` where a search only draws at random."""
-    kind = "" if metric.kind is None else metric.kind.evidence
+    metric_class = find_metric_class(metric.metric)
+    kind = "" if metric_class is None else metric_class.evidence
     options = flatten_options(metric.options)
     drawn = kind == "searched" and {options.get("search"), options.get("attack")} & _RANDOM
     return "drawn" if drawn else kind

@@ -14,19 +14,24 @@ from ruamel.yaml import YAML
 
 from standfast.checks.decision import Decisions
 from standfast.checks.formats import fill_page, format_markdown
-from standfast.report.sentences import say
-from standfast.results import Results, SummaryRow
+from standfast.report.sentences import describe_verdict, say
+from standfast.results import StoredResults, SummaryRow
 from standfast.results.formatting import format_confidence, format_count, format_estimate
 
 
-def write_model_card(results: Results, decisions: Decisions | None = None) -> str:
+def write_model_card(results: StoredResults, decisions: Decisions | None = None) -> str:
     """The section, with the metadata at its beginning."""
     rows = [row for row in results.summary.rows if row.estimate is not None]
     parts = []
     for data, model in sorted({(row.data, row.model) for row in rows}):
         own = [row for row in rows if (row.data, row.model) == (data, model)]
         samples = format_count(results.summary.samples.get(data, 0), "sample")
-        about = {"data": data, "model": model, "samples": samples, "verdict": str(results.verdict(data, model))}
+        about = {
+            "data": data,
+            "model": model,
+            "samples": samples,
+            "verdict": describe_verdict(results.verdict(data, model)),
+        }
         parts.append({**about, "rows": [_list_cells(row) for row in own]})
     return fill_page(
         "MODEL_CARD.md",
@@ -42,7 +47,7 @@ def write_model_card(results: Results, decisions: Decisions | None = None) -> st
 def _list_cells(row: SummaryRow) -> tuple[str, ...]:
     explainer = f"{row.explainer}{' (control)' * row.control}"
     quality = say("quality", row.quality) if row.quality else "-"
-    return row.label, explainer, _describe_value(row), row.spec.direction or "-", row.verdict or "-", quality
+    return row.label, explainer, _describe_value(row), row.spec.direction or "-", row.standing or "-", quality
 
 
 def _describe_value(row: SummaryRow) -> str:

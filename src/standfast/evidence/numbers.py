@@ -14,27 +14,49 @@ from collections.abc import Collection
 import polars as pl
 
 from standfast.report import exports
-from standfast.results import Results, presentation_of
+from standfast.results import StoredResults, find_metric_class
 from standfast.study.store import read_rows
+from standfast.value_spec import ValueSpec
 
 #: the rounding of numbers that are computed again, perhaps on another computer
 _PRECISION = 1e-9
 _DIFFERENT = "not what the jobs in results/ give"
 
 
-def find_uncheckable(results: Results, names: Collection[str]) -> tuple[str, ...]:
+def find_uncheckable(results: StoredResults, names: Collection[str]) -> tuple[str, ...]:
     """The metrics whose numbers in the summary need arrays that a pack with files of these `names` does not have."""
     if any(name.startswith("results/artefacts/") for name in names):
         return ()
-    metrics = results.manifest.get("metrics") or {}
-    return tuple(
-        label
-        for label, about in metrics.items()
-        if presentation_of(str(about["metric"])).list_compared_arrays(about.get("options") or {})
-    )
+    metrics = results.metrics
+    return tuple(label for label in metrics if metrics[label].spec.compared_arrays)
 
 
-def describe_false_samples(content: bytes, results: Results) -> str:
+def describe_false_readings(results: StoredResults) -> str:
+    """The metrics whose numbers the manifest reads in another way than they do; empty if there are none.
+
+    A pack that turns a direction round would have all tables as it says. Titles may change between versions. A metric
+    that is not installed here cannot be compared.
+    """
+    different = []
+    for label, metric in results.metrics.items():
+        kind = find_metric_class(metric.metric)
+        if kind is None or "values" not in metric.stored:
+            continue
+        declared = kind.value_spec(metric.options, metric.task)
+        stored = ValueSpec.from_stored(metric.stored["values"])
+        is_same = (
+            stored.rules == declared.rules
+            and metric.direction == kind.direction_of(metric.options)
+            and metric.controls == kind.controls
+        )
+        if not is_same:
+            different.append(label)
+    if not different:
+        return ""
+    return f"reads the numbers of {', '.join(different)} in another way than the metric"
+
+
+def describe_false_samples(content: bytes, results: StoredResults) -> str:
     """How the rows of `samples.parquet` differ from those of the jobs; empty if they do not."""
     expected = results.samples
     try:
@@ -46,7 +68,7 @@ def describe_false_samples(content: bytes, results: Results) -> str:
     return "" if same else _DIFFERENT
 
 
-def describe_false_summary(content: bytes, results: Results, uncheckable: Collection[str]) -> str:
+def describe_false_summary(content: bytes, results: StoredResults, uncheckable: Collection[str]) -> str:
     """How the rows of `summary.csv` differ from what the jobs give; empty if they do not.
 
     Args:
@@ -66,14 +88,16 @@ def describe_false_summary(content: bytes, results: Results, uncheckable: Collec
             return f"{_DIFFERENT}: other columns"
         for column, cell in again.items():
             if not _are_equal(row[column], cell):
-                return f"{_DIFFERENT}: row {number} has {column} {row[column] or 'empty'} instead of {cell or 'empty'}"
+                listed, made_again = row[column] or "empty", cell or "empty"
+                return f"{_DIFFERENT}: row {number} has {column} {listed} instead of {made_again}"
     return ""
 
 
 def _read_table(text: str, left_out: Collection[str]) -> list[dict[str, str]]:
     """The rows of a summary by column, without those of some labels."""
     rows = csv.DictReader(io.StringIO(text, newline=""), restval="")
-    return [{str(name): str(cell) for name, cell in row.items()} for row in rows if row.get("label") not in left_out]
+    kept = [row for row in rows if row.get("label") not in left_out]
+    return [{str(name): str(cell) for name, cell in row.items()} for row in kept]
 
 
 def _are_equal(stored: str, expected: str) -> bool:

@@ -24,12 +24,17 @@ from standfast.checks.sequence import confirm_decisions, read_decisions
 from standfast.errors import StandfastError, check
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
-from standfast.evidence.numbers import describe_false_samples, describe_false_summary, find_uncheckable
+from standfast.evidence.numbers import (
+    describe_false_readings,
+    describe_false_samples,
+    describe_false_summary,
+    find_uncheckable,
+)
 from standfast.evidence.software import describe_software
 from standfast.files import read_file, write_atomically
 from standfast.report import build_html, exports, load_results
-from standfast.results import Results, verify_results
-from standfast.study.store import LOOKS
+from standfast.results import StoredResults, verify_results
+from standfast.study.store import LOOKS, MANIFEST
 
 #: the list of the files, and its signature by another program, which may lie beside it
 LIST, SIGNATURE = "evidence.json", "evidence.json.sig"
@@ -62,7 +67,7 @@ class PackVerification:
         return not self.problems
 
 
-def make_pack(results: str | Path | Results, out: str | Path, arrays: bool = False) -> PackVerification:
+def make_pack(results: str | Path | StoredResults, out: str | Path, arrays: bool = False) -> PackVerification:
     """Make an evidence pack of stored results, in a new folder.
 
     Args:
@@ -77,7 +82,7 @@ def make_pack(results: str | Path | Results, out: str | Path, arrays: bool = Fal
         ArgumentError: no results, damaged ones, ones whose numbers do not give what was decided, a folder that is not
             empty.
     """
-    opened = results if isinstance(results, Results) else load_results(results)
+    opened = results if isinstance(results, StoredResults) else load_results(results)
     folder = Path(out)
     empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     check(empty, "out", "a new or an empty folder", str(out))
@@ -167,7 +172,7 @@ def _find_changed_files(folder: Path, listed: Mapping[str, Any]) -> dict[str, st
 
 
 def _make_tables_again(
-    results: Results,
+    results: StoredResults,
     folder: Path,
     listed: Collection[str],
     uncheckable: Collection[str],
@@ -182,9 +187,12 @@ def _make_tables_again(
         problem = describe(read_file(folder / name)) if name in listed else "missing"
         if problem:
             problems[name] = problem
+    false_readings = describe_false_readings(results)
+    if false_readings:
+        problems[f"results/{MANIFEST}"] = false_readings
 
 
-def _decide_again(results: Results, about: Mapping[str, Any], problems: dict[str, str]) -> tuple[str, ...]:
+def _decide_again(results: StoredResults, about: Mapping[str, Any], problems: dict[str, str]) -> tuple[str, ...]:
     """Decide the requirements again from the numbers of a pack, and add what differs to the problems.
 
     Args:
@@ -219,7 +227,7 @@ def _is_as_listed(file: Path, entry: object) -> bool:
         return hashlib.file_digest(opened, "sha256").hexdigest() == entry.get("sha256")
 
 
-def _write_parts(results: Results, decisions: Decisions | None) -> dict[str, bytes]:
+def _write_parts(results: StoredResults, decisions: Decisions | None) -> dict[str, bytes]:
     """The files that are made for the pack, by name."""
     samples = io.BytesIO()
     results.samples.write_parquet(samples)
@@ -240,7 +248,7 @@ def _write_parts(results: Results, decisions: Decisions | None) -> dict[str, byt
     return files
 
 
-def _copy_results(results: Results, files: dict[str, bytes], arrays: bool) -> None:
+def _copy_results(results: StoredResults, files: dict[str, bytes], arrays: bool) -> None:
     """Add the stored results: the manifest, the jobs, the looks, and the arrays if they are wanted."""
     folder = results.store.folder
     parts = ["jobs", *(["artefacts"] if arrays else [])]
@@ -250,7 +258,7 @@ def _copy_results(results: Results, files: dict[str, bytes], arrays: bool) -> No
         files[f"results/{name}"] = folder.read(name)
 
 
-def _describe_results(results: Results) -> dict[str, Any]:
+def _describe_results(results: StoredResults) -> dict[str, Any]:
     """Digests and seeds, from the manifest."""
     manifest = results.manifest
     digests = {

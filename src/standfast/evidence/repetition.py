@@ -21,14 +21,15 @@ import polars as pl
 from standfast.errors import ArgumentError, check, check_integer
 from standfast.evidence.pack import verify_pack
 from standfast.metrics.sanity import SanityChecks
-from standfast.results import Results, load_results
-from standfast.results.presentation import read_numbers
+from standfast.report import load_results
+from standfast.results import StoredResults
 from standfast.study.file.spec import study_from
 from standfast.study.import_paths import importing_from
 from standfast.study.plan import Job, make_plan
 from standfast.study.store import Store
 from standfast.study.worker import Worker
 from standfast.tensors import Array
+from standfast.value_spec import read_numbers
 
 Agreement = Literal["same bits", "within rounding", "within the interval", "different", "failed"]
 _WORSE: tuple[Agreement, ...] = ("same bits", "within rounding", "within the interval", "different", "failed")
@@ -40,6 +41,8 @@ _IDENTITY = {
     "data": ("digest", "samples", "bounds", "targets", "targets_digest", "extras"),
     "models": ("digest", "network"),
 }
+#: what a manifest says of reading the numbers of a metric
+_READING = ("values", "controls")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def replay(
 
 
 def repeat_jobs(
-    results: Results,
+    results: StoredResults,
     base: str | Path = ".",
     jobs: int = 5,
     seed: int | None = None,
@@ -141,7 +144,7 @@ def repeat_jobs(
     return Replay(found, results.planned, changed, seed)
 
 
-def _select_rows(results: Results, job: str) -> pl.DataFrame:
+def _select_rows(results: StoredResults, job: str) -> pl.DataFrame:
     """The rows of a job, without the columns of other metrics, which have no values in it."""
     frames = [rows.filter(pl.col("job") == job) for rows in (results.samples, results.sanity_rows) if len(rows)]
     frame = max(frames, key=len).drop("job")
@@ -167,7 +170,8 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
                 found += [f"{section} {name!r}: another {key}" for key in other]
     for section in ("explainers", "metrics"):
         for name, about in (then.get(section) or {}).items():
-            if _as_stored(about) != _as_stored((now.get(section) or {}).get(name)):
+            here = (now.get(section) or {}).get(name) or {}
+            if _select_options(about) != _select_options(here):
                 found.append(f"{section} {name!r}: other options")
     found += [f"{key}: {now.get(key)} here" for key in ("seed", "repeats") if then.get(key) != now.get(key)]
     found += _find_other_controls(then, now)
@@ -184,6 +188,11 @@ def _find_other_controls(then: Mapping[str, Any], now: Mapping[str, Any]) -> lis
     if controls == (then.get("controls") or []):
         return []
     return [f"controls: {controls} here"]
+
+
+def _select_options(about: Mapping[str, Any]) -> object:
+    """What the numbers of an explainer or a metric depend on, and not how they are read, which old manifests lack."""
+    return _as_stored({name: value for name, value in about.items() if name not in _READING})
 
 
 def _as_stored(value: object) -> object:

@@ -34,6 +34,7 @@ from standfast.metrics.senc.parameter_sensitivity_consistency import (
 )
 from standfast.metrics.senc.sensitivity_consistency import SensitivityConsistency, SensitivityConsistencyResult
 from standfast.registry import build
+from standfast.value_spec import CommonShare, ValueSpec
 
 __all__ = [
     "AOPC",
@@ -46,6 +47,7 @@ __all__ = [
     "CEvalPlotResult",
     "CEvalResult",
     "Call",
+    "CommonShare",
     "CorruptionCurve",
     "CorruptionCurveResult",
     "Cost",
@@ -73,6 +75,7 @@ __all__ = [
     "SensitivityConsistency",
     "SensitivityConsistencyResult",
     "SensitivityResult",
+    "ValueSpec",
     "WorstCase",
     "WorstCaseResult",
     "get",

@@ -27,11 +27,11 @@ from standfast.registry import Registry
 from standfast.segments import check_one_for_all
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
+from standfast.tasks import CLASS_WORDS, TaskWords
+from standfast.value_spec import Direction, ValueSpec, check_direction
 
 T = TypeVar("T")
 
-#: which value is better; None where the values do not rank explainers
-Direction = Literal["higher", "lower"] | None
 #: the role of an option that leaves the value as it is
 NO_EFFECT: Final = "no effect"
 
@@ -68,9 +68,6 @@ class Cost:
         """Predictions and explanations together."""
         return self.predictions + self.explanations
 
-
-#: a threshold is useless if fewer pairs of different inputs count as changed than this share
-USEFUL: Final = 0.5
 
 #: what an option means where configurations of a metric are compared
 Role = PartOf | Literal["no effect"]
@@ -145,6 +142,9 @@ class Metric(metaclass=_PresetsApplied):
         version: a part of what its results depend on, to be raised when the same options give other values.
         direction: whether an explainer with a `"higher"` or a `"lower"` value is better; None for a metric that does
             not rank explainers. A metric in which that depends on the options overrides `direction_of` instead.
+        values: how its numbers are read: what they are called, which samples count, what is only a bound. It has a
+            direction of its own, so `direction` is left out. A metric in which that depends on the options overrides
+            `value_spec` instead; one that does neither is read by its name and direction.
         evidence: what its numbers are to an auditor: worst cases that were `"searched"` or `"drawn"` at random, a
             `"probability"`, or how `"faithful"` or `"plausible"` maps are. Empty: they speak to no clause of an
             evidence pack.
@@ -163,7 +163,7 @@ class Metric(metaclass=_PresetsApplied):
     Raises:
         ArgumentError: when a metric is made with an unknown preset.
         ArgumentError: when a class is created whose `name` is no text, whose `direction` is missing or is none of the
-            above, or that defines a method which another one has replaced.
+            above, whose `values` are no `ValueSpec`, or that defines a method which another one has replaced.
 
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:2]
@@ -187,6 +187,7 @@ class Metric(metaclass=_PresetsApplied):
     roles: ClassVar[Mapping[str, Role]] = {}
     mask_option: ClassVar[str] = ""
     presets: ClassVar[Presets] = {}
+    values: ClassVar[ValueSpec | None] = None
     #: see `ConfigurationType`
     gone: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"),
@@ -204,16 +205,21 @@ class Metric(metaclass=_PresetsApplied):
         if "name" not in vars(cls):
             return  # a base of other metrics: those that can be used have a name of their own
         own = cls.__qualname__
-        check(isinstance(cls.name, str) and bool(cls.name), f"{own}.name", "a text", repr(cls.name))
+        has_name = isinstance(cls.name, str) and cls.name != ""
+        check(has_name, f"{own}.name", "a text", repr(cls.name))
         cls.bibtex = cls.bibtex or read_publications().get(cls.citation, "")
         arguments = list(inspect.signature(cls.evaluate).parameters)
         check(len(arguments) == 2, f"{own}.evaluate", "the arguments (self, call)", ", ".join(arguments))
-        if cls.direction is not Metric.direction:
-            fine = isinstance(cls.direction, str | None) and cls.direction in ("higher", "lower", None)
-            check(fine, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", repr(cls.direction))
-        else:
-            given = cls.direction_of.__func__ is not Metric.direction_of.__func__  # type: ignore[attr-defined]
-            check(given, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", "nothing")
+        if cls.values is not None:
+            check(isinstance(cls.values, ValueSpec), f"{own}.values", "a ValueSpec", repr(cls.values))
+            twice = "direction" in vars(cls)
+            check(not twice, f"{own}.direction", "nothing, as values says which value is better", "both")
+            cls.direction = cls.values.direction  # type: ignore[assignment]  # a property of the base
+        elif cls.direction is Metric.direction:
+            depends = cls.direction_of.__func__ is not Metric.direction_of.__func__  # type: ignore[attr-defined]
+            check(depends, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", "nothing")
+            return
+        check_direction(f"{own}.direction", cls.direction)
 
     @property
     def direction(self) -> Direction:
@@ -224,6 +230,29 @@ class Metric(metaclass=_PresetsApplied):
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """`direction`, given the options as `options()` has them; by default the same for all of them."""
         return cls.direction  # type: ignore[return-value]  # the class's own attribute, not the property
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """How the frame of its results is read; by default as `values` says, or by name and direction.
+
+        Args:
+            options: as `options()` has them. Those of stored results may be fewer than the metric has today.
+            task: what a report calls scores and answers.
+        """
+        return cls.values or ValueSpec.named(cls.name, cls.direction_of(options))
+
+    def describe_values(self, task: TaskWords = CLASS_WORDS) -> dict[str, Any]:
+        """What a manifest says of the numbers, so that they are read where the metric is not installed.
+
+        Raises:
+            ArgumentError: `value_spec` gives none, or one that contradicts `direction`.
+        """
+        spec = self.value_spec(self.options(), task)
+        own = f"{type(self).__qualname__}.value_spec"
+        check(isinstance(spec, ValueSpec), own, "a ValueSpec", repr(spec))
+        agrees = spec.direction in (None, self.direction)
+        check(agrees, own, f"the direction {self.direction!r} of the metric, or None", repr(spec.direction))
+        return spec.stored()
 
     @abstractmethod
     def evaluate(self, call: Call) -> Result:
@@ -334,7 +363,8 @@ class Metric(metaclass=_PresetsApplied):
         held = {field.name: getattr(bound, field.name) for field in dataclasses.fields(bound)}
         held = {name: value for name, value in held.items() if isinstance(value, SampleOption)}
         own = {name: value.of_samples(inputs, rows) for name, value in held.items()}
-        return dataclasses.replace(bound, **own) if any(own[name] is not held[name] for name in own) else bound
+        is_cut = any(own[name] is not held[name] for name in own)
+        return dataclasses.replace(bound, **own) if is_cut else bound
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         """The value that the metric would have if a map became that of another input, `(M,)`; None, as by default,
@@ -507,4 +537,6 @@ def plain(value: object, write: Callable[[Any], Any] = _store) -> Any:
     if callable(value):
         kind = value if hasattr(value, "__qualname__") else type(value)
         return f"{kind.__module__}:{kind.__qualname__}"
-    return value if isinstance(value, int | float | str | bool | None) else repr(value)
+    if isinstance(value, int | float | str | bool | None):
+        return value
+    return repr(value)

@@ -39,7 +39,7 @@ from standfast.errors import check_integer
 from standfast.explainers import Explainer, RandomisedExplainer
 from standfast.explainers.background import measure_outside
 from standfast.explainers.completeness import find_gap, forget_gap
-from standfast.metrics.base import Cost, Direction, Metric
+from standfast.metrics.base import Cost, Metric
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.model import Model
@@ -48,6 +48,7 @@ from standfast.similarity import get as get_similarity
 from standfast.similarity import is_degenerate
 from standfast.tasks import measure_margin
 from standfast.tensors import Streams
+from standfast.value_spec import SANITY_CHECKS, Direction
 
 #: the version of what is measured here and of what `standfast.results.sanity` decides; it stands in evidence packs
 RULES = 1
@@ -134,7 +135,7 @@ class SanityChecks(Metric):
     (0.0, 1.0)
     """
 
-    name: ClassVar[str] = "sanity"
+    name: ClassVar[str] = SANITY_CHECKS
     direction: ClassVar[Direction] = None
     citation: ClassVar[str] = "adebayo2018sanity"
     takes_widths: ClassVar[bool] = True

@@ -14,6 +14,7 @@ Cost: R explanations for each input.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from standfast.explainers import Explainer
-from standfast.metrics.base import Cost, Direction, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.records import Count, Range
@@ -37,7 +38,9 @@ from standfast.statistics.map_agreement import (
     list_pairs,
     overlap,
 )
+from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import Array
+from standfast.value_spec import Direction, ValueSpec
 
 #: of a sample's maps, so many numbers at most are stored, for `Results.agreement`
 _STORED = 1 << 16
@@ -99,6 +102,12 @@ class SeedAgreement(Metric):
 
     def __post_init__(self) -> None:
         get_similarity(self.similarity)
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """The axis names the similarity."""
+        axis = f"mean similarity of two seeds ({options.get('similarity', cls.similarity)})"
+        return ValueSpec("Agreement of seeds", axis, cls.direction_of(options), good="more stable")
 
     @classmethod
     def example(cls) -> SeedAgreement:

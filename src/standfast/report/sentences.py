@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from standfast.metrics.base import USEFUL
+from standfast.report.facts import rank_medians
 from standfast.report.wording import describe_reach, describe_transformation
-from standfast.report.words import make_environment, rank_medians
+from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
 from standfast.results.summary import MetricSummary, Summary, find_removal_changes
 from standfast.results.verdict import Verdict
+from standfast.value_spec import USEFUL
 
 
 @cache
@@ -74,7 +75,7 @@ def describe_leader(found: MetricSummary) -> str:
 
     Ranks are within each sample, so both can be true at once. Only explainers that pass the sanity checks are compared.
     """
-    leaders = [row.explainer for row in found.rows if row.verdict == "best"]
+    leaders = [row.explainer for row in found.rows if row.standing == "best"]
     for first in rank_medians(found)[:1] if leaders else ():
         if not set(first.names) & set(leaders):
             return say("other_leader", first.names, first.text, leaders)

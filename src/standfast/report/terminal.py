@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from standfast.report.facts import collect_facts, find_words
 from standfast.report.sentences import (
     describe_decision,
     describe_failures,
@@ -17,10 +18,10 @@ from standfast.report.sentences import (
     list_cautions,
     say,
 )
-from standfast.report.words import collect_facts, make_environment, words_of
+from standfast.report.words import make_environment
+from standfast.results import StoredResults
 from standfast.results.formatting import format_confidence, format_count, format_estimate, to_ascii
 from standfast.results.quality import Quality
-from standfast.results.results import Results
 from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, Star, SummaryRow
 from standfast.results.tables import count_explainers
@@ -72,7 +73,7 @@ class Column:
         return max(len(line) for lines in (self.head, *self.cells.values()) for line in lines)
 
 
-def format_text(results: Results, verbose: bool = False, width: int = 80) -> str:
+def format_text(results: StoredResults, verbose: bool = False, width: int = 80) -> str:
     """The matrix of each data set and model and its verdict as ASCII text, in lines of `width` characters.
 
     With `verbose` also intervals and numbers of samples, what tests, controls and checks say, and why samples do not
@@ -90,13 +91,13 @@ def format_text(results: Results, verbose: bool = False, width: int = 80) -> str
     return to_ascii("\n".join(lines)).rstrip()
 
 
-def format_html(results: Results) -> str:
+def format_html(results: StoredResults) -> str:
     """The same as HTML for a notebook: no scripts, nothing from elsewhere, all names escaped."""
     template = make_environment().get_template("notebook.html")
     return template.render(matrices=_make_matrices(results), endings=_list_endings(results), write=_write_cell, say=say)
 
 
-def _make_matrices(results: Results) -> list[Matrix]:
+def _make_matrices(results: StoredResults) -> list[Matrix]:
     summary, found = results.summary, []
     for data, model in summary.pairs:
         samples = summary.samples.get(data, 0)
@@ -197,7 +198,7 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _list_notes(results: Results, matrix: Matrix) -> list[str]:
+def _list_notes(results: StoredResults, matrix: Matrix) -> list[str]:
     """What the tests, the controls and the checks say beyond the table."""
     notes, undecided = [], dict[str, list[str]]()
     for name in matrix.sanity:
@@ -208,7 +209,7 @@ def _list_notes(results: Results, matrix: Matrix) -> list[str]:
         tests, spec = each.control_tests, each.metric.spec
         shown = results.metric_results(each.data, each.model, each.label)
         controls = say("controls", tests, spec.decimals) if tests else ""
-        warning = words_of(each.metric.presentation).caution(collect_facts(each, shown))
+        warning = find_words(shown).caution(collect_facts(each, shown))
         said = " ".join(filter(None, (describe_leader(each), controls, spec.caution, warning)))
         notes += [f"{each.label}: {said}"] if said else []
         is_open = each.decision.state in ("open", "unable") or each.decision.reason == "unfit"
@@ -218,7 +219,7 @@ def _list_notes(results: Results, matrix: Matrix) -> list[str]:
     return [*notes, *describe_uncounted(matrix.metrics)]
 
 
-def _list_endings(results: Results) -> list[str]:
+def _list_endings(results: StoredResults) -> list[str]:
     """What was assumed, what failed, and what is missing."""
     summary = results.summary
     assumed = (results.manifest.get("about") or {}).get("default neighbourhood")

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from standfast.errors import StandfastError
 from standfast.report.wording import describe_transformation
-from standfast.results import MetricResults, MetricSummary, Presentation, RankedGroup, SummaryRow
-from standfast.results.controls import is_random
+from standfast.results import SummaryRow, ValueSpec
 from standfast.results.formatting import (
     format_count,
     format_difference,
@@ -27,11 +26,12 @@ from standfast.results.formatting import (
     join_names,
     shorten_error,
 )
-from standfast.results.presentation import group_ranks
 
 if TYPE_CHECKING:
     import jinja2
     import markupsafe
+
+    from standfast.report.presentation.base import Presentation
 
 
 class Options(dict[str, Any]):
@@ -69,9 +69,9 @@ class MetricWords:
 
         return markupsafe.Markup(self._find(macro)(*values)).striptags()
 
-    def question(self, options: Any) -> str:
+    def question(self, options: Any, spec: ValueSpec) -> str:
         """What the metric asks, as a short heading; by default what it measures."""
-        return self.say("question", Options(options), self.presentation.value_spec(options))
+        return self.say("question", Options(options), spec)
 
     def verdict(self, facts: dict[str, Any]) -> str:
         """The answer of one data set and model, with the best and the worst explainer; empty without values.
@@ -99,29 +99,6 @@ class MetricWords:
 def words_of(presentation: Presentation) -> MetricWords:
     """The sentences of a metric."""
     return MetricWords(presentation)
-
-
-def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any]:
-    """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
-    presentation, spec, rows = found.metric.presentation, results.spec, found.rows
-    valued = [row for row in rows if row.value is not None]
-    return {
-        "options": Options(results.options),
-        "spec": spec,
-        "ranked": rank_medians(found),
-        "reference": next((format_value(row) for row in valued if row.control and is_random(row.explainer)), ""),
-        "several": any(row.counts.counted > 1 for row in rows),
-        "bounds": sum(row.counts.bounds for row in rows),
-        "values": sum(row.counts.counted for row in rows),
-        **presentation.facts(results),
-    }
-
-
-def rank_medians(found: MetricSummary) -> list[RankedGroup]:
-    """The explainers that may be called best by their medians, the best first."""
-    rows = [row for row in found.rows if row.candidate and row.value is not None]
-    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in rows]
-    return group_ranks(medians, found.metric.spec.direction)
 
 
 def format_value(row: SummaryRow) -> str:

@@ -1,52 +1,46 @@
 """Stored results, opened, and what they say as numbers. Nothing here shows anything.
 
-`load_results` opens `Results`; `summarise` makes their `Summary`, which everything that shows results reads.
-A `Presentation` says how the values of a metric are read, drawn and put into words. Those of standfast register when
-`standfast.report` is imported, those of other packages through entry points.
+`StoredResults.load` opens them; `summarise` makes their `Summary`, which everything that shows results reads. The
+manifest says how the values of each metric are read (`standfast.value_spec.ValueSpec`), so neither the metrics nor the
+report are needed.
+
+>>> import tempfile
+>>> from standfast.study.store import Store
+>>> with tempfile.TemporaryDirectory() as folder:
+...     Store(folder).write_manifest({"jobs": []})
+...     StoredResults.load(folder).samples.height
+0
 """
 
+from standfast.results.configured_metric import ConfiguredMetric, find_metric_class, registered_spec
 from standfast.results.failures import Failure
 from standfast.results.formatting import format_number
-from standfast.results.presentation import (
-    ConfiguredMetric,
-    Contradiction,
-    Detail,
-    MetricResults,
-    Presentation,
-    RankedGroup,
-    StoredSample,
-    ValueSpec,
-    metric_class,
-    presentation_of,
-    presentations,
-)
+from standfast.results.metric_results import MetricResults, StoredSample
 from standfast.results.quality import Quality, References
-from standfast.results.results import Results, load_results, summarise
+from standfast.results.results import StoredResults, summarise
 from standfast.results.sanity import Accuracy, Check, Sanity
 from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow, Uncounted
 from standfast.results.tables import Best
 from standfast.results.verdict import Ground, Verdict
 from standfast.results.verification import Verification, verify_results
+from standfast.value_spec import CommonShare, ValueSpec
 
 __all__ = [
     "Accuracy",
     "Best",
     "Check",
+    "CommonShare",
     "ConfiguredMetric",
-    "Contradiction",
     "Counts",
     "Decision",
-    "Detail",
     "Failure",
     "Ground",
     "MetricResults",
     "MetricSummary",
-    "Presentation",
     "Quality",
-    "RankedGroup",
     "References",
-    "Results",
     "Sanity",
+    "StoredResults",
     "StoredSample",
     "Summary",
     "SummaryRow",
@@ -54,11 +48,9 @@ __all__ = [
     "ValueSpec",
     "Verdict",
     "Verification",
+    "find_metric_class",
     "format_number",
-    "load_results",
-    "metric_class",
-    "presentation_of",
-    "presentations",
+    "registered_spec",
     "summarise",
     "verify_results",
 ]

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from standfast.errors import ArgumentError
-from standfast.results.presentation import MetricResults
+from standfast.results.metric_results import MetricResults
 from standfast.statistics.map_agreement import agree_in_sign, kendall, overlap, split_variance
 from standfast.statistics.paired import median_interval
 from standfast.tensors import Array

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from standfast.metrics.sanity import SanityChecks
 from standfast.results.formatting import shorten_error
+from standfast.value_spec import SANITY_CHECKS
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Fail
     for explainers in reasons.values():
         for labels in explainers.values():
             if len(labels) > 1:  # what fails with the metrics fails with the sanity checks, which are none
-                labels.pop(SanityChecks.name, None)
+                labels.pop(SANITY_CHECKS, None)
     found = []
     for reason, explainers in reasons.items():
         together: dict[tuple[str, ...], list[str]] = {}

@@ -6,16 +6,14 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
 from standfast.statistics.paired import Interval
+from standfast.value_spec import Decimals
 
 #: a list in words names this many; of more it gives the number
 _NAMED = 3
-#: how a number is printed: with so many decimals, with four digits, or as the probability of which it is the logarithm
-Decimals = int | Literal["probability"] | None
 #: what stands before a number that is only a bound
 SIGNS = {None: "", "upper": "≤ ", "lower": "≥ ", "unknown": ""}
 _ASCII = {"≤": "<=", "≥": ">=", "−": "-", "∞": "inf", "–": "-", "≈": "~"}

@@ -14,12 +14,11 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from standfast.metrics.base import USEFUL
-from standfast.results.presentation import ValueSpec
 from standfast.results.sanity import round_up
 from standfast.statistics.comparison import ControlTest
 from standfast.statistics.paired import Interval
 from standfast.statistics.proportions import proportion_interval
+from standfast.value_spec import USEFUL, ValueSpec, read_numbers
 
 #: `"control"`: no better than an explainer that says nothing
 Quality = Literal["good", "control", "bad", "undecided"]
@@ -63,12 +62,17 @@ def find_references(spec: ValueSpec, label: str, rows: pl.DataFrame) -> Referenc
         label: of the metric.
         rows: of the sanity checks of the explainer.
     """
-    middles = []
+    middles: list[float | None] = []
     for kind in ("identical", "unrelated", "same class", "scrambled"):
         column = f"{kind} {label}"
-        found = rows[column].cast(pl.Float64).drop_nulls().to_numpy() if column in rows.columns else np.zeros(0)
-        found = found[~np.isnan(found)]
-        middles.append(float(np.mean(found) if spec.log_probability else np.median(found)) if len(found) else None)
+        values = read_numbers(rows, column)
+        values = values[~np.isnan(values)]
+        if not len(values):
+            middles.append(None)
+        elif spec.log_probability:
+            middles.append(float(np.mean(values)))
+        else:
+            middles.append(float(np.median(values)))
     identical, unrelated, same_class, scrambled = middles
     if unrelated is None or identical is None or spec.direction is None:
         return None

@@ -1,4 +1,4 @@
-"""`Results`: what `evaluate`, `run_study` and `load_results` return, and `summarise`, which makes the numbers of it."""
+"""`StoredResults`: what a store holds of a study, and `summarise`, which makes the numbers of it."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import polars as pl
 
 from standfast.errors import UnknownNameError, check
-from standfast.metrics.sanity import SanityChecks
 from standfast.results.agreement import (
     MapAgreement,
     measure_data_agreement,
     measure_map_agreement,
     read_seed_maps,
 )
+from standfast.results.common_share import make_comparable
+from standfast.results.configured_metric import ConfiguredMetric, configure_metric
 from standfast.results.controls import Explainers, find_controls
 from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
-from standfast.results.outputs import show_as
-from standfast.results.presentation import ConfiguredMetric, MetricResults, metric_class, presentation_of
+from standfast.results.metric_results import MetricResults
 from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
 from standfast.results.summary import Summary, summarise_metric
 from standfast.results.tables import Best, count_explainers, list_best, make_table
 from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
 from standfast.study.store import COORDINATES, ArraysInMemory, Store
-from standfast.tasks import CLASS_WORDS, Task, TaskWords
+from standfast.tasks import TaskWords, read_common_words
 from standfast.tensors import Array
+from standfast.value_spec import SANITY_CHECKS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from standfast.study.run import RunSummary
 
 _TYPES: dict[str, Any] = {name: pl.Int64 if name == "repeat" else pl.String for name in COORDINATES}
@@ -65,17 +64,16 @@ _PLACES = ("data", "model", "repeat")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Results:
-    """All results that a study has so far, and what they say.
+class StoredResults:
+    """All results that a study has so far, and what they say as numbers.
 
-    `print` shows a table for each data set and model, and its verdict: a row per explainer, a column per metric, the
-    median over samples, how good it is, and marks for the best (`to_text`). A notebook shows the same as HTML.
+    `evaluate`, `run_study` and `standfast.load_results` return `standfast.Results`, which show them, too.
 
     Attributes:
         store: where the results are.
         manifest: the configuration: `"data"`, `"models"`, `"explainers"`, `"metrics"` by name, `"seed"`,
             `"repeats"`, `"about"`, `"environment"`.
-        sanity_rows: the rows of the sanity checks (`standfast.metrics.sanity.SanityChecks`), as `samples` has those of
+        sanity_rows: the rows of the sanity checks (`standfast.metrics.sanity`), as `samples` has those of
             the metrics; empty without checks.
         samples: one row per data, model, explainer, label (a configured metric), repeat and sample: `COORDINATES`,
             `sample`, `status`, the metrics' own columns, null where a metric does not have them, and `job`.
@@ -96,6 +94,37 @@ class Results:
     sanity_rows: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @classmethod
+    def load(
+        cls, results: str | Path | Store, run: RunSummary | None = None, jobs: Sequence[str] | None = None
+    ) -> Self:
+        """Open the results in a folder or at an fsspec address.
+
+        Args:
+            results: where they are.
+            run: what the run did that has just written them.
+            jobs: open these alone, which need not be of the study as it is; None for all that are.
+
+        Raises:
+            ArgumentError: there are none.
+        """
+        store = results if isinstance(results, Store) else Store(results)
+        manifest = store.manifest()
+        planned = [str(job) for job in (manifest.get("jobs") or [] if jobs is None else jobs)]
+        records, samples = store.read_all(planned)
+        place = {job: index for index, job in enumerate(planned)}
+        records.sort(key=lambda record: place[record["job"]])
+        if samples.width:
+            order = pl.DataFrame({"job": planned}).with_row_index("__place")
+            samples = samples.join(order, on="job", how="left").sort("__place", "sample", maintain_order=True)
+            samples = samples.select(
+                *COORDINATES, "sample", "status", pl.exclude(*COORDINATES, "sample", "status", "__place")
+            )
+        else:
+            samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
+        samples, checks = _split_checks(samples)
+        return cls(store, manifest, samples, _list_jobs(records), len(planned), run, checks)
+
+    @classmethod
     def in_memory(
         cls,
         manifest: Mapping[str, Any],
@@ -103,7 +132,7 @@ class Results:
         jobs: Sequence[Mapping[str, Any]],
         planned: int,
         arrays: Mapping[str, Mapping[str, Array]],
-    ) -> Results:
+    ) -> Self:
         """Results that are in no folder, such as those that somebody sent as one file.
 
         Args:
@@ -113,11 +142,10 @@ class Results:
             planned: the number of jobs of the study.
             arrays: the arrays of each job that has any, by name.
 
-        >>> import standfast.report
         >>> place = {"data": "d", "model": "m", "explainer": "lrp", "label": "AOPC", "metric": "aopc", "repeat": 0}
         >>> samples = pl.DataFrame([{**place, "sample": 0, "status": "ok", "value": 0.5, "job": "a"}])
         >>> job = {**place, "job": "a", "start": 0, "stop": 1, "status": "done"}
-        >>> found = Results.in_memory({"seed": 0}, samples, [job], 2, {"a": {"curve": np.zeros((1, 5))}})
+        >>> found = StoredResults.in_memory({"seed": 0}, samples, [job], 2, {"a": {"curve": np.zeros((1, 5))}})
         >>> found.missing, found.artefacts("a")["curve"].shape, found.table()["value"].to_list()
         (1, (1, 5), [0.5])
         """
@@ -128,22 +156,7 @@ class Results:
         labels = format_count(len(self._list_names("metrics", "label")), "metric")
         samples = " + ".join(format_count(count, "sample") for count in self._count_samples().values()) or "no samples"
         failed = f", {format_count(len(self.failures), 'failed job')}" if self.failures else ""
-        return f"Results({count_explainers(self.explainers)} x {labels}, {samples}{failed}; print it for the table)"
-
-    def __str__(self) -> str:
-        return self.to_text()
-
-    def to_text(self, verbose: bool = False) -> str:
-        """What `print` shows, in lines of 80 characters.
-
-        Args:
-            verbose: also intervals and numbers of samples, and notes on tests, controls and checks.
-        """
-        check(isinstance(verbose, bool), "verbose", "True or False", repr(verbose))
-        return str(show_as("text", self, verbose))
-
-    def _repr_html_(self) -> str:
-        return str(show_as("notebook", self))
+        return f"{type(self).__name__}({count_explainers(self.explainers)} x {labels}, {samples}{failed})"
 
     @cached_property
     def failures(self) -> list[dict[str, Any]]:
@@ -209,7 +222,7 @@ class Results:
         for frame in (self.jobs, self.samples):
             if column in frame.columns:
                 names += [n for n in frame[column].drop_nulls().unique(maintain_order=True).sort() if n not in names]
-        return [name for name in names if key != "metrics" or name != SanityChecks.name]
+        return [name for name in names if key != "metrics" or name != SANITY_CHECKS]
 
     # Rows
 
@@ -230,7 +243,7 @@ class Results:
         for label in self._list_names("metrics", "label"):
             known = self._configure(label)
             found = [self._view(known, *pair) for pair in self.pairs if (*pair, label) in self._stored]
-            comparable = known.presentation.make_comparable(found)
+            comparable = make_comparable(found)
             if comparable is not None:
                 spec, frames = comparable
                 known = replace(known, spec=spec, compared=True)
@@ -242,14 +255,9 @@ class Results:
     def _configure(self, label: str) -> ConfiguredMetric:
         stored = dict((self.manifest.get("metrics") or {}).get(label) or {})
         metric = str(stored.get("metric") or self._find_metric_of(label) or label)
-        options = dict(stored.get("options") or {})
-        own = presentation_of(metric, stored.get("direction"), self.task_words)
         ways = (self.manifest.get("about") or {}).get("removal")
         removal = str(ways.get(label) or "") if isinstance(ways, Mapping) else ""
-        if removal:  # in the place of the code of the word, which says the same
-            options = {**{name: value for name, value in options.items() if name != "baseline"}, "removal": removal}
-        spec = own.value_spec(options)
-        return ConfiguredMetric(label, metric, options, metric_class(metric), own, spec, stored, removal=removal)
+        return configure_metric(label, metric, stored, self.task_words, removal)
 
     def _find_metric_of(self, label: str) -> str | None:
         for frame in (self.jobs, self.samples):
@@ -314,9 +322,7 @@ class Results:
     @cached_property
     def task_words(self) -> TaskWords:
         """What the report calls scores and answers: the words of the task, or those of any if models have several."""
-        models = (self.manifest.get("models") or {}).values()
-        found = {TaskWords(**(about.get("words") or {})) for about in models} or {CLASS_WORDS}
-        return found.pop() if len(found) == 1 else Task.words
+        return read_common_words((self.manifest.get("models") or {}).values())
 
     def _list_classes(self, data: str) -> list[str]:
         """The names of the classes of a data set; empty where they are not known, or models answer something else."""
@@ -528,28 +534,8 @@ class Results:
         check(len(pairs) <= 1, "data, model", f"one of several: {known}", "none")
         return pairs
 
-    def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
-        """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.
 
-        Args:
-            data, model: only these; by default all, in rows.
-
-        Returns:
-            The axes, a row of panels for each data set and model.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed (`pip install 'standfast[plot]'`).
-        """
-        axes: list[Axes] = show_as("plot", self, data, model)
-        return axes
-
-    def to_html(self, path: str | Path = "report.html") -> Path:
-        """Write the report as one self-contained file, and return its path."""
-        written: Path = show_as("page", self, path)
-        return written
-
-
-def summarise(results: Results) -> Summary:
+def summarise(results: StoredResults) -> Summary:
     """The numbers of results, with medians over samples, which may be censored, and whose intervals assume nothing.
 
     The tests are Friedman's, then Wilcoxon's on all pairs with Holm's correction, at 5%, on the samples that have a
@@ -565,7 +551,7 @@ def summarise(results: Results) -> Summary:
 
     rankings = rank_explainers(frame, specs, unranked=leave_out) if len(frame) else []
     comparisons = {(each.data, each.model, each.label): each.comparison for each in rankings}
-    tested = {label: specs[label] for label, known in configured.items() if known.kind and known.kind.controls}
+    tested = {label: known.spec for label, known in configured.items() if known.controls}
     tests = compare_controls(frame, tested, controls) if controls and len(frame) else {}
     metrics = []
     for data, model in results.pairs:
@@ -593,46 +579,9 @@ def summarise(results: Results) -> Summary:
     )
 
 
-def load_results(
-    results: str | Path | Store, run: RunSummary | None = None, jobs: Sequence[str] | None = None
-) -> Results:
-    """Open the results in a folder or at an fsspec address.
-
-    Args:
-        results: where they are.
-        run: what the run did that has just written them.
-        jobs: open these alone, which need not be of the study as it is; None for all that are.
-
-    Raises:
-        ArgumentError: there are none.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Store(folder).write_manifest({"jobs": []})
-    ...     load_results(folder).samples.height
-    0
-    """
-    store = results if isinstance(results, Store) else Store(results)
-    manifest = store.manifest()
-    planned = [str(job) for job in (manifest.get("jobs") or [] if jobs is None else jobs)]
-    records, samples = store.read_all(planned)
-    place = {job: index for index, job in enumerate(planned)}
-    records.sort(key=lambda record: place[record["job"]])
-    if samples.width:
-        order = pl.DataFrame({"job": planned}).with_row_index("__place")
-        samples = samples.join(order, on="job", how="left").sort("__place", "sample", maintain_order=True)
-        samples = samples.select(
-            *COORDINATES, "sample", "status", pl.exclude(*COORDINATES, "sample", "status", "__place")
-        )
-    else:
-        samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
-    samples, checks = _split_checks(samples)
-    return Results(store, manifest, samples, _list_jobs(records), len(planned), run, checks)
-
-
 def _split_checks(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of the metrics and those of the sanity checks, each without the columns that only the others have."""
-    is_check = pl.col("metric") == SanityChecks.name
+    is_check = pl.col("metric") == SANITY_CHECKS
     rest, checks = samples.filter(~is_check), samples.filter(is_check)
     if not len(checks):
         return samples, checks

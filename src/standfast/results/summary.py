@@ -14,9 +14,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from standfast.results.configured_metric import ConfiguredMetric
 from standfast.results.controls import is_random
 from standfast.results.failures import Failure
-from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec, read_numbers
+from standfast.results.metric_results import MetricResults
 from standfast.results.quality import (
     Quality,
     References,
@@ -31,8 +32,10 @@ from standfast.statistics.comparison import Comparison, ControlTest, count_neede
 from standfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
 from standfast.statistics.ranking import Agreement
 from standfast.tensors import Array
+from standfast.value_spec import ValueSpec, read_numbers
 
-Verdict = Literal["best", "tied", "worse", "undecided"]
+#: where the tests put an explainer among the others; see `SummaryRow.standing`
+Standing = Literal["best", "tied", "worse", "undecided"]
 Star = Literal["alone", "tied"]
 #: see `Decision.state` and `Decision.reason`
 State = Literal["decided", "open", "unable", "none"]
@@ -107,7 +110,7 @@ class SummaryRow:
             samples; None where no sample counts.
         mean_rank: over the samples that have a value for every explainer, 1 is best; None where the metric does not
             rank explainers, or there is no such sample.
-        verdict: `"best"` by mean rank; `"tied"` if the tests do not show that it is worse than the best; `"worse"`;
+        standing: `"best"` by mean rank; `"tied"` if the tests do not show that it is worse than the best; `"worse"`;
             `"undecided"` if they show of no explainer that it is worse than the best; None without a mean rank.
         control: whether it is only a reference.
         control_test: against the control that is hardest to beat; None where the metric asks for no controls.
@@ -132,7 +135,7 @@ class SummaryRow:
     spec: ValueSpec
     estimate: Interval | None
     mean_rank: float | None = None
-    verdict: Verdict | None = None
+    standing: Standing | None = None
     control: bool = False
     control_test: ControlTest | None = None
     counts: Counts = field(default_factory=Counts)
@@ -216,7 +219,7 @@ class MetricSummary:
     @property
     def stars(self) -> dict[str, Star]:
         """The explainers that the tests put first: `"alone"` for one, `"tied"` for several; none if all are tied."""
-        first = [row.explainer for row in self.rows if row.verdict in ("best", "tied")]
+        first = [row.explainer for row in self.rows if row.standing in ("best", "tied")]
         return dict.fromkeys(first, "alone" if len(first) == 1 else "tied")
 
     def find_row(self, explainer: str) -> SummaryRow | None:
@@ -418,7 +421,7 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
     return judged
 
 
-def _rank(name: str, comparison: Comparison | None) -> tuple[float | None, Verdict | None]:
+def _rank(name: str, comparison: Comparison | None) -> tuple[float | None, Standing | None]:
     """The mean rank of an explainer, and what the tests say of it."""
     if comparison is None or comparison.count == 0 or name not in comparison.names:
         return None, None

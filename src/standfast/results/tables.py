@@ -66,7 +66,8 @@ def make_frame(rows: Sequence[SummaryRow]) -> pl.DataFrame:
     found: list[dict[str, object]] = []
     for row in rows:
         about = {name: getattr(row, name) for name in ("data", "model", "explainer", "label", "metric")}
-        about |= {name: getattr(row, name) for name in ("value", "mean_rank", "verdict", "quality", "sanity")}
+        about |= {name: getattr(row, name) for name in ("value", "mean_rank", "quality", "sanity")}
+        about["verdict"] = row.standing
         about |= {"column": row.spec.column, "better": row.spec.direction if row.counts.rows else None, "count": 0}
         if row.estimate is not None:
             about |= {name: getattr(row.estimate, name) for name in ("low", "high", "count", "bound")}

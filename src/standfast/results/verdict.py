@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from standfast.results.outputs import show_as
 from standfast.results.sanity import Accuracy, Question, Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
@@ -22,6 +21,7 @@ class Ground:
         labels: of the metrics by which it is not good; empty if a check is the reason.
         quality: `"bad"`, `"control"` or `"undecided"` by these metrics.
         needed: about how many samples more would decide; None if that is not known.
+        is_open: whether it is not decided yet.
     """
 
     explainer: str
@@ -29,6 +29,7 @@ class Ground:
     labels: tuple[str, ...] = ()
     quality: Literal["bad", "control", "undecided"] | None = None
     needed: int | None = None
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,12 @@ class Verdict:
     @property
     def reasons(self) -> list[tuple[list[str], Ground]]:
         """The explainers of `refuse` that have the same reason, with the first of their grounds."""
-        found: dict[tuple[object, ...], tuple[list[str], Ground]] = {}
-        for each in self.refuse:
-            found.setdefault((each.question, each.labels, each.quality), ([], each))[0].append(each.explainer)
-        return list(found.values())
-
-    def __str__(self) -> str:
-        return str(show_as("verdict", self))
+        reasons: dict[tuple[object, ...], tuple[list[str], Ground]] = {}
+        for ground in self.refuse:
+            reason = (ground.question, ground.labels, ground.quality)
+            names, _ = reasons.setdefault(reason, ([], ground))
+            names.append(ground.explainer)
+        return list(reasons.values())
 
 
 def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
@@ -97,43 +97,76 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
     unjudged: list[str] = []
     refuse: list[Ground] = []
     undecided: list[Ground] = []
-    rows_of = {
-        name: [row for each in metrics for row in each.rows if row.explainer == name and row.counts.rows]
-        for name in summary.explainers
-        if name not in summary.controls
-    }
+    rows_of = {name: _list_rows(metrics, name) for name in summary.explainers if name not in summary.controls}
     for name, rows in rows_of.items():
-        sanity = summary.sanity.get((data, model, name))
-        reason = None if sanity is None else sanity.reason
-        if sanity is not None and reason is not None:
-            ground = Ground(name, reason.question, needed=sanity.more if sanity.state == "undecided" else None)
-            (refuse if sanity.state == "failed" else undecided).append(ground)
-            continue
-        found = _find_ground(name, rows) or _find_gap(name, metrics, summary.missing > 0)
-        if found is not None:
-            (undecided if found.quality == "undecided" else refuse).append(found)
+        obstacle = _find_failed_check(summary.sanity.get((data, model, name)), name)
+        if obstacle is None:
+            obstacle = _find_ground(name, rows) or _find_gap(name, metrics, summary.missing > 0)
+        if obstacle is not None:
+            (undecided if obstacle.is_open else refuse).append(obstacle)
+        elif any(row.quality == "good" for row in rows):
+            show.append(name)
         else:
-            (show if any(row.quality == "good" for row in rows) else unjudged).append(name)
-    wins = {name: sum(row.verdict in ("best", "tied") for row in rows_of[name]) for name in show}
-    show.sort(key=lambda name: -wins[name])
-    weak = []
-    for name in show:
-        numbers = sorted({number for row in rows_of[name] for number in row.weak_classes})
-        weak += [(name, tuple(numbers))] if numbers else []
+            unjudged.append(name)
+    # those that are best by most metrics come first
+    show.sort(key=lambda name: -_count_wins(rows_of[name]))
     return Verdict(
         data,
         model,
         tuple(show),
-        tuple(each.label for each in metrics if any(row.explainer in show and row.quality for row in each.rows)),
+        _list_judges(metrics, show),
         tuple(refuse),
         tuple(undecided),
         tuple(unjudged),
-        tuple(weak),
+        _list_weak_classes(show, rows_of),
         tuple(_find_hollow(summary, data, model)),
         tuple(summary.classes.get(data, ())),
         summary.accuracies.get((data, model)),
         bool(summary.sanity),
     )
+
+
+def _list_rows(metrics: Sequence[MetricSummary], explainer: str) -> list[SummaryRow]:
+    """The rows of an explainer that have samples, by all metrics."""
+    rows = [row for metric in metrics for row in metric.rows if row.explainer == explainer]
+    return [row for row in rows if row.counts.rows]
+
+
+def _find_failed_check(sanity: Sanity | None, name: str) -> Ground | None:
+    """The sanity check that an explainer does not pass; None if it passes all of them."""
+    reason = None if sanity is None else sanity.reason
+    if sanity is None or reason is None:
+        return None
+    if sanity.state == "failed":
+        return Ground(name, reason.question)
+    more = sanity.more if sanity.state == "undecided" else None
+    return Ground(name, reason.question, needed=more, is_open=True)
+
+
+def _count_wins(rows: Sequence[SummaryRow]) -> int:
+    """By how many metrics an explainer is best, alone or with others."""
+    return sum(row.standing in ("best", "tied") for row in rows)
+
+
+def _list_judges(metrics: Sequence[MetricSummary], show: Sequence[str]) -> tuple[str, ...]:
+    """The labels of the metrics that judge any of the explainers that may be shown."""
+    labels = []
+    for metric in metrics:
+        if any(row.explainer in show and row.quality for row in metric.rows):
+            labels.append(metric.label)
+    return tuple(labels)
+
+
+def _list_weak_classes(
+    show: Sequence[str], rows_of: Mapping[str, Sequence[SummaryRow]]
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Of explainers that may be shown, the classes for which most maps are not stable."""
+    weak = []
+    for name in show:
+        numbers = sorted({number for row in rows_of[name] for number in row.weak_classes})
+        if numbers:
+            weak.append((name, tuple(numbers)))
+    return tuple(weak)
 
 
 def _find_hollow(summary: Summary, data: str, model: str) -> list[Hollow]:
@@ -164,8 +197,9 @@ def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> 
     for each in metrics:
         row = each.find_row(name)
         lost = unfinished if row is None else row.counts.failed_jobs > 0 or row.value is None
-        labels += [each.label] if lost and any(other.quality for other in each.rows) else []
-    return Ground(name, None, tuple(labels), "undecided") if labels else None
+        if lost and any(other.quality for other in each.rows):
+            labels.append(each.label)
+    return Ground(name, None, tuple(labels), "undecided", is_open=True) if labels else None
 
 
 def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
@@ -176,5 +210,6 @@ def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
         if found:
             more = [row.needed for row in found if row.needed is not None] if quality == "undecided" else []
             needed = max(more) if len(more) == len(found) else None
-            return Ground(name, None, tuple(row.label for row in found), quality, needed)
+            labels = tuple(row.label for row in found)
+            return Ground(name, None, labels, quality, needed, is_open=quality == "undecided")
     return None

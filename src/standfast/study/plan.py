@@ -37,6 +37,7 @@ from standfast.study.identity import (
 )
 from standfast.study.own_code import read_own_modules
 from standfast.study.store import digest, tensor_digest
+from standfast.tasks import read_common_words
 
 #: a job takes about so many seconds, if the samples allow it, and at least so many where workers share a short study
 _SECONDS, _LEAST_SECONDS = 20.0, 2.0
@@ -171,16 +172,18 @@ class PlannedGrid(Grid):
     Attributes:
         planned: what each model answered when the jobs were planned, by `(data, model)`.
         code: the digests of the user's modules then.
+        isolated: the names of explainers with code that is not ours, which get workers of their own if there are any.
     """
 
     planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
     code: Mapping[str, str] = field(default_factory=dict, repr=False)
+    isolated: tuple[str, ...] = ()
 
     @classmethod
-    def extend(cls, grid: Grid, planned: Mapping[tuple[str, str], Answers], code: Mapping[str, str]) -> PlannedGrid:
-        """The grid with what was found when it was planned."""
+    def extend(cls, grid: Grid, **found: Any) -> PlannedGrid:
+        """The grid with what was found when it was planned: `planned`, `code` and `isolated`."""
         parts = {part.name: getattr(grid, part.name) for part in fields(Grid)}
-        return cls(**parts, planned=planned, code=code)
+        return cls(**parts, **found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +248,8 @@ def make_plan(
         pools += _make_pools(grid, described, meeting, known, made_of, _choose_pace(meeting, asked.pace, grid.device))
     sizes = _choose_sizes(pools, known, workers)
     jobs = _cut(pools, sizes)
-    planned_grid = PlannedGrid.extend(grid, planned, read_own_modules() if own_code else {})
+    code = read_own_modules() if own_code else {}
+    planned_grid = PlannedGrid.extend(grid, planned=planned, code=code, isolated=described.isolated)
     question = digest([grid.samples_per_job, [pool.cut(pool.count)[0].identity for pool in pools]])
     manifest = _manifest(planned_grid, about_models, jobs, about, known.answers, sizes)
     return Plan(planned_grid, jobs, manifest, question, pools)
@@ -257,6 +261,7 @@ class _Described:
     Attributes:
         explainers, metrics: the digest of each, by name and by label.
         own_explainers: the names of explainers of the user's.
+        isolated: the names of explainers with code that is not ours.
         own: whether any of them is code of the user's.
     """
 
@@ -266,6 +271,7 @@ class _Described:
         self.explainers = {name: description.digest for name, description in explainers.items()}
         self.metrics = {label: description.digest for label, description in metrics.items()}
         self.own_explainers = {name for name, description in explainers.items() if description.own}
+        self.isolated = tuple(name for name, description in explainers.items() if not description.bundled)
         self.own = bool(self.own_explainers) or any(description.own for description in metrics.values())
 
 
@@ -565,10 +571,13 @@ def _manifest(
     sizes: Mapping[str, int],
 ) -> dict[str, Any]:
     data = {name: _describe_samples(samples) for name, samples in grid.data.items()}
+    words = read_common_words(models.values())
     metrics = {
         label: {
             "metric": metric.name,
             "direction": metric.direction,
+            "values": metric.describe_values(words),
+            "controls": metric.controls,
             "citation": metric.bibtex or metric.citation,
             "options": metric.options(),
         }

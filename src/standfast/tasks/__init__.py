@@ -2,7 +2,16 @@
 
 from standfast.errors import check
 from standfast.registry import build
-from standfast.tasks.base import CLASS_WORDS, Scale, Task, TaskWords, measure_margin, measure_score, tasks
+from standfast.tasks.base import (
+    CLASS_WORDS,
+    Scale,
+    Task,
+    TaskWords,
+    measure_margin,
+    measure_score,
+    read_common_words,
+    tasks,
+)
 from standfast.tasks.classification import Classification, ZeroShot, zero_shot
 from standfast.tasks.detection import Detection
 from standfast.tasks.embedding import Embedding
@@ -28,6 +37,7 @@ __all__ = [
     "get",
     "measure_margin",
     "measure_score",
+    "read_common_words",
     "tasks",
     "zero_shot",
 ]

@@ -13,6 +13,7 @@ into chunks as inputs are.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -67,6 +68,26 @@ class TaskWords:
 
 #: the words of classes, and of results that were stored without words
 CLASS_WORDS = TaskWords()
+
+
+def read_common_words(models: Iterable[Mapping[str, Any]]) -> TaskWords:
+    """The words of the task of all models, or those of any task, if models have several.
+
+    Args:
+        models: as a manifest describes them, with `"words"`, where these are known.
+
+    >>> read_common_words([{"words": {"own": "the dose"}}, {"words": {"own": "the dose"}}]).own
+    'the dose'
+    >>> read_common_words([]) == CLASS_WORDS
+    True
+    """
+    different = set()
+    for about in models:
+        words = about.get("words") or {}
+        different.add(TaskWords(**words))
+    if not different:
+        return CLASS_WORDS
+    return different.pop() if len(different) == 1 else Task.words
 
 
 @dataclass(frozen=True)

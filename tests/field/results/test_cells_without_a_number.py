@@ -10,7 +10,7 @@ from report_builder import GOOD, Builder
 from torch import nn
 
 import standfast
-from standfast.results import Results
+from standfast.report import Results
 
 
 def read_words(results: Results, verbose: bool = False) -> str:

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 import standfast
-from standfast.results import load_results, verify_results
+from standfast.report import load_results
+from standfast.results import verify_results
 
 
 def test_results_are_read_and_the_folder_is_named(tmp_path: Path) -> None:

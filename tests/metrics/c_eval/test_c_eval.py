@@ -20,8 +20,8 @@ from standfast.errors import ArgumentError
 from standfast.metrics import CEval, CEvalPlot, NearAffinity
 from standfast.metrics.c_eval import fixed_features
 from standfast.metrics.c_eval.fixed_distortion import Distortions, DistortionSearch
+from standfast.report.presentation import presentation_of
 from standfast.report.presentation.estimates import make_median_line
-from standfast.results import presentation_of
 
 FEATURES = 12
 
@@ -307,7 +307,7 @@ def test_the_interval_is_the_gap_between_searches(lenet: standfast.Model, digits
     assert bool((result.low <= result.value)[known].all())
     assert bool((result.high >= result.value)[known].all())
     assert bool((result.search_gap >= 0)[known].all())
-    spec = presentation_of(CEval.name).value_spec(CEval().options())
+    spec = CEval.value_spec(CEval().options())
     assert (spec.censored, spec.censored_side) == ("bound", "lower")
 
 

@@ -30,7 +30,7 @@ from standfast.metrics.coarse_to_fine.replacement import (
 )
 from standfast.metrics.coarse_to_fine.summary import Curves, summarise
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
-from standfast.results import presentation_of
+from standfast.report.presentation import presentation_of
 from standfast.tensors import content_keys, hashed_uniform
 
 SHAPES = {"grey": (1, 6, 7), "colour": (3, 5, 5), "series": (2, 17), "flat": (12,)}
@@ -451,8 +451,8 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     np.testing.assert_array_equal(stored.fractions, FEW)
     np.testing.assert_array_equal(stored.top, direct.drop_top)  # type: ignore[arg-type]
     assert summarise(stored, resamples=0).f1 == direct.summary(resamples=0).f1
-    assert presentation_of(CorruptionCurve.name).value_spec({"order": ["bottom"]}).direction == "lower"
-    assert presentation_of(CorruptionCurve.name).value_spec(metric.options()).direction == "higher"
+    assert CorruptionCurve.value_spec({"order": ["bottom"]}).direction == "lower"
+    assert CorruptionCurve.value_spec(metric.options()).direction == "higher"
 
 
 def test_options_that_leave_the_value_as_it_is() -> None:

@@ -17,8 +17,6 @@ from refusals import assert_refused
 import standfast
 from standfast.metrics.coarse_to_fine.gate import apply_gate
 from standfast.metrics.coarse_to_fine.statistics import (
-    compute_area,
-    compute_area_up_to,
     compute_moments,
     compute_printed_f1,
     compute_quantile,
@@ -29,6 +27,7 @@ from standfast.metrics.coarse_to_fine.statistics import (
 )
 from standfast.metrics.coarse_to_fine.summary import Columns, Curves, summarise
 from standfast.statistics import bootstrap
+from standfast.statistics.curves import compute_area, compute_area_up_to
 
 Array = np.ndarray[Any, Any]
 K = np.array([0.05, 0.3, 0.65, 1.0])

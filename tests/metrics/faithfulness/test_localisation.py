@@ -13,11 +13,11 @@ import torch
 from refusals import assert_refused
 from torch import nn
 
-import standfast.report
+import standfast
 from standfast.metrics import LocalisationResult, RelevanceLocalisation
 from standfast.metrics.faithfulness.localisation import Regions, expand_regions, localise_relevance
 from standfast.question.grid import Grid, LoadedModel, Samples
-from standfast.results import presentation_of
+from standfast.report.presentation import presentation_of
 from standfast.study.file.spec import study_from
 from standfast.study.plan import make_plan
 from standfast.study.run import run_grid
@@ -287,7 +287,7 @@ def test_regions_that_are_not_there_or_do_not_fit_are_refused_before_anything_ru
 MODULE = """
 import torch
 from torch import nn
-import standfast.report
+import standfast
 from standfast.question.grid import Samples
 
 def load(n=9):

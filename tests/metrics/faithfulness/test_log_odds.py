@@ -16,7 +16,6 @@ import standfast
 from conftest import small_net
 from standfast.metrics import LogOdds, LogOddsResult
 from standfast.metrics.faithfulness import log_odds
-from standfast.results import presentation_of
 
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
 
@@ -133,9 +132,7 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: standfast.Model, digit
     frame = found.frame()
     columns = ["log_odds_8_3", "log_odds_8_6", "log_odds_9_1", "log_odds_4_1"]
     assert set(columns) <= set(frame.columns)
-    assert presentation_of(LogOdds.name).value_spec(found.options).select_valid(frame).height == int(
-        belongs.any(1).sum()
-    )
+    assert LogOdds.value_spec(found.options).select_valid(frame).height == int(belongs.any(1).sum())
     np.testing.assert_array_equal(frame.select(columns).to_numpy(), found.per_pair.numpy())
     wrong = LogOdds(preset="paper")(lenet, "input_x_gradient", x, (predicted + 1) % 10)
     assert wrong.status == ("misclassified",) * 40

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 import standfast
 from standfast.cli import app
-from standfast.report import exports
-from standfast.results import Results
+from standfast.report import Results, exports
 
 AWKWARD = r"[a]*_b % & $ # {} ~ ^ \ <x> |"
 

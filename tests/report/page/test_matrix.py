@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from report_builder import PROB, WORST, Builder, assert_whole, base
 
+from standfast.report import Results
 from standfast.report.page.matrix import (
     mark_leaders,
     order_explainers,
@@ -17,7 +18,6 @@ from standfast.report.page.matrix import (
 )
 from standfast.report.page.overview import draw_medians
 from standfast.report.sentences import find_useless, list_cautions, say
-from standfast.results import Results
 from standfast.results.quality import RARE
 from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import reach_verdict

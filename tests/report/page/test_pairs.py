@@ -9,13 +9,12 @@ import pytest
 
 from standfast.report.charts import Table
 from standfast.report.page.overview import tabulate_pairs
-from standfast.results import ConfiguredMetric, Decision, MetricSummary, presentation_of
+from standfast.results import ConfiguredMetric, Decision, MetricSummary, registered_spec
 from standfast.statistics.comparison import Comparison, compare
 
 
 def tabulate(found: Comparison) -> Table | None:
-    presentation = presentation_of("aopc")
-    metric = ConfiguredMetric("AOPC", "aopc", {}, None, presentation, presentation.value_spec({}), {})
+    metric = ConfiguredMetric("AOPC", "aopc", {}, "higher", True, registered_spec("aopc", {}), {})
     return tabulate_pairs(MetricSummary("data", "model", metric, (), found, Decision("none", "unranked")))
 
 

@@ -11,18 +11,17 @@ from report_builder import Builder, base
 
 from standfast.errors import ArgumentError, StandfastError
 from standfast.metrics.base import metrics
-from standfast.results import Presentation, presentation_of, presentations
+from standfast.report.presentation import Presentation, presentation_of, presentations
+from standfast.results.configured_metric import configure_metric
+from standfast.value_spec import ValueSpec
 
 MODULE = """
 from standfast.report.charts import Table, TableCell
-from standfast.results import Detail, Presentation, ValueSpec
+from standfast.report.presentation import Detail, Presentation
 
 class Wobble(Presentation):
     words = '''{% macro verdict(facts) %}{{ facts.ranked[0].names | names }} <b>holds</b> best.{% endmacro %}
         {% macro guide(options) %}<div><dt>Wobble</dt><dd>{{ options.strength }} is wild</dd></div>{% endmacro %}'''
-
-    def value_spec(self, options):
-        return ValueSpec("How much it wobbles", "wobble", "lower", 1, good="steadier", column="score")
 
     def figures(self, view):
         return [Table("Wobbles", [("largest", "of all samples")], [("a", [TableCell("9.5")])])]
@@ -55,16 +54,14 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("name", ["max_sensitivity", "local_lipschitz"])
 def test_distances_rank_explainers_only_on_one_scale(name: str) -> None:
     for normalise, direction in ((True, "lower"), (False, None)):
-        assert presentation_of(name).value_spec({"normalise": normalise}).direction == direction
+        assert metrics[name].value_spec({"normalise": normalise}).direction == direction
 
 
 @pytest.mark.parametrize("name", metrics.names())
-def test_every_metric_has_a_presentation_whose_reading_is_of_its_results(name: str) -> None:
+def test_every_metric_says_how_its_results_are_read(name: str) -> None:
     metric = metrics[name].example()
-    found = presentation_of(name)
-    assert type(found) is not Presentation  # one of our own, in the room of its paper
-    assert found.metric == name
-    spec = found.value_spec(metric.options())
+    assert presentation_of(name).metric == name
+    spec = metric.value_spec(metric.options())
     # distances of maps on different scales rank no explainers
     unscaled = getattr(metric, "normalise", True) is False
     assert (spec.column, spec.direction) == ("value", None if unscaled else metric.direction)
@@ -76,7 +73,9 @@ def test_every_metric_has_a_presentation_whose_reading_is_of_its_results(name: s
 def test_a_plug_in_brings_its_presentation(tmp_path: Path) -> None:
     builder = Builder(tmp_path / "results")
     scores = {**base(["ok"] * 3), "score": [1.0, 2.0, 3.0]}
-    builder.job("<i>a</i>", "wobble", "by night", {"strength": "<i>5</i>"}, scores)
+    spec = ValueSpec("How much it wobbles", "wobble", "lower", 1, good="steadier", column="score")
+    stored = {"direction": "lower", "values": spec.stored()}
+    builder.job("<i>a</i>", "wobble", "by night", {"strength": "<i>5</i>"}, scores, stored=stored)
     page = builder.page()
     for text in ("How much it wobbles.", "Lower is steadier.", "wobbles: 3 of 3", 'aria-label="Wobbles"', "9.5"):
         assert text in page, text
@@ -97,8 +96,15 @@ def test_a_plug_in_that_is_no_presentation_is_refused() -> None:
         presentation_of("missing")
 
 
+@pytest.mark.parametrize("method", ["value_spec", "make_comparable"])
+def test_a_presentation_cannot_say_how_numbers_are_read(method: str) -> None:
+    """It would never be asked."""
+    with pytest.raises(ArgumentError, match=rf"Mine.{method}: expected no such method: the metric says .*, got one"):
+        type("Mine", (Presentation,), {method: lambda self, options: None})
+
+
 def test_a_metric_without_a_presentation_shows_its_value(tmp_path: Path) -> None:
-    assert type(presentation_of("unheard_of", "lower")) is Presentation
+    assert type(presentation_of("unheard_of")) is Presentation
     builder = Builder(tmp_path / "results")
     frame = {**base(["ok"] * 3), "value": [1.0, 2.0, 3.0]}
     builder.job("a", "unheard_of", "label", {}, frame, stored={"direction": "lower"})
@@ -111,4 +117,4 @@ def test_a_metric_without_a_presentation_shows_its_value(tmp_path: Path) -> None
     ("direction", "expected"), [("higher", "higher"), ("lower", "lower"), ("", None), (None, None)]
 )
 def test_a_stored_direction_that_is_none_does_not_rank(direction: str | None, expected: str | None) -> None:
-    assert presentation_of("unheard_of", direction).value_spec({}).direction == expected
+    assert configure_metric("label", "unheard_of", {"direction": direction}).spec.direction == expected

@@ -12,8 +12,10 @@ import pytest
 from report_builder import BALL, COMMON, base
 
 from standfast.metrics.base import metrics
-from standfast.report.words import collect_facts, words_of
-from standfast.results import ConfiguredMetric, MetricResults, presentation_of
+from standfast.report.facts import collect_facts
+from standfast.report.presentation import presentation_of
+from standfast.report.words import words_of
+from standfast.results import ConfiguredMetric, MetricResults, registered_spec
 from standfast.results.controls import is_random
 from standfast.results.summary import summarise_metric
 
@@ -28,9 +30,8 @@ def make_view(
         frame = pl.DataFrame({**base(["ok"] * count), **own})
         frames.append(frame.with_columns(explainer=pl.lit(name), repeat=pl.lit(0)))
     whole = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
-    found = presentation_of(metric)
     controls = [name for name in columns if is_random(name)]
-    spec = found.value_spec(options)
+    spec = registered_spec(metric, options)
     return MetricResults("label", metric, options, spec, "data", "model", list(columns), whole, controls=controls)
 
 
@@ -41,7 +42,7 @@ def verdict(metric: str, options: Mapping[str, Any], columns: Mapping[str, Mappi
 def say(macro: str, view: MetricResults) -> str:
     """A sentence of a metric about a view."""
     presentation = presentation_of(view.metric)
-    configured = ConfiguredMetric("label", view.metric, dict(view.options), None, presentation, view.spec, {})
+    configured = ConfiguredMetric("label", view.metric, view.options, view.spec.direction, False, view.spec, {})
     found = summarise_metric(view, configured, None)
     said: str = getattr(words_of(presentation), macro)(collect_facts(found, view))
     return said
@@ -65,7 +66,7 @@ CHANGED = {**COMMON, "event": "changed_explanation", "threshold": 0.4}
 def test_every_metric_asks_and_answers(name: str, names: list[str], controls: list[str]) -> None:
     options = metrics[name].example().options()
     words = words_of(presentation_of(name))
-    assert words.question(options).endswith("?")
+    assert words.question(options, registered_spec(name, options)).endswith("?")
     assert "<i>" not in words.guide(options)
     rng = np.random.default_rng(0)
     columns = {each: {"value": (rng.normal(size=6) - 2).tolist(), **_events(6)} for each in [*names, *controls]}
@@ -87,7 +88,7 @@ def test_every_metric_asks_and_answers(name: str, names: list[str], controls: li
 def test_sentences_exist_for_every_event(metric: str, event: str, place: Mapping[str, Any]) -> None:
     options = {**COMMON, "event": event, "threshold": None, "neighbourhood": place}
     words = words_of(presentation_of(metric))
-    assert words.question(options).endswith("?")
+    assert words.question(options, registered_spec(metric, options)).endswith("?")
     assert words.guide(options).count("<dt>") == words.guide(options).count("</dd>") > 3
     bounds = {"a": worst([-2.0] * 3, 1, bound=[True] * 3), "b": worst([-3.0] * 3, 0, bound=[False] * 3)}
     view = make_view(metric, options, bounds)
@@ -110,7 +111,7 @@ def test_sentences_exist_for_every_event(metric: str, event: str, place: Mapping
 def test_sentences_exist_for_other_options(metric: str, changed: Mapping[str, Any]) -> None:
     options = {**metrics[metric].example().options(), **changed}
     words = words_of(presentation_of(metric))
-    assert words.question(options).endswith("?")
+    assert words.question(options, registered_spec(metric, options)).endswith("?")
     assert words.guide(options).count("<dt>") == words.guide(options).count("</dd>") > 0
 
 

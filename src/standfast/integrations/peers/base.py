@@ -28,12 +28,13 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, StandfastError, check
 from standfast.integrations.peers.sample import Sample, isolate
-from standfast.metrics.base import Cost, Direction, Metric, metrics, plain
+from standfast.metrics.base import Cost, Metric, metrics, plain
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.records import set_fields
 from standfast.registry import build
 from standfast.tensors import content_keys
+from standfast.value_spec import Direction
 
 Reduce = Literal["mean", "last", "max"]
 

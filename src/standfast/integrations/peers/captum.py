@@ -14,7 +14,7 @@ from torch import Tensor
 from standfast.errors import MissingExtraError, check, check_integer, is_number
 from standfast.integrations.peers.base import PeerMetric
 from standfast.integrations.peers.sample import Sample
-from standfast.metrics.base import Direction
+from standfast.value_spec import Direction
 
 
 def version() -> str:

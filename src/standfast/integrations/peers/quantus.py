@@ -22,7 +22,7 @@ from torch import nn
 from standfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
 from standfast.integrations.peers.base import PeerMetric, Reduce
 from standfast.integrations.peers.sample import Sample
-from standfast.metrics.base import Direction
+from standfast.value_spec import Direction
 
 #: options that aggregate, plot or print, and do not change the value of a sample
 _OUTPUT = frozenset(

@@ -20,16 +20,18 @@ perturbation" (IEEE Big Data 2021).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms import certified_distortion
 from standfast.errors import check
-from standfast.metrics.base import Direction, Presets, metrics
+from standfast.metrics.base import Presets, metrics
 from standfast.metrics.c_eval.fixed_distortion import (
+    NO_CHANGE,
     QUICK,
     DistortionMetric,
     DistortionResult,
@@ -39,6 +41,8 @@ from standfast.metrics.c_eval.fixed_distortion import (
 from standfast.metrics.c_eval.fixed_features import mark_free
 from standfast.metrics.probe import Call
 from standfast.records import Fraction
+from standfast.tasks import CLASS_WORDS, TaskWords
+from standfast.value_spec import Direction, ValueSpec
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,21 @@ class CEval(DistortionMetric):
 
     fraction: Fraction = 0.1
     certify: Literal["crown", "interval"] | None = None
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """A larger ratio is better; where the answer did not change it is a lower bound."""
+        size = f"{float(options.get('fraction', cls.fraction)):.0%}"
+        return ValueSpec(
+            f"c-Eval: least change that changes the answer with the top {size} fixed, over that with no feature fixed",
+            "c(e) / c(empty)",
+            "higher",
+            decimals=2,
+            censored="bound",
+            censored_side="lower",
+            caution="An attack finds an upper bound of the true minimum. Ratios can be compared at equal size only.",
+            empty=NO_CHANGE,
+        )
 
     @classmethod
     def example(cls) -> CEval:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.knees import find_knee
-from standfast.metrics.base import Direction, Presets, metrics
+from standfast.metrics.base import Presets, metrics
 from standfast.metrics.c_eval.fixed_distortion import (
+    NO_CHANGE,
     QUICK,
     DistortionMetric,
     DistortionResult,
@@ -21,6 +22,7 @@ from standfast.metrics.c_eval.fixed_distortion import (
 )
 from standfast.metrics.probe import Call
 from standfast.tensors import send
+from standfast.value_spec import ValueSpec
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,15 @@ class CEvalPlot(DistortionMetric):
 
     name: ClassVar[str] = "c_eval_plot"
     controls: ClassVar[bool] = True
-    direction: ClassVar[Direction] = "higher"
+    values: ClassVar[ValueSpec] = ValueSpec(
+        "c-Eval over sizes: mean of c(e) / c(empty)",
+        "mean c(e) / c(empty)",
+        "higher",
+        decimals=2,
+        censored="bound",
+        censored_side="lower",
+        empty=NO_CHANGE,
+    )
     presets: ClassVar[Presets] = {
         "quick": {"attack": QUICK, "fractions": (0.1, 0.4)},
         "paper": {"attack": "iga"},

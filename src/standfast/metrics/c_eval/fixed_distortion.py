@@ -23,6 +23,8 @@ from standfast.segments import SegmentsOption, segment
 
 #: fewer steps, for an answer in seconds
 QUICK = "fmn:steps=8,second=12,polish=2"
+#: which samples have no ratio, in words
+NO_CHANGE = "for which no change of the answer was found"
 _EXPECTED = "numbers between 0 and 1 (with all features fixed the class never changes), rising"
 
 

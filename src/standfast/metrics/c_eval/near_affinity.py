@@ -19,8 +19,9 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.metrics.base import Direction, Presets, metrics
+from standfast.metrics.base import Presets, metrics
 from standfast.metrics.c_eval.fixed_distortion import (
+    NO_CHANGE,
     QUICK,
     DistortionMetric,
     DistortionResult,
@@ -29,6 +30,7 @@ from standfast.metrics.c_eval.fixed_distortion import (
 )
 from standfast.metrics.probe import Call
 from standfast.tensors import send
+from standfast.value_spec import ValueSpec
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,14 @@ class NearAffinity(DistortionMetric):
     """
 
     name: ClassVar[str] = "near_affinity"
-    direction: ClassVar[Direction] = None  # the value describes the model
+    values: ClassVar[ValueSpec] = ValueSpec(
+        "Near-affinity: mean deviation of the estimated c(empty)",
+        "mean |log ratio|",
+        None,  # the value describes the model
+        censored="bound",
+        censored_side="lower",
+        empty=NO_CHANGE,
+    )
     evidence: ClassVar[str] = ""
     presets: ClassVar[Presets] = {
         "quick": {"attack": QUICK, "fractions": (0.1, 0.5, 0.9)},

@@ -41,7 +41,7 @@ from standfast.errors import check
 from standfast.explainers import Background
 from standfast.explainers.background import check_background
 from standfast.explainers.base import BaselineOption
-from standfast.metrics.base import Cost, Direction, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
@@ -50,7 +50,6 @@ from standfast.metrics.coarse_to_fine.replacement import (
     make_gaussian_fields,
     make_sample_fields,
 )
-from standfast.metrics.coarse_to_fine.statistics import compute_area
 from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from standfast.metrics.positions import Order, Unit, adapt_explainer, warn_of_coarse_maps
 from standfast.metrics.probe import Call, Probe
@@ -58,10 +57,13 @@ from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.records import Count, Share, set_fields
-from standfast.tasks import measure_score
+from standfast.statistics.curves import compute_area
+from standfast.tasks import CLASS_WORDS, TaskWords, measure_score
+from standfast.value_spec import CommonShare, Direction, ValueSpec
 
 Replacement = Literal["gaussian", "constant", "sample"]
 
+_CHANCE = "Only the difference to random maps is due to the map."
 #: the paper's shares of the positive positions
 FRACTIONS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0)
 
@@ -211,7 +213,29 @@ class CorruptionCurve(Metric):
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """A large drop is better, unless only the least relevant positions are replaced first."""
-        return "higher" if "top" in (options.get("order") or ("top",)) else "lower"
+        return "higher" if _starts_at_the_top(options) else "lower"
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """The area. Explainers are compared up to the share that all replace, as longer maps have larger areas."""
+        most = _starts_at_the_top(options)
+        positions = f"{'most' if most else 'least'} relevant positions corrupted"
+        common_share = CommonShare(
+            "corrupted_share",
+            "drop_top" if most else "drop_bottom",
+            f"Common drop of {task.own}: averaged up to the share of positions that all explainers replace, "
+            f"{positions} first",
+            "common drop",
+            caution=_CHANCE,
+        )
+        return ValueSpec(
+            f"Area under the drop of {task.own}, {positions}",
+            "area under the drop",
+            cls.direction_of(options),
+            decimals=3,
+            caution=f"More positive positions make the area larger. {_CHANCE}",
+            common_share=common_share,
+        )
 
     @classmethod
     def example(cls) -> CorruptionCurve:
@@ -282,6 +306,11 @@ class CorruptionCurve(Metric):
             noise_key=keys,
             shares=not probe.model.task.words.fall,
         )
+
+
+def _starts_at_the_top(options: Mapping[str, Any]) -> bool:
+    """Whether the value is that of the most relevant positions first."""
+    return "top" in (options.get("order") or ("top",))
 
 
 def _average_draws(values: Tensor) -> Tensor:

@@ -5,54 +5,15 @@ Drops are `(n, K)`: n samples, K shares of their positive positions. `summary` s
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 from scipy.special import bdtr
-from torch import Tensor
 
 from standfast.statistics.bootstrap import LEVEL, average_samples
 from standfast.tensors import Array
 
-#: either arrays or tensors
-Numbers = TypeVar("Numbers", Array, Tensor)
-
 _SAME = 1e-15  # drops that differ by less than this share of their size are equal
 _NOTHING = 1e-12  # drops are equal if their variance is below this share of their mean square about the centre
 _LOST = 1e-6  # below this share of the same, a fourth moment has less than four correct digits
-
-
-def compute_area(share: Numbers, drop: Numbers) -> Numbers:
-    """The area under the curve through `(0, 0)` and the points, which is constant from the last point to 1.
-
-    Args:
-        share: in [0, 1], not decreasing, `(..., K)`.
-        drop: `(..., K)`.
-
-    >>> float(compute_area(np.array([0.5, 1.0]), np.array([1.0, 1.0])))
-    0.75
-    """
-    twice: Numbers = share[..., 0] * drop[..., 0]
-    for k in range(1, share.shape[-1]):  # one by one, as the last bits of a sum depend on how an array lies in memory
-        twice = twice + (share[..., k] - share[..., k - 1]) * (drop[..., k] + drop[..., k - 1])
-    found: Numbers = twice / 2 + (1 - share[..., -1]) * drop[..., -1]
-    return found
-
-
-def compute_area_up_to(share: Array, drop: Array, end: Array) -> Array:
-    """The area under the same curve from 0 to `end` `(...)`, which is at most the last share.
-
-    >>> float(compute_area_up_to(np.array([0.5, 1.0]), np.array([1.0, 1.0]), np.array(0.75)))
-    0.5
-    """
-    found = np.zeros(np.broadcast_shapes(share.shape[:-1], drop.shape[:-1], np.shape(end)))
-    left, before = np.zeros_like(found), np.zeros_like(found)
-    for k in range(share.shape[-1]):
-        width = share[..., k] - left
-        part = np.clip(np.where(width > 0, (end - left) / np.where(width > 0, width, 1.0), 0.0), 0.0, 1.0)
-        found = found + part * width * (before + part * (drop[..., k] - before) / 2)
-        left, before = share[..., k], drop[..., k]
-    return np.asarray(found)
 
 
 def integrate_over_fractions(values: Array, fractions: Array) -> Array:

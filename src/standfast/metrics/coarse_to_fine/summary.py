@@ -38,7 +38,6 @@ import numpy as np
 
 from standfast.errors import check, check_integer
 from standfast.metrics.coarse_to_fine.statistics import (
-    compute_area,
     compute_centred_powers,
     compute_moments,
     compute_printed_f1,
@@ -51,6 +50,7 @@ from standfast.metrics.coarse_to_fine.statistics import (
 )
 from standfast.records import set_fields
 from standfast.statistics.bootstrap import average_samples, intervals_of_means
+from standfast.statistics.curves import compute_area
 from standfast.tensors import Array
 
 _PER_FRACTION = ("share", "mean_top", "mean_bottom", "skewness", "kurtosis", "share_above")
@@ -89,7 +89,8 @@ class Curves:
             value = getattr(self, name)
             if value is not None:
                 check(value.shape == shape, name, f"drops of shape {shape}, as the shares", f"shape {value.shape}")
-        increasing = self.fractions.shape == shape[1:] and bool((np.diff(self.fractions) > 0).all())
+        has_shape = self.fractions.shape == shape[1:]
+        increasing = has_shape and bool((np.diff(self.fractions) > 0).all())
         check(increasing, "fractions", f"{shape[1]} increasing numbers", self.fractions.tolist())
 
     def __len__(self) -> int:

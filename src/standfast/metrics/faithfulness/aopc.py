@@ -33,15 +33,16 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, check
 from standfast.explainers.base import BaselineOption, resolve_baseline
-from standfast.metrics.base import Cost, Direction, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.positions import Order, rank_with_random_ties, sum_channels
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys, make_sample_keys
 from standfast.metrics.result import Result
 from standfast.records import Count
 from standfast.segments import Method, SegmentChoice, Segments, check_segments, segment, share_labels, spatial_shape
-from standfast.tasks import Scale, measure_score
+from standfast.tasks import CLASS_WORDS, Scale, TaskWords, measure_score
 from standfast.tensors import hashed_uniform
+from standfast.value_spec import Direction, ValueSpec
 
 #: cells along the shorter side of an image, where no width is given; 9x9 pixels of 224x224, as published
 CELLS_PER_SIDE = 25
@@ -144,6 +145,19 @@ class AOPC(Metric):
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """A large fall is better with the most relevant regions first, a small one with the least relevant."""
         return "lower" if options.get("order") == "bottom" else "higher"
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """The title names the order, and the axis the score."""
+        first = "least" if options.get("order") == "bottom" else "most"
+        score = task.logit if options.get("score") == "logit" else task.probability
+        return ValueSpec(
+            f"AOPC, {first} relevant regions first",
+            f"AOPC ({score})",
+            cls.direction_of(options),
+            decimals=3,
+            good="more faithful",
+        )
 
     @classmethod
     def example(cls) -> AOPC:

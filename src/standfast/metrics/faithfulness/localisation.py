@@ -35,13 +35,14 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.metrics.base import Direction, Metric, metrics
+from standfast.metrics.base import Metric, metrics
 from standfast.metrics.positions import Unit, adapt_explainer, compute_relevance
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.needs import Needs
 from standfast.records import SampleOption, set_fields
 from standfast.similarity.rows import row_sum
+from standfast.value_spec import ValueSpec
 
 _ELEMENTS = 1 << 22  # numbers in the relevance that is sorted at a time: 16 MB, and about four times that on the way
 _EXPECTED = "the region of each sample, bool (or 0 and 1)"
@@ -163,7 +164,13 @@ class RelevanceLocalisation(Metric):
     needs: ClassVar[Needs] = Needs(other="regions: where the class is known to lie")
     evidence: ClassVar[str] = "plausible"
     controls: ClassVar[bool] = True
-    direction: ClassVar[Direction] = "higher"
+    values: ClassVar[ValueSpec] = ValueSpec(
+        "Relevance mass accuracy: the share of positive relevance inside the true region",
+        "share of positive relevance inside",
+        "higher",
+        decimals=3,
+        caution="The model need not use the region.",
+    )
     citation: ClassVar[str] = "arras2022clevr"
     mask_option: ClassVar[str] = "regions"
 

@@ -31,7 +31,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.explainers.base import BaselineOption, resolve_baseline
 from standfast.explainers.baselines import ModelFreeExplainer
-from standfast.metrics.base import Cost, Direction, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, Presets, metrics
 from standfast.metrics.positions import count_positions, rank_with_random_ties, sum_channels
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies, make_sample_keys
@@ -39,6 +39,7 @@ from standfast.metrics.result import Result
 from standfast.records import Share, set_fields
 from standfast.segments import spatial_shape
 from standfast.tensors import count_at_once, send
+from standfast.value_spec import ValueSpec
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -106,7 +107,13 @@ class LogOdds(Metric):
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     evidence: ClassVar[str] = "faithful"
     controls: ClassVar[bool] = True
-    direction: ClassVar[Direction] = "higher"
+    values: ClassVar[ValueSpec] = ValueSpec(
+        "Change of the log-odds when the pixels that distinguish two classes are erased",
+        "change of the log-odds",
+        "higher",
+        decimals=2,
+        good="more faithful",
+    )
     citation: ClassVar[str] = "shrikumar2017deeplift"
 
     presets: ClassVar[Presets] = {"paper": {"pairs": ((8, 3), (8, 6), (9, 1), (4, 1))}}

@@ -40,7 +40,7 @@ from standfast.algorithms.searches.base import Outcome
 from standfast.algorithms.searches.sign import SignSearch
 from standfast.errors import check
 from standfast.explainers import Explainer
-from standfast.metrics.base import NO_EFFECT, Cost, Direction, Metric, PartOf, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Metric, PartOf, Presets, Role, larger_is_closer, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.lens.attribution_objectives import BLIND, AttributionObjective, BlindObjective, GuidedObjective
 from standfast.metrics.lens.attribution_objectives import get as get_attack
@@ -54,7 +54,9 @@ from standfast.similarity import Kendall, LensProfile, Similarity, correct_for_c
 from standfast.similarity import get as get_similarity
 from standfast.similarity import similarities as known_similarities
 from standfast.similarity.authors_protocol import Protocol
+from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import count_at_once
+from standfast.value_spec import Direction, ValueSpec
 
 _PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
 _DRAWS = 32  # random pairs for a chance level without a closed form: its standard error is below 0.01 for k = 100
@@ -117,6 +119,11 @@ class AttributionAttackResult(PerturbedResult):
                 found[name_chance(name)] = chance.tolist()
                 found[name_above_chance(name)] = correct_for_chance(value, chance).tolist()
         return found
+
+
+def name_first_similarity(options: Mapping[str, Any]) -> str:
+    """The first similarity of stored options, which is the value."""
+    return str([*(options.get("similarities") or ()), "similarity"][0])
 
 
 def name_chance(similarity: str) -> str:
@@ -225,8 +232,23 @@ class AttributionAttack(Metric):
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """Similar explanations are better, by the first similarity."""
-        first = [*(options.get("similarities") or ()), None][0]
-        return "higher" if larger_is_closer({"similarity": first}) else "lower"
+        return "higher" if larger_is_closer({"similarity": name_first_similarity(options)}) else "lower"
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """The first similarity, of the samples whose class was kept."""
+        similarity = name_first_similarity(options)
+        return ValueSpec(
+            f"{similarity} after the attack",
+            similarity,
+            cls.direction_of(options),
+            decimals=3,
+            only=("label_kept",),
+            caution="A stronger attack may reach a worse value.",
+            good="more robust",
+            empty="for which no input with the same answer was found",
+            same=1.0 if larger_is_closer({"similarity": similarity}) else 0.0,
+        )
 
     @classmethod
     def example(cls) -> AttributionAttack:

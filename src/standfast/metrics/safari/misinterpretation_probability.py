@@ -41,7 +41,7 @@ from standfast.algorithms.rare_events.subset_sampling import (
 from standfast.algorithms.searches.auto import AutoSearch
 from standfast.errors import check_integer
 from standfast.explainers import Explainer, InputCopy
-from standfast.metrics.base import USEFUL, Cost, Direction, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.safari.events import Event, EventName, make_event
@@ -51,8 +51,16 @@ from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhoo
 from standfast.records import Count
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
+from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import draw_seed
+from standfast.value_spec import USEFUL, Direction, ValueSpec
 
+#: the events in words, for titles
+_EVENTS = {
+    "changed_explanation": "the explanation changes and the answer is kept",
+    "changed_class": "the answer changes and the explanation stays",
+    "misclassification": "the answer changes",
+}
 _SEARCH = 500  # evaluations of the short search for witnesses
 _SEARCH_SHARE = 1 / 16  # of the budget, at most
 #: of samples that were not estimated: a bound that says nothing
@@ -224,6 +232,20 @@ class MisinterpretationProbability(Metric):
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """Less probable is better; misclassification says nothing about an explainer."""
         return None if options.get("event") == "misclassification" else "lower"
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """Natural logarithms of probabilities, some of which are only upper bounds."""
+        event = str(options.get("event"))
+        return ValueSpec(
+            f"Probability that {_EVENTS.get(event, event)}",
+            "probability",
+            cls.direction_of(options),
+            decimals="probability",
+            censored="bound",
+            censored_side="upper",
+            good="more robust",
+        )
 
     @classmethod
     def example(cls) -> MisinterpretationProbability:

@@ -15,18 +15,21 @@ Cost: `samples` predictions with explanation for each input, and one for the cle
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from standfast.metrics.base import Cost, Direction, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, Presets, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.needs import Needs
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.records import Count
+from standfast.tasks import CLASS_WORDS, TaskWords
+from standfast.value_spec import Direction, ValueSpec
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,9 @@ class _Sensitivity(Metric):
     direction: ClassVar[Direction] = "lower"
     evidence: ClassVar[str] = "drawn"
     per_distance: ClassVar[bool]
+    #: what is largest, for the title and for the axis of a report
+    title: ClassVar[str]
+    axis: ClassVar[str]
     presets: ClassVar[Presets] = {"quick": {"samples": 10}}
 
     neighbourhood: Neighbourhood
@@ -58,6 +64,16 @@ class _Sensitivity(Metric):
 
     def __post_init__(self) -> None:
         check_neighbourhood(self.neighbourhood)
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """Explainers are ranked only where `normalise` puts their maps on one scale."""
+        empty = "of which no copy keeps the answer" if options.get("same_class") else ValueSpec.empty
+        if options.get("normalise"):
+            axis = f"{cls.axis}, normalised"
+            return ValueSpec(cls.title, axis, cls.direction_of(options), good="more robust", empty=empty)
+        caution = "It grows with the scale of an explainer's maps."
+        return ValueSpec(cls.title, cls.axis, None, caution=caution, good="more robust", empty=empty)
 
     @classmethod
     def example(cls) -> _Sensitivity:
@@ -128,6 +144,8 @@ class MaxSensitivity(_Sensitivity):
     name: ClassVar[str] = "max_sensitivity"
     citation: ClassVar[str] = "yeh2019infidelity"
     per_distance: ClassVar[bool] = False
+    title: ClassVar[str] = "Max-sensitivity: largest distance between explanations"
+    axis: ClassVar[str] = "largest distance"
 
 
 @metrics.register("local_lipschitz")
@@ -149,6 +167,8 @@ class LocalLipschitz(_Sensitivity):
     needs: ClassVar[Needs] = Needs(distances=True)
     citation: ClassVar[str] = "alvarezmelis2018robustness"
     per_distance: ClassVar[bool] = True
+    title: ClassVar[str] = "Local Lipschitz: largest slope between explanations"
+    axis: ClassVar[str] = "largest slope"
 
 
 def _norms(maps: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from standfast.algorithms.searches.auto import AutoSearch
 from standfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
-from standfast.metrics.base import NO_EFFECT, Cost, Direction, Metric, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Metric, Presets, Role, larger_is_closer, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
@@ -40,6 +40,8 @@ from standfast.records import Range
 from standfast.registry import build
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
+from standfast.tasks import CLASS_WORDS, TaskWords
+from standfast.value_spec import Direction, ValueSpec
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,36 @@ class WorstCase(Metric):
         if event == "misclassification":
             return None
         return "higher" if (event != "changed_class") == larger_is_closer(options) else "lower"
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """What was searched for, of the samples where it was found."""
+        event, direction = options.get("event"), cls.direction_of(options)
+        if event == "misclassification":
+            axis = "margin towards another answer"
+            return ValueSpec("Largest margin found, towards another answer", axis, direction, decimals=2)
+        axis = f"similarity ({options.get('similarity', '?')})"
+        if event == "changed_class":
+            return ValueSpec(
+                "Most similar explanation found after the answer has changed",
+                axis,
+                direction,
+                decimals=3,
+                only=("found",),
+                caution="Only samples whose class could be changed count.",
+                good="more robust",
+                empty="for which no change of the answer was found",
+            )
+        return ValueSpec(
+            "Least similar explanation found while the answer is kept",
+            axis,
+            direction,
+            decimals=3,
+            only=("found",),
+            good="more robust",
+            empty="for which no input keeps the answer",
+            same=1.0 if larger_is_closer(options) else 0.0,
+        )
 
     @classmethod
     def example(cls) -> WorstCase:

@@ -93,6 +93,7 @@ class DataSensitivityConsistency(SensitivityConsistency):
     """
 
     name: ClassVar[str] = "data_sensitivity_consistency"
+    parts: ClassVar[str] = "parts of the input"
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     presets: ClassVar[Presets] = {
         "quick": {"masks": 60, "permutations": 199, "resamples": 200},

@@ -128,6 +128,7 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     """
 
     name: ClassVar[str] = "parameter_sensitivity_consistency"
+    parts: ClassVar[str] = "channels of the model"
     needs: ClassVar[Needs] = Needs(parameters=True, other="convolutions or linear layers")
     presets: ClassVar[Presets] = {
         "quick": {"masks": 20, "permutations": 199, "resamples": 200},

@@ -5,22 +5,24 @@ Source: Tan, "Evaluating Sensitivity Consistency of Explanations" (WACV 2025), S
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.masks.random_masks import Consistency, is_settled, measure_consistency, plan_checks
 from standfast.algorithms.masks.resampling import Estimator
-from standfast.metrics.base import Direction, Metric
+from standfast.metrics.base import Metric
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.result import Result
 from standfast.metrics.senc.masking import are_constant, mark_constant
 from standfast.records import Count, Fraction, Positive, Range
 from standfast.statistics.pooling import Pooled, pool_inputs
+from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import Streams, content_keys
+from standfast.value_spec import Direction, ValueSpec
 
 _MASK_BITS = 1 << 24  # masks of a group of samples held at once: 16 MB, and eight times that while they are compared
 CPU = torch.device("cpu")
@@ -172,6 +174,8 @@ class SensitivityConsistency(Metric):
     evidence: ClassVar[str] = "faithful"
     controls: ClassVar[bool] = True
     citation: ClassVar[str] = "tan2025senc"
+    #: what is switched off at random, in words
+    parts: ClassVar[str]
 
     masks: MaskCount = 5000
     keep: Fraction = 0.8
@@ -181,6 +185,19 @@ class SensitivityConsistency(Metric):
     tolerance: Positive | None = None
     permutations: Count = 999
     resamples: Count = 500
+
+    @classmethod
+    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """Rho; higher is more consistent."""
+        published = options.get("estimator") == "paper"
+        return ValueSpec(
+            f"Sensitivity consistency of prediction and explanation over {cls.parts}",
+            "rho (published estimator)" if published else "rho",
+            cls.direction_of(options),
+            decimals=3,
+            caution="The published estimator mostly counts how often a part was kept." if published else "",
+            good="more consistent",
+        )
 
     def make_probe(self, call: Call) -> Probe:
         """The probe that compares maps by Spearman's correlation."""

@@ -27,13 +27,13 @@ import re
 import polars as pl
 
 from standfast.report.exports.latex import to_latex
-from standfast.results import Results
+from standfast.results import StoredResults
 from standfast.results.tables import make_frame
 
 __all__ = ["scalars", "summary", "to_csv", "to_latex"]
 
 
-def summary(results: Results) -> pl.DataFrame:
+def summary(results: StoredResults) -> pl.DataFrame:
     """One row per data set, model, explainer and configured metric.
 
     The columns are
@@ -60,7 +60,7 @@ def to_csv(frame: pl.DataFrame) -> str:
     return frame.with_columns(quoted).write_csv()
 
 
-def scalars(results: Results) -> dict[str, float]:
+def scalars(results: StoredResults) -> dict[str, float]:
     """The summary's finite numbers by name, for experiment trackers, such as `mlflow.log_metrics(scalars(found))`.
 
     The names are `label/explainer/median`, `.../low`, `.../high`, `.../count` and `.../mean_rank`.

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from standfast.errors import check
 from standfast.report.words import make_environment
-from standfast.results import Results
+from standfast.results import StoredResults
 from standfast.results.formatting import format_estimate, format_interval
 from standfast.results.summary import SummaryRow
 
@@ -41,7 +41,9 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(letter, letter) for letter in " ".join(text.split()))
 
 
-def to_latex(results: Results, *, caption: str | None = None, label: str | None = None, intervals: bool = True) -> str:
+def to_latex(
+    results: StoredResults, *, caption: str | None = None, label: str | None = None, intervals: bool = True
+) -> str:
     """A LaTeX table for the package booktabs: a row per explainer, a column per configured metric.
 
     The explainer with the best mean rank is bold, where paired tests show another to be worse. A dagger marks those
@@ -83,7 +85,7 @@ def to_latex(results: Results, *, caption: str | None = None, label: str | None 
     return environment.get_template("table.tex").render(
         samples=str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}",
         coverage=min((each.coverage for each in estimates if intervals and each.low is not None), default=None),
-        verdicts={row.verdict for row in found},
+        verdicts={row.standing for row in found},
         sanity={row.sanity for row in found},
         caption=None if caption is None else escape(caption),
         label=label,
@@ -98,9 +100,9 @@ def _cell(row: SummaryRow, intervals: bool) -> str:
     if estimate is None or estimate.bound == "unknown":
         return "--"
     text = _to_latex(format_estimate(estimate, decimals))
-    if row.verdict == "best":
+    if row.standing == "best":
         text = rf"$\mathbf{{{text[1:-1]}}}$" if re.fullmatch(r"\$[^$]*\$", text) else rf"\textbf{{{text}}}"
-    text += r"$^{\dagger}$" if row.verdict == "tied" else ""
+    text += r"$^{\dagger}$" if row.standing == "tied" else ""
     ends = re.fullmatch(r"\[(.*), (.*)\]", format_interval(estimate, decimals))
     if intervals and ends:
         text += " [" + ", ".join(_to_latex(end) for end in ends.groups()) + "]"

@@ -7,7 +7,7 @@ from typing import Any
 
 from standfast.errors import ArgumentError
 from standfast.report.charts import Table, TableCell
-from standfast.results import Results
+from standfast.results import StoredResults
 from standfast.results.agreement import MapAgreement, Measure, Pair
 from standfast.results.formatting import format_number
 
@@ -35,7 +35,7 @@ class HeatMap:
     chance: str
 
 
-def list_agreements(results: Results) -> list[dict[str, Any]]:
+def list_agreements(results: StoredResults) -> list[dict[str, Any]]:
     """For each data set with stored maps of several sources: heat maps, and the table of trained models or None.
 
     For each model that meets several data sets with the same features the same of these.

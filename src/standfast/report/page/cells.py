@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from standfast.results import Results
+from standfast.report.presentation.base import presentation_of
+from standfast.results import StoredResults
 from standfast.results.formatting import format_confidence, format_difference, format_estimate
 from standfast.results.summary import SummaryRow
 
@@ -18,7 +19,7 @@ class Cell:
     notes: tuple[str, ...] = ()
 
 
-def describe_row(results: Results, row: SummaryRow) -> Cell:
+def describe_row(results: StoredResults, row: SummaryRow) -> Cell:
     """The cell of a row of the summary, with what its metric says of the evaluated samples."""
     counts, estimate, decimals = row.counts, row.estimate, row.spec.decimals
     broken = (f"{counts.failed_jobs} part{'s' if counts.failed_jobs > 1 else ''} failed",) if counts.failed_jobs else ()
@@ -26,7 +27,7 @@ def describe_row(results: Results, row: SummaryRow) -> Cell:
         return Cell(main="failed", notes=broken)
     metric = results.metrics[row.label]
     rows = results.metric_results(row.data, row.model, row.label).rows_for(row.explainer).filter(status="ok")
-    notes = [detail.text for detail in metric.presentation.details(rows, metric.options)]
+    notes = [detail.text for detail in presentation_of(metric.metric, metric.task).details(rows, metric.options)]
     if counts.bounds:
         unresolved = f" ({counts.unresolved} unresolved)" if counts.unresolved else ""
         notes.append(f"bounds: {counts.bounds} of {counts.counted}{unresolved}")

@@ -14,13 +14,13 @@ import numpy as np
 
 from standfast.metrics.base import PartOf
 from standfast.report.charts import Axis, Chart, Figure, Line, Table, TableCell, Words, draw_lines, is_logarithmic
+from standfast.report.facts import collect_facts, find_words
 from standfast.report.page.cells import describe_row
 from standfast.report.page.matrix import mark_leaders
 from standfast.report.page.options import Configuration, Member, find_groups, flatten_options, has_places
 from standfast.report.presentation.drawing import make_axis
 from standfast.report.sentences import say
-from standfast.report.words import collect_facts, words_of
-from standfast.results import ConfiguredMetric, Results
+from standfast.results import ConfiguredMetric, StoredResults, find_metric_class
 from standfast.results.summary import SummaryRow
 
 #: how many comparisons of options, and how many of models, are drawn
@@ -49,12 +49,12 @@ class Comparison:
     figures: list[Figure]
 
 
-def compare_options(results: Results) -> list[Comparison]:
+def compare_options(results: StoredResults) -> list[Comparison]:
     """Configured metrics of which one option differs, and explainers of which a number differs; at most `MOST`."""
     return _take(chain(_compare_metrics(results), _compare_explainers(results)))
 
 
-def compare_models(results: Results) -> list[Comparison]:
+def compare_models(results: StoredResults) -> list[Comparison]:
     """For each data set that several models met, and each metric: the explainers' values by model; at most `MOST`."""
     return _take(_compare_models(results))
 
@@ -63,7 +63,7 @@ def _take(found: Iterable[Comparison]) -> list[Comparison]:
     return list(islice((each for each in found if each.figures), MOST))
 
 
-def _compare_metrics(results: Results) -> Iterator[Comparison]:
+def _compare_metrics(results: StoredResults) -> Iterator[Comparison]:
     groups = find_groups([_configure_metric(metric) for metric in results.metrics.values()])
     for group, (data, model) in product(groups, results.pairs):
         keys = {name: {each: (data, model, each.name, name) for each in group.members} for name in results.explainers}
@@ -73,7 +73,7 @@ def _compare_metrics(results: Results) -> Iterator[Comparison]:
         yield Comparison(f"{group.kind}: {group.option}", results.summary.name_pair(data, model), text, figures)
 
 
-def _compare_explainers(results: Results) -> Iterator[Comparison]:
+def _compare_explainers(results: StoredResults) -> Iterator[Comparison]:
     """A chart and a table for each metric, with one line for the kind of explainer."""
     groups = [group for group in find_groups(_configure_explainers(results)) if has_places(group.members)]
     for group, (data, model) in product(groups, results.pairs):
@@ -87,7 +87,7 @@ def _compare_explainers(results: Results) -> Iterator[Comparison]:
         )
 
 
-def _compare_models(results: Results) -> Iterator[Comparison]:
+def _compare_models(results: StoredResults) -> Iterator[Comparison]:
     for data in results.data:
         members = [Member(model, model) for where, model in results.pairs if where == data]
         figures: list[Figure] = []
@@ -100,14 +100,15 @@ def _compare_models(results: Results) -> Iterator[Comparison]:
 def _configure_metric(metric: ConfiguredMetric) -> Configuration:
     """Its options that have an effect; its unit is what specs must share for values to stand on one axis."""
     spec, options, owners = metric.spec, metric.options, {}
-    if metric.kind is not None:
-        options = {option: value for option, value in options.items() if metric.kind.has_effect(option, options)}
-        owners = {option: role.option for option, role in metric.kind.roles.items() if isinstance(role, PartOf)}
+    kind = find_metric_class(metric.metric)
+    if kind is not None:
+        options = {option: value for option, value in options.items() if kind.has_effect(option, options)}
+        owners = {option: role.option for option, role in kind.roles.items() if isinstance(role, PartOf)}
     unit = (spec.column, spec.axis, spec.direction, spec.good, spec.censored, spec.censored_side)
     return Configuration(metric.name, metric.metric, flatten_options(options), owners, unit)
 
 
-def _configure_explainers(results: Results) -> list[Configuration]:
+def _configure_explainers(results: StoredResults) -> list[Configuration]:
     found = []
     for name in results.explainers:
         stored = (results.manifest.get("explainers") or {}).get(name)
@@ -117,7 +118,7 @@ def _configure_explainers(results: Results) -> list[Configuration]:
     return found
 
 
-def _draw(results: Results, option: str, members: Sequence[Member], keys: Keys, heading: str) -> list[Figure]:
+def _draw(results: StoredResults, option: str, members: Sequence[Member], keys: Keys, heading: str) -> list[Figure]:
     """Lines, where the members have places on an axis, and the table; nothing where fewer than two have a value."""
     known = {(row.data, row.model, row.label, row.explainer): row for row in results.summary.rows}
     found = {line: {member: known[key] for member, key in own.items() if key in known} for line, own in keys.items()}
@@ -132,7 +133,7 @@ def _draw(results: Results, option: str, members: Sequence[Member], keys: Keys, 
     return [table] if chart is None else [chart, table]
 
 
-def _draw_lines(results: Results, option: str, rows: Rows, heading: str) -> Chart | None:
+def _draw_lines(results: StoredResults, option: str, rows: Rows, heading: str) -> Chart | None:
     """The estimates against the values of the option, with their intervals."""
     lines = []
     for name, own in rows.items():
@@ -152,7 +153,7 @@ def _draw_lines(results: Results, option: str, rows: Rows, heading: str) -> Char
     return draw_lines(lines, results.explainers, along, make_axis(spec), words)
 
 
-def _make_table(results: Results, members: Sequence[Member], rows: Rows, heading: str, caption: str) -> Table:
+def _make_table(results: StoredResults, members: Sequence[Member], rows: Rows, heading: str, caption: str) -> Table:
     """A row for each line, a column for each value: the estimate, its interval, and two remarks of the metric."""
 
     def make_cell(row: SummaryRow | None) -> TableCell:
@@ -170,7 +171,7 @@ def _make_table(results: Results, members: Sequence[Member], rows: Rows, heading
         summary = None if row is None else results.summary.find(row.data, row.model, row.label)
         if summary is not None:
             found = results.metric_results(summary.data, summary.model, summary.label)
-            warning = words_of(summary.metric.presentation).caution(collect_facts(summary, found))
+            warning = find_words(found).caution(collect_facts(summary, found))
             caption += f"Beware, {member.text}: {warning} " if warning else ""
     caption += (
         "Medians over samples. ★: the best mean rank in its column; ☆: not told apart from it (paired tests, 5%)."

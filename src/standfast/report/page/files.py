@@ -12,10 +12,10 @@ from standfast.report.page.names import with_safe_names
 from standfast.report.page.overview import draw_medians
 from standfast.report.page.render import render_files
 from standfast.report.presentation.drawing import draw_figures
-from standfast.results import Results
+from standfast.results import StoredResults
 
 
-def render_charts(results: Results) -> Iterator[tuple[str, bytes]]:
+def render_charts(results: StoredResults) -> Iterator[tuple[str, bytes]]:
     """File names, made of section, label, data, model and chart, with their contents; one chart in memory at a time."""
     used = set[str]()
     for parts, figure in _draw_figures(with_safe_names(results)):
@@ -29,7 +29,7 @@ def render_charts(results: Results) -> Iterator[tuple[str, bytes]]:
                 yield f"{name}.{ending}", content
 
 
-def _draw_figures(results: Results) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _draw_figures(results: StoredResults) -> Iterator[tuple[tuple[str, ...], Any]]:
     for metric in results.summary.metrics:
         yield ("overview", metric.label, metric.data, metric.model), draw_medians(metric, results.explainers)
     for place, comparisons in (("options", compare_options(results)), ("models", compare_models(results))):

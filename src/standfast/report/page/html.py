@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table
+from standfast.report.facts import find_words
 from standfast.report.page import methods
 from standfast.report.page.agreement import list_agreements
 from standfast.report.page.cells import Cell, describe_row
@@ -20,10 +21,11 @@ from standfast.report.page.overview import draw_medians, tabulate_agreement, tab
 from standfast.report.page.render import RenderedChart, bundle_scripts, render_for_page, shared_config
 from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
+from standfast.report.presentation.base import presentation_of
 from standfast.report.presentation.drawing import draw_figures
 from standfast.report.sentences import describe_failures, describe_misfits, list_cautions, say
 from standfast.report.words import format_value, make_environment, words_of
-from standfast.results import ConfiguredMetric, MetricResults, Results
+from standfast.results import ConfiguredMetric, MetricResults, StoredResults
 from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, SummaryRow
 
@@ -47,7 +49,7 @@ class Part:
 class Page:
     """Numbers charts and pictures, so that each has an id of its own, and records which rows have pictures."""
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: StoredResults) -> None:
         self.results = results
         self.charts = 0
         self.links: dict[tuple[str, str, str, str, int], str] = {}
@@ -127,10 +129,10 @@ class Page:
             every = [self.results.metric_results(*pair, label) for label in self.results.metrics]
             every = [each for each in every if len(each.frame)]
             for each in every:
-                own = self.results.metrics[each.label].presentation
+                presentation = presentation_of(each.metric, each.task)
                 others = [other for other in every if other is not each]
-                for one in own.contradictions(each, others):
-                    found.append(words_of(own).say(one.macro, one.facts) if len(found) < LISTED else "")
+                for one in presentation.contradictions(each, others):
+                    found.append(words_of(presentation).say(one.macro, one.facts) if len(found) < LISTED else "")
         return found
 
     def _link(self, found: MetricResults, row: GalleryRow) -> str:
@@ -150,17 +152,17 @@ class Page:
         return {"about": gallery, "samples": samples}
 
 
-def build_page(results: Results) -> str:
+def build_page(results: StoredResults) -> str:
     """The whole report as one HTML document."""
     environment = make_environment()
     environment.filters["breakable"] = allow_breaks
     results = with_safe_names(results)
-    environment.globals |= {"words_of": words_of, "say": say}
+    environment.globals |= {"find_words": find_words, "say": say}
     environment.filters["shown"] = format_value
     return show_unsafe(environment.get_template("report.html").render(_make_context(results)))
 
 
-def _make_context(results: Results) -> dict[str, Any]:
+def _make_context(results: StoredResults) -> dict[str, Any]:
     import markupsafe
 
     page, manifest = Page(results), results.manifest
@@ -169,9 +171,9 @@ def _make_context(results: Results) -> dict[str, Any]:
         {
             "id": f"metric-{number}",
             "metric": metric,
-            "question": words_of(metric.presentation).question(metric.options),
+            "question": find_words(metric).question(metric.options, metric.spec),
             "answers": [(each["where"], own) for each in overview for own in each["answers"] if own.label == label],
-            "guide": words_of(metric.presentation).guide(metric.options),
+            "guide": find_words(metric).guide(metric.options),
             "parts": page.make_metric_parts(metric),
         }
         for number, (label, metric) in enumerate(results.metrics.items(), 1)

@@ -47,7 +47,7 @@ def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | 
     rows = [row for name in order if (row := metric.find_row(name)) is not None and row.references is not None]
     if not rows:
         return None
-    task = metric.metric.presentation.task
+    task = metric.metric.task
     columns = [
         ("Here", "inputs that are changed"),
         ("Identical maps", "the same for every input"),

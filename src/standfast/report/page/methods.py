@@ -8,8 +8,8 @@ import polars as pl
 
 from standfast.report.sentences import say
 from standfast.report.wording import describe_reach, describe_transformation
-from standfast.results import Results
-from standfast.results.presentation import read_numbers
+from standfast.results import ConfiguredMetric, StoredResults, find_metric_class
+from standfast.value_spec import read_numbers
 
 #: the columns of the table of what was counted, with their heads
 COUNTED = {
@@ -27,7 +27,7 @@ COUNTED = {
 }
 
 
-def list_changes(results: Results) -> list[str]:
+def list_changes(results: StoredResults) -> list[str]:
     """How the inputs are changed, a few words for each way that a metric has."""
     known = [about or {} for about in (results.manifest.get("data") or {}).values()]
     embedded = any(about.get("tokens") and not about.get("texts") for about in known)
@@ -38,7 +38,7 @@ def list_changes(results: Results) -> list[str]:
     return list(dict.fromkeys(filter(None, found)))
 
 
-def list_facts(results: Results) -> list[tuple[str, str]]:
+def list_facts(results: StoredResults) -> list[tuple[str, str]]:
     """What was evaluated, as pairs of a word and its meaning."""
     manifest, about = results.manifest, results.manifest.get("about") or {}
     environment = manifest.get("environment") or {}
@@ -57,12 +57,16 @@ def list_facts(results: Results) -> list[tuple[str, str]]:
     return [(word, str(meaning)) for word, meaning in facts.items() if meaning not in (None, "")]
 
 
-def list_options(results: Results) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
+#: what the manifest says of a metric that is no option, or that is shown elsewhere
+_NO_OPTIONS = ("options", "bibtex", "citation", "values", "controls")
+
+
+def list_options(results: StoredResults) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
     """Headings, each with names and their options as pairs of a dotted name and a text."""
     manifest = results.manifest
     metrics = []
     for name, metric in results.metrics.items():
-        stored = {key: value for key, value in metric.stored.items() if key not in ("options", "bibtex", "citation")}
+        stored = {key: value for key, value in metric.stored.items() if key not in _NO_OPTIONS}
         metrics.append((name, flatten({"metric": metric.metric, **stored, **metric.options})))
     tables = [("Metrics", metrics)]
     for heading, names in (("Explainers", results.explainers), ("Models", results.models), ("Data", results.data)):
@@ -106,7 +110,7 @@ def flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:
     return pairs
 
 
-def sum_costs(results: Results) -> dict[tuple[str, str], tuple[int, float]]:
+def sum_costs(results: StoredResults) -> dict[tuple[str, str], tuple[int, float]]:
     """How many inputs were predicted and explained, and in how many seconds, by explainer and label."""
     if "model_evaluations" not in results.samples.columns:
         return {}
@@ -119,13 +123,20 @@ def sum_costs(results: Results) -> dict[tuple[str, str], tuple[int, float]]:
     return {(who, label): (int(count), float(seconds or 0)) for who, label, count, seconds in found.iter_rows()}
 
 
-def list_publications(results: Results) -> list[str]:
+def list_publications(results: StoredResults) -> list[str]:
     """BibTeX entries, or keys where an entry is not known, without duplicates."""
-    found = (metric.bibtex.strip() for metric in results.metrics.values())
-    return list(dict.fromkeys(sorted(entry for entry in found if entry)))
+    entries = {_find_publication(metric).strip() for metric in results.metrics.values()}
+    return sorted(entry for entry in entries if entry)
 
 
-def count_rows(results: Results) -> dict[tuple[str, str], dict[str, int]]:
+def _find_publication(metric: ConfiguredMetric) -> str:
+    """The publication's BibTeX entry, or what the manifest has of it."""
+    kind = find_metric_class(metric.metric)
+    entry = "" if kind is None else kind.bibtex
+    return entry or str(metric.stored.get("bibtex") or metric.stored.get("citation") or "")
+
+
+def count_rows(results: StoredResults) -> dict[tuple[str, str], dict[str, int]]:
     """For each label and explainer: how many rows there are, how many of each status, bounds, and errors."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for row in results.summary.rows:
@@ -142,7 +153,7 @@ def count_rows(results: Results) -> dict[tuple[str, str], dict[str, int]]:
     return found
 
 
-def list_sample_failures(results: Results) -> list[str]:
+def list_sample_failures(results: StoredResults) -> list[str]:
     """What metrics stored as the reasons why samples have no value, each once, with the name of the metric."""
     reasons = [
         f"{row.label}: {failure}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from standfast.results import Results
+from standfast.results import StoredResults
 from standfast.study.store import COORDINATES
 
 #: characters that end a line or a program elsewhere (a drawing with NUL ends the process), that are no text, or that
@@ -26,7 +26,7 @@ def show_unsafe(text: str) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def with_safe_names(results: Results) -> Results:
+def with_safe_names(results: StoredResults) -> StoredResults:
     """The same results, with names that can be drawn, whatever the data, models, explainers and metrics are called."""
     manifest = _show_all(results.manifest)
     samples, jobs, checks = (_rename(frame) for frame in (results.samples, results.jobs, results.sanity_rows))

@@ -11,7 +11,7 @@ import polars as pl
 
 from standfast.report.page.render import escape_script
 from standfast.report.presentation.drawing import read_swaps
-from standfast.results import ConfiguredMetric, Results
+from standfast.results import ConfiguredMetric, StoredResults
 from standfast.study.store import COORDINATES
 
 #: columns with a place of their own in the table
@@ -22,7 +22,7 @@ _KNOWN = {*COORDINATES, *_OWN, "status", "job"}
 Links = Mapping[tuple[str, str, str, str, int], str]
 
 
-def encode_rows(results: Results, links: Links) -> tuple[str, int]:
+def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
     """Encode all rows as JSON for a script element; return it with the number of rows."""
     names = {"data": list(results.data), "model": list(results.models), "explainer": list(results.explainers)}
     names |= {"label": list(results.metrics), "status": ["ok"]}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from standfast.report.charts import GalleryRow
+from standfast.report.facts import collect_facts, find_words
+from standfast.report.presentation.base import presentation_of
 from standfast.report.sentences import describe_decision, describe_leader, say
-from standfast.report.words import collect_facts, words_of
-from standfast.results import ConfiguredMetric, MetricResults, Results
+from standfast.results import ConfiguredMetric, MetricResults, StoredResults
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class Answer:
     why: str
 
 
-def answer_question(results: Results, label: ConfiguredMetric, data: str, model: str) -> Answer:
+def answer_question(results: StoredResults, label: ConfiguredMetric, data: str, model: str) -> Answer:
     """The answer of a configured metric on one data set and model."""
-    words = words_of(label.presentation)
-    question = words.question(label.options)
+    words = find_words(label)
+    question = words.question(label.options, label.spec)
     found = results.summary.find(data, model, label.name)
     assert found is not None
     decision, why = say("decision_title", found.decision), describe_decision(found)
@@ -44,14 +45,17 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     sentences = (warning, why, describe_leader(found), words.remark(facts), controls)
     if warning and found.decision.state == "decided":
         decision = "With a caveat"
-    return Answer(label.name, question, words.verdict(facts), decision, " ".join(filter(None, sentences)))
+    why = " ".join(filter(None, sentences))
+    return Answer(label.name, question, words.verdict(facts), decision, why)
 
 
-def choose_example(results: Results, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
+def choose_example(results: StoredResults, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
     """The pictures that open the report, of the first metric that has an example, with the view they are from."""
     for label in results.metrics.values():
         view = results.metric_results(data, model, label.name)
-        row = label.presentation.example(view) if len(view.frame) else None
+        if not len(view.frame):
+            continue
+        row = presentation_of(label.metric, label.task).example(view)
         if row is not None:
             return row, view
     return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from standfast.errors import MissingExtraError
-from standfast.results import ValueSpec, format_number
+from standfast.results import format_number
+from standfast.value_spec import ValueSpec
 
 #: the colour of estimates, and that of controls, which are references
 ESTIMATE, REFERENCE = "#0072B2", "#6b7178"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from standfast.errors import check
 from standfast.report.charts.base import find_room
 from standfast.report.plots.canvas import ESTIMATE, REFERENCE, escape_text, import_pyplot, label_ticks
+from standfast.results import StoredResults
 from standfast.results.controls import Explainers
-from standfast.results.results import Results
 from standfast.results.summary import MetricSummary
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _COLUMNS = 4
 _ARROWS = {"higher": "better →", "lower": "← better"}
 
 
-def plot_results(results: Results, data: str | None = None, model: str | None = None) -> list[Axes]:
+def plot_results(results: StoredResults, data: str | None = None, model: str | None = None) -> list[Axes]:
     """Draw a panel for each metric, in rows of data sets and models: `Results.plot`."""
     pairs = [pair for pair in results.pairs if data in (None, pair[0]) and model in (None, pair[1])]
     check(bool(pairs), "data, model", "names of the results", f"{data!r}, {model!r}")
@@ -72,7 +72,7 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
             axes.plot([low, high], [place, place], color="0.45", lw=1.6, solid_capstyle="butt", zorder=1)
         shape = {"upper": "<", "lower": ">"}.get(estimate.bound or "", "o")
         colour = REFERENCE if control else ESTIMATE
-        face = colour if row.verdict in ("best", "tied") else "white"
+        face = colour if row.standing in ("best", "tied") else "white"
         axes.plot(estimate.value, place, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
     axes.set_xlim(*room)
     axes.set_ylim(len(explainers) - 0.5, -0.5)

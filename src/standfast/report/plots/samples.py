@@ -13,8 +13,8 @@ from standfast.report.plots.canvas import ESTIMATE, escape_text, import_pyplot, 
 from standfast.report.plots.maps import Maps, draw_maps
 from standfast.report.presentation.drawing import ALIGNED, read_swaps
 from standfast.report.wording import describe_parameters
-from standfast.results import ValueSpec, presentation_of
-from standfast.results.formatting import format_number
+from standfast.results import format_number, registered_spec
+from standfast.value_spec import ValueSpec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +79,7 @@ def show(
 
 
 def _draw_result(result: Result, features: Sequence[str] | None, tokens: Sequence[Sequence[str]] | None) -> list[Axes]:
-    spec = presentation_of(result.metric).value_spec(result.options)
+    spec = registered_spec(result.metric, result.options)
     plt = import_pyplot()
     _, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     rows = spec.select_valid(result.frame())

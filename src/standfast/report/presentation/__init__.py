@@ -1,6 +1,10 @@
-"""The presentations of our own metrics: how each is read, drawn and put into words. Importing this registers them."""
+"""How each metric is drawn and put into words: `Presentation`, and those of our own metrics.
 
-from standfast.report.presentation import peers, seed_agreement
+Importing this registers ours. Those of other packages come through entry points.
+"""
+
+from standfast.report.presentation import seed_agreement
+from standfast.report.presentation.base import Contradiction, Detail, Presentation, presentation_of, presentations
 from standfast.report.presentation.c_eval import c_eval
 from standfast.report.presentation.coarse_to_fine import corruption_curve
 from standfast.report.presentation.faithfulness import aopc, localisation, log_odds
@@ -9,6 +13,9 @@ from standfast.report.presentation.safari import misinterpretation_probability, 
 from standfast.report.presentation.senc import data_sensitivity_consistency, parameter_sensitivity_consistency
 
 __all__ = [
+    "Contradiction",
+    "Detail",
+    "Presentation",
     "aopc",
     "attribution_attack",
     "c_eval",
@@ -18,7 +25,8 @@ __all__ = [
     "log_odds",
     "misinterpretation_probability",
     "parameter_sensitivity_consistency",
-    "peers",
+    "presentation_of",
+    "presentations",
     "seed_agreement",
     "sensitivity",
     "worst_case",

@@ -10,17 +10,12 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Strip, Words, draw_values
+from standfast.report.presentation.base import Presentation, presentation_of
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.report.words import Options, words_of
+from standfast.results import ConfiguredMetric, MetricResults, StoredSample
 from standfast.results.formatting import format_number
-from standfast.results.presentation import (
-    ConfiguredMetric,
-    MetricResults,
-    Presentation,
-    StoredSample,
-    ValueSpec,
-    presentation_of,
-)
+from standfast.value_spec import ValueSpec
 
 #: how many samples are tried until one has stored pictures
 EXAMPLES = 20
@@ -44,32 +39,41 @@ def read_swaps(row: Mapping[str, Any]) -> dict[int, str]:
     >>> read_swaps({"swapped_words": '{"2": "fine"}'}), read_swaps({"value": 0.5})
     ({2: 'fine'}, {})
     """
-    return {int(place): word for place, word in json.loads(row.get("swapped_words") or "{}").items()}
+    stored = json.loads(row.get("swapped_words") or "{}")
+    return {int(place): word for place, word in stored.items()}
 
 
 def describe_maps(view: MetricResults, rows: Sequence[GalleryRow]) -> str:
     """How the page draws the maps in these rows of pictures, in one or two sentences."""
     axes = min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
     swaps = "swapped_words" in view.frame.columns
-    return words_of(presentation_of(view.metric, task=view.task)).say("maps", axes, bool(view.tokens), swaps)
+    words = words_of(presentation_of(view.metric, view.task))
+    return words.say("maps", axes, bool(view.tokens), swaps)
 
 
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
     """The axis of the values of a metric, with dotted lines at `rules`."""
     probability = spec.log_probability
-    return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules, probability=probability)
+    return Axis(
+        spec.axis,
+        spec.direction,
+        spec.good,
+        spec.censored_side,
+        rules=rules,
+        probability=probability,
+    )
 
 
 def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Figure]:
     """The figures of a metric on one data set and model that show anything; by default the distribution."""
-    figures = metric.presentation.figures(found)
+    figures = presentation_of(metric.metric, metric.task).figures(found)
     figures = [draw_distribution(found)] if figures is None else figures
     return [each for each in figures if each is not None and not (isinstance(each, Gallery) and not each.rows)]
 
 
 def draw_distribution(view: MetricResults) -> Chart | None:
     """The distribution over samples, a row for each explainer, with lines at the `"rules"` of the metric's facts."""
-    own, strips = presentation_of(view.metric, task=view.task), []
+    own, strips = presentation_of(view.metric, view.task), []
     for name in view.present:
         rows = view.spec.select_valid(view.rows_for(name))
         samples = [int(sample) for sample in rows["sample"]]
@@ -94,8 +98,10 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
     rows = spec.select_valid(view.frame)
     if not len(rows) or spec.direction is None:
         return None
-    rows = rows.filter((pl.col("repeat") == rows["repeat"].min()) & pl.col("explainer").is_in(view.candidates))
-    rows = rows.filter(~pl.Series(spec.find_unchanged(spec.values(rows)), dtype=pl.Boolean))
+    is_candidate = pl.col("explainer").is_in(view.candidates)
+    rows = rows.filter(is_candidate & (pl.col("repeat") == rows["repeat"].min()))
+    is_unchanged = spec.find_unchanged(spec.values(rows))
+    rows = rows.filter(pl.Series(~is_unchanged, dtype=pl.Boolean))
     rows = rows.sort(spec.column, descending=spec.direction == "lower", maintain_order=True)
     names = ("origins", "origin_maps", "inputs", "maps")
     for row in rows.head(EXAMPLES).iter_rows(named=True):

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Line, TableCell
-from standfast.results import Detail, MetricResults, format_number
-from standfast.results.formatting import Decimals
-from standfast.results.presentation import read_flags, read_numbers
+from standfast.report.presentation.base import Detail
+from standfast.results import MetricResults, format_number
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.tensors import Array
+from standfast.value_spec import Decimals, read_flags, read_numbers
 
 #: how many samples a line is of at most
 MOST_SAMPLES = 1000

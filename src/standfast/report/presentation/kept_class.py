@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from standfast.results.presentation import Detail, read_numbers
+from standfast.report.presentation.base import Detail
+from standfast.value_spec import read_numbers
 
 
 def count_kept_class(frame: pl.DataFrame) -> list[Detail]:

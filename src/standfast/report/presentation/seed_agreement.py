@@ -7,18 +7,13 @@ from typing import Any
 
 import polars as pl
 
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.estimates import count_flag
-from standfast.results.presentation import Detail, Presentation, ValueSpec, presentations
 
 
 @presentations.register("seed_agreement")
 class SeedAgreementPresentation(Presentation):
     """The mean similarity over pairs of seeds."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """By the similarity's name."""
-        axis = f"mean similarity of two seeds ({options.get('similarity', 'spearman')})"
-        return ValueSpec("Agreement of seeds", axis, self.direction_of(options), good="more stable")
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Medians of Kendall's tau, of the overlap beside its chance level, and of the agreement of signs."""

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 
 from standfast.errors import StandfastError, check, check_integer
-from standfast.question.grid import Grid
 from standfast.study.executors.base import (
     UNLIMITED,
     Crew,
@@ -35,7 +34,7 @@ from standfast.study.executors.base import (
     store_result,
 )
 from standfast.study.import_paths import importing_from
-from standfast.study.plan import Job
+from standfast.study.plan import Job, PlannedGrid
 from standfast.study.store import Store
 from standfast.study.worker import Worker
 from standfast.tensors import available_cpus, thread_budget
@@ -51,7 +50,7 @@ class InProcess(Executor):
 
     name = "local"
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(self, grid: PlannedGrid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs` in this order."""
         worker = Worker(grid)
         for job in jobs:
@@ -60,6 +59,9 @@ class InProcess(Executor):
 
 class Processes(Executor):
     """Several processes on this computer. Each gets the models and data once, and then one job after another.
+
+    An explainer with code that is not ours has processes of its own: one that has done a job of it is replaced before
+    it would get a job of another explainer.
 
     A worker that dies (for example, killed for its memory) is replaced, and its job is done again. A job with which two
     workers died is recorded as failed, as is one that exceeds a limit. The workers end when this process ends, for
@@ -75,6 +77,7 @@ class Processes(Executor):
     """
 
     name = "local"
+    isolates = True
 
     def __init__(self, workers: int, threads: int | None = None, limits: Limits = UNLIMITED) -> None:
         check_integer(workers, "workers")
@@ -85,13 +88,13 @@ class Processes(Executor):
         check(readable, "memory_gb", "None on a system without /proc", limits.memory_gb)
         self.limits = limits
         #: what pickles the grid; a Slurm task has functions that only cloudpickle can send on
-        self.dumps: Callable[[Grid], bytes] = pickle.dumps
+        self.dumps: Callable[[PlannedGrid], bytes] = pickle.dumps
 
     @property
     def at_once(self) -> int:
         return self.workers
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(self, grid: PlannedGrid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs`; each worker takes the next one when it is free."""
         return _ProcessCrew(self, grid, store).serve(jobs, tell)
 
@@ -156,7 +159,7 @@ class _Process(Member):
 class _ProcessCrew(Crew[_Process]):
     """The workers of a run on this computer."""
 
-    def __init__(self, executor: Processes, grid: Grid, store: Store) -> None:
+    def __init__(self, executor: Processes, grid: PlannedGrid, store: Store) -> None:
         super().__init__(grid, store, executor.workers, _LIVES, executor.limits)
         self.threads = executor.threads
         try:

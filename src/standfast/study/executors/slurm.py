@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from standfast.errors import ArgumentError, check, check_integer
-from standfast.question.grid import Grid
 from standfast.study.executors.base import (
     UNLIMITED,
     Executor,
@@ -22,7 +21,7 @@ from standfast.study.executors.base import (
     store_failure,
 )
 from standfast.study.executors.processes import InProcess, Processes
-from standfast.study.plan import Job
+from standfast.study.plan import Job, PlannedGrid
 from standfast.study.store import Store
 
 _SECONDS_BETWEEN_CHECKS = 2.0
@@ -36,7 +35,8 @@ class Slurm(Executor):
     """Tasks of a Slurm job array; each does every n-th job. All tasks write into the store, which they must reach.
 
     A task that is preempted or out of time is put into the queue again, and then continues with the jobs that the store
-    does not have. If this process is stopped, the tasks are cancelled.
+    does not have. If this process is stopped, the tasks are cancelled. A task with jobs of explainers with code that is
+    not ours does them in a process beside it, which is replaced before another explainer's job.
 
     Args:
         tasks: of the array, or `"auto"` for one for each eight jobs, at most 64.
@@ -50,6 +50,7 @@ class Slurm(Executor):
     """
 
     name = "slurm"
+    isolates = True
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Slurm(Executor):
     def at_once(self) -> int:
         return self.tasks if isinstance(self.tasks, int) else _USUAL
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(self, grid: PlannedGrid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Submit the tasks, and yield their outcomes as they appear in the store."""
         submitit = import_package("submitit", "slurm")
         if store.folder.address.startswith("memory://"):
@@ -115,7 +116,7 @@ class Slurm(Executor):
 class Task:
     """One task of the array: does those of its jobs that the store does not have."""
 
-    grid: Grid
+    grid: PlannedGrid
     store: Store
     jobs: tuple[Job, ...]
     limits: Limits = UNLIMITED
@@ -125,7 +126,7 @@ class Task:
         statuses = self.store.statuses()
         left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
         executor: Executor = InProcess()
-        if self.limits != UNLIMITED:
+        if self.limits != UNLIMITED or self.grid.isolated:
             executor = Processes(1, limits=self.limits)
             executor.dumps = import_package("cloudpickle", "slurm").dumps
         return sum(1 for _ in executor.run(self.grid, self.store, left))

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.metrics import CorruptionCurve
-from standfast.metrics.coarse_to_fine.statistics import compute_area
 from standfast.report import Results, exports
+from standfast.statistics.curves import compute_area
 from standfast.statistics.ranking import compare_controls
 
 Array = np.ndarray[Any, Any]
@@ -71,7 +71,7 @@ def run(digits: standfast.data.Dataset, lenet: standfast.Model) -> standfast.Res
 def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: standfast.Results) -> None:
     label = "corruption_curve"
     metric = run.metrics[label]
-    stored = metric.presentation.value_spec(metric.options)
+    stored = CorruptionCurve.value_spec(metric.options)
     ((_, whole),) = compare_controls(run.samples, {label: stored}, ["random"]).items()
     assert {test.explainer: test.verdict for test in whole} == {"ig": "worse", "few": "worse"}
     table = run.table().rows_by_key("explainer", named=True, unique=True)

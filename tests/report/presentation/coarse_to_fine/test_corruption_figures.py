@@ -15,14 +15,15 @@ import standfast
 from standfast.errors import ArgumentError
 from standfast.metrics import CorruptionCurve
 from standfast.metrics.coarse_to_fine.replacement import find_levels
-from standfast.metrics.coarse_to_fine.statistics import compute_area
 from standfast.report.charts import Chart, Table, TableCell
+from standfast.report.presentation import presentation_of
 from standfast.report.presentation.coarse_to_fine.corruption_curve import draw_drops
 from standfast.report.presentation.coarse_to_fine.drops import Drops, load_drops
 from standfast.report.presentation.coarse_to_fine.pictures import draw_gallery
 from standfast.report.presentation.coarse_to_fine.tables import draw_tables
 from standfast.report.words import words_of
-from standfast.results import MetricResults, presentation_of
+from standfast.results import MetricResults
+from standfast.statistics.curves import compute_area
 
 PRESENTATION = presentation_of("corruption_curve")
 SAY = words_of(PRESENTATION).say

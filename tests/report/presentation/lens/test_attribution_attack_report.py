@@ -24,10 +24,11 @@ from standfast.metrics import AttributionAttack
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Picture, Table
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.pictures import DARKEST, PALEST, draw_picture
+from standfast.report.presentation import presentation_of
 from standfast.report.presentation.lens.attribution_attack import draw_means, per_sample, shares_of_loss
 from standfast.report.presentation.lens.curves import load_curves, overlap_by_chance
 from standfast.report.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
-from standfast.results import MetricResults, presentation_of
+from standfast.results import MetricResults
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.statistics.paired import bootstrap_interval
 

@@ -9,38 +9,24 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Line, Picture, Words, draw_lines
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import describe_maps, draw_distribution, make_row
 from standfast.report.presentation.estimates import describe_columns, make_median_line, stack_arrays
 from standfast.report.words import words_of
-from standfast.results import Detail, MetricResults, Presentation, StoredSample, ValueSpec, presentations
-from standfast.results.presentation import read_flags, read_numbers
+from standfast.results import MetricResults, StoredSample
 from standfast.statistics.paired import median_over_repeats
+from standfast.value_spec import read_flags, read_numbers
 
 #: samples in the gallery
 SHOWN = 4
 #: the colour of the fixed features
 FIXED = "#e67300"
+
+
 #: which samples have no value
-NO_CHANGE = "for which no change of the answer was found"
-
-
 @presentations.register("c_eval")
 class CEvalPresentation(Presentation):
     """c-Eval: distributions, and the changed inputs."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """A larger ratio is better; where the answer did not change it is a lower bound."""
-        size = f"{float(options.get('fraction', 0.1)):.0%}"
-        return ValueSpec(
-            f"c-Eval: least change that changes the answer with the top {size} fixed, over that with no feature fixed",
-            "c(e) / c(empty)",
-            self.direction_of(options),
-            2,
-            censored="bound",
-            censored_side="lower",
-            caution="An attack finds an upper bound of the true minimum. Ratios can be compared at equal size only.",
-            empty=NO_CHANGE,
-        )
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The ratio where fixing the features does not matter."""
@@ -48,19 +34,23 @@ class CEvalPresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Medians, how many changes were not found, and how near certified bounds come."""
-        c, empty, found = read_numbers(frame, "c"), read_numbers(frame, "c_empty"), read_flags(frame, "found")
+        c, empty = read_numbers(frame, "c"), read_numbers(frame, "c_empty")
+        found = read_flags(frame, "found")
         missed = int((~found).sum())
         details = [Detail("no change found, so only a bound", missed, len(frame))] if missed else []
         if not found.any():
             return details
-        middle, bounded = median_over_repeats(c[:, None, None], ~found[:, None, None], "lower")
+        is_bound = ~found[:, None, None]
+        middle, bounded = median_over_repeats(c[:, None, None], is_bound, "lower")
         what = "median c, at least" if bounded.any() else "median c"
         details.append(Detail(what, middle.item(), decimals=3))
-        details.append(Detail("median c(empty)", float(np.nanmedian(empty)), decimals=3))
+        middle_empty = float(np.nanmedian(empty))
+        details.append(Detail("median c(empty)", middle_empty, decimals=3))
         gap = read_numbers(frame, "search_gap")
         if np.isfinite(gap).any():
-            worse = 100 * np.where(np.isnan(gap), np.inf, gap)[found]
-            details.append(Detail("second best search is worse by, median %", float(np.median(worse)), decimals=1))
+            worse = np.where(np.isnan(gap), np.inf, gap)[found]
+            median = float(np.median(100 * worse))
+            details.append(Detail("second best search is worse by, median %", median, decimals=1))
         lower = read_numbers(frame, "certified_c")
         certified = found & (lower > 0)
         if certified.any():
@@ -80,7 +70,8 @@ class CEvalPresentation(Presentation):
 
     def _draw_row(self, results: MetricResults, shown: StoredSample) -> GalleryRow:
         arrays, who = shown.arrays, shown.who
-        origin, changed = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
+        origin = np.asarray(arrays["origins"], dtype=float)
+        changed = np.asarray(arrays["inputs"], dtype=float)
         fixed = np.asarray(arrays["mask"], dtype=int)
         pictures = (
             Picture("input", origin, f"Input, sample {shown.sample}"),
@@ -89,7 +80,8 @@ class CEvalPresentation(Presentation):
             Picture("least change", changed - origin, f"Least change found, scaled: {who}", signed=True, change=True),
             Picture("changed", changed, f"Changed input: {who}"),
         )
-        return make_row(results, shown, pictures, words_of(self).say("row", shown.row), bool(shown.row.get("found")))
+        text = words_of(self).say("row", shown.row)
+        return make_row(results, shown, pictures, text, bool(shown.row.get("found")))
 
 
 _PICTURES = ("origins", "origin_maps", "mask", "inputs")
@@ -97,7 +89,8 @@ _PICTURES = ("origins", "origin_maps", "mask", "inputs")
 
 def draw_sizes(results: MetricResults, caption: str) -> Chart | None:
     """The ratio against the size of the explanation (c-Eval, Fig. 9): the median over samples and the quartiles."""
-    lines = [line for name in results.present if (line := _trace(results, name)) is not None]
+    traces = [_trace(results, name) for name in results.present]
+    lines = [line for line in traces if line is not None]
     title, heading = "c(e) / c(empty) against the size of the explanation", "How much the fixed features matter"
     words = Words(title, caption, "c-eval-plot", heading)
     ratio = Axis("c(e) / c(empty)", "higher", rules=(1.0,))
@@ -111,7 +104,8 @@ def _trace(results: MetricResults, explainer: str) -> Line | None:
     known = np.isfinite(empty)
     if not known.any():
         return None
-    least = np.maximum(arrays["curve"][known] / empty[known, None], 1.0)
+    ratios = arrays["curve"][known] / empty[known, None]
+    least = np.maximum(ratios, 1.0)
     most = np.where(arrays["curve_found"][known], least, np.inf)
     return make_median_line(explainer, arrays["fractions"][0], least, most)
 
@@ -119,12 +113,6 @@ def _trace(results: MetricResults, explainer: str) -> Line | None:
 @presentations.register("c_eval_plot")
 class CEvalPlotPresentation(Presentation):
     """c-Eval over sizes of the explanation."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """A larger mean ratio is better."""
-        title, axis = "c-Eval over sizes: mean of c(e) / c(empty)", "mean c(e) / c(empty)"
-        direction = self.direction_of(options)
-        return ValueSpec(title, axis, direction, 2, censored="bound", censored_side="lower", empty=NO_CHANGE)
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The median of the knees of the samples' curves, which not every curve has."""
@@ -138,12 +126,6 @@ class CEvalPlotPresentation(Presentation):
 @presentations.register("near_affinity")
 class NearAffinityPresentation(Presentation):
     """Near-affinity: how far a decision surface is from a plane."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """The deviation describes the model, so it ranks no explainers."""
-        title, axis = "Near-affinity: mean deviation of the estimated c(empty)", "mean |log ratio|"
-        direction = self.direction_of(options)
-        return ValueSpec(title, axis, direction, censored="bound", censored_side="lower", empty=NO_CHANGE)
 
     def figures(self, results: MetricResults) -> list[Chart | None]:
         """The estimate over c(empty) against the size, and the distribution of the deviations."""

@@ -2,70 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Words, draw_lines
-from standfast.report.presentation.coarse_to_fine.drops import (
-    COMMON,
-    Drops,
-    load_drops,
-    measure_up_to_common_share,
-    name_compared_arrays,
-)
+from standfast.report.presentation.base import Detail, Presentation, presentations
+from standfast.report.presentation.coarse_to_fine.drops import Drops, load_drops
 from standfast.report.presentation.coarse_to_fine.pictures import draw_gallery
 from standfast.report.presentation.coarse_to_fine.tables import draw_tables
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.estimates import count_flag, make_line, measure_random_error
 from standfast.report.words import words_of
-from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
-from standfast.results.presentation import read_numbers
-
-_CHANCE = "Only the difference to random maps is due to the map."
+from standfast.results import MetricResults
+from standfast.results.common_share import DROP
+from standfast.value_spec import read_numbers
 
 
 @presentations.register("corruption_curve")
 class CorruptionCurvePresentation(Presentation):
     """Areas, drops, and fine numbers that count only if the gate is passed."""
 
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """With the most relevant positions first higher is better; if only the least relevant come first, lower."""
-        title = f"Area under the drop of {self.task.own}, {_name_first(options)} relevant positions corrupted"
-        caution = f"More positive positions make the area larger. {_CHANCE}"
-        return ValueSpec(title, "area under the drop", self.direction_of(options), 3, caution=caution)
-
-    def make_comparable(self, views: Sequence[MetricResults]) -> tuple[ValueSpec, list[pl.DataFrame]] | None:
-        """The mean drop of each sample up to the share of positions that all explainers replace in it.
-
-        None for a single explainer, and where the drops of any sample are not stored.
-        """
-        frames = [frame for view in views if (frame := measure_up_to_common_share(view)) is not None]
-        if len(frames) < len(views) or not any(len(view.present) > 1 for view in views):
-            return None
-        medians = [float(np.median(values)) for each in frames if len(values := each["common_share"].drop_nulls())]
-        ends = dict.fromkeys(f"{end:.1%}" for end in (min(medians, default=0.0), max(medians, default=0.0)))
-        spec = dataclasses.replace(
-            views[0].spec,
-            title=f"Common drop of {self.task.own}: averaged up to the share of positions that all explainers "
-            f"replace, {_name_first(views[0].options)} relevant positions corrupted first",
-            axis="common drop",
-            column=COMMON,
-            caution="Explainers are compared up to the share of positions that all of them replace in a sample (median "
-            f"{' to '.join(ends)}). {_CHANCE}",
-        )
-        return spec, frames
-
-    def list_compared_arrays(self, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """The shares of positions and the drops."""
-        return name_compared_arrays(options)
-
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """Whether whole areas are compared, although the explainers replace different shares of positions."""
-        return {"whole": results.spec.column != COMMON and len(results.present) > 1}
+        return {"whole": results.spec.column != DROP and len(results.present) > 1}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The standard error, the share of positive positions, maps without any, and clipped replacements."""
@@ -89,11 +51,6 @@ class CorruptionCurvePresentation(Presentation):
         top, bottom = (draw_drops(results, drops, order, say("drops")) for order in ("top", "bottom"))
         pictures = draw_gallery(results, say) if "top" in (results.options.get("order") or ()) else None
         return [top, distribution, bottom, pictures, *draw_tables(drops, say, not self.task.fall)]
-
-
-def _name_first(options: Mapping[str, Any]) -> str:
-    """Whether the most or the least relevant positions come first in the value."""
-    return "most" if "top" in (options.get("order") or ("top",)) else "least"
 
 
 def draw_drops(results: MetricResults, drops: Drops, order: str, caption: str) -> Chart | None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import polars as pl
 
 from standfast.metrics.coarse_to_fine.gate import Gate, apply_gate
-from standfast.metrics.coarse_to_fine.statistics import compute_area_up_to
 from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from standfast.results import MetricResults
 from standfast.results.controls import is_random
@@ -21,8 +18,6 @@ from standfast.tensors import Array
 MOST_SAMPLES = 10_000
 #: the drop of the number that needs no gate
 TAU = 0.5
-#: the column with what explainers are compared by
-COMMON = "common_drop"
 #: with fewer samples, skewness and kurtosis say little: their standard errors are about sqrt(6 / n) and sqrt(24 / n)
 FINE = 50
 
@@ -89,42 +84,3 @@ def load_drops(results: MetricResults) -> Drops | None:
         for explainer, found in rows.items()
     }
     return Drops(curves, samples)
-
-
-def name_compared_arrays(options: Mapping[str, Any]) -> tuple[str, str]:
-    """The stored arrays that `measure_up_to_common_share` reads: shares of positions, and the drops at them."""
-    return "corrupted_share", "drop_top" if "top" in (options.get("order") or ("top",)) else "drop_bottom"
-
-
-def measure_up_to_common_share(results: MetricResults) -> pl.DataFrame | None:
-    """The rows, with what each explainer loses up to the share of positions that all of them replace.
-
-    Two columns are added, null where a sample does not count: `common_share`, the smallest last share of the explainers
-    that have a value for this sample and repeat and replace anything in it (0 if none does); and `common_drop`, the
-    mean drop up to there, that is, the area up to the share divided by the share. None if the drops of a sample that
-    counts are not stored.
-    """
-    names = name_compared_arrays(results.options)
-    order, keys = names[1], ["explainer", "repeat", "sample"]
-    parts = list(results.parts(names))
-    if not parts:
-        return None
-    share, drop = (np.concatenate([arrays[name] for *_, arrays in parts]) for name in names)
-    places = pl.concat(
-        pl.DataFrame({"sample": range(start, start + len(arrays[order]))}).with_columns(
-            explainer=pl.lit(explainer), repeat=pl.lit(repeat, pl.Int64)
-        )
-        for explainer, repeat, start, arrays in parts
-    ).with_row_index("place")
-    valid = results.spec.select_valid(results.frame).select(keys)
-    valid = valid.join(places, on=keys, how="left", maintain_order="left")
-    if valid["place"].has_nulls():
-        return None
-    place = valid["place"].to_numpy()
-    share, drop = share[place], drop[place]
-    last = pl.Series("last", np.where(share[:, -1] > 0, share[:, -1], np.inf))
-    end = valid.with_columns(last).select(pl.col("last").min().over("repeat", "sample"))["last"].to_numpy()
-    end = np.where(np.isfinite(end), end, 0.0)
-    mean = compute_area_up_to(share, drop, end) / np.where(end > 0, end, 1.0)
-    found = valid.select(keys).with_columns(pl.Series("common_share", end), pl.Series(COMMON, mean))
-    return results.frame.join(found, on=keys, how="left", maintain_order="left")

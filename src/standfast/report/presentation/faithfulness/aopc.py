@@ -9,23 +9,17 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Words, draw_lines
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.estimates import MOST_SAMPLES, count_flag, make_mean_line, measure_random_error
 from standfast.report.words import words_of
-from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
+from standfast.results import MetricResults
 from standfast.tensors import Array
 
 
 @presentations.register("aopc")
 class AOPCPresentation(Presentation):
     """The area over the perturbation curve, and the curves."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """With the most relevant regions first higher is better, with the least relevant first lower."""
-        first = "least" if options.get("order") == "bottom" else "most"
-        title = f"AOPC, {first} relevant regions first"
-        axis = f"AOPC ({self._name_score(options)})"
-        return ValueSpec(title, axis, self.direction_of(options), 3, good="more faithful")
 
     def _name_score(self, options: Mapping[str, Any]) -> str:
         return self.task.logit if options.get("score") == "logit" else self.task.probability

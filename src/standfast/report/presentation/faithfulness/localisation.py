@@ -8,20 +8,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.estimates import find_finite
-from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
-from standfast.results.presentation import read_flags, read_numbers
+from standfast.results import MetricResults
+from standfast.value_spec import read_flags, read_numbers
 
 
 @presentations.register("relevance_localisation")
 class RelevanceLocalisationPresentation(Presentation):
     """Relevance inside known regions, compared with chance."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """The share of positive relevance inside; higher is better."""
-        title = "Relevance mass accuracy: the share of positive relevance inside the true region"
-        axis, caution = "share of positive relevance inside", "The model need not use the region."
-        return ValueSpec(title, axis, self.direction_of(options), 3, caution=caution)
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The mean, the least and the largest share of positions that are inside, which is chance; empty without."""

@@ -7,18 +7,14 @@ from typing import Any
 
 import polars as pl
 
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.estimates import describe_columns
-from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
+from standfast.results import MetricResults
 
 
 @presentations.register("log_odds")
 class LogOddsPresentation(Presentation):
     """How far the log-odds change when the pixels that distinguish two classes are erased."""
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """The change of the log-odds; higher is better."""
-        title = "Change of the log-odds when the pixels that distinguish two classes are erased"
-        return ValueSpec(title, "change of the log-odds", self.direction_of(options), 2, good="more faithful")
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The value of no change."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.metrics.base import larger_is_closer
-from standfast.metrics.lens.attribution_attack import name_chance
+from standfast.metrics.lens.attribution_attack import name_chance, name_first_similarity
 from standfast.report.charts import Figure, GalleryRow, Table, TableCell
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution, draw_example
 from standfast.report.presentation.estimates import count_flag, make_cell
 from standfast.report.presentation.kept_class import count_kept_class
@@ -25,12 +25,12 @@ from standfast.report.presentation.lens.curves import (
 )
 from standfast.report.presentation.lens.pictures import draw_gallery
 from standfast.report.words import words_of
-from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
-from standfast.results.presentation import read_flags, read_numbers
+from standfast.results import MetricResults
 from standfast.similarity.chance import ROOM
 from standfast.similarity.diverse import resolve_k
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.tensors import Array
+from standfast.value_spec import read_flags, read_numbers
 
 _KEPT = ("kept", "kept_within_1", "kept_within_2")
 #: the columns of the table after the similarities
@@ -47,25 +47,11 @@ _COLUMNS = (
 class AttributionAttackPresentation(Presentation):
     """Attacks on maps: similarities, curves by window and k, the maps."""
 
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """The first similarity, of the samples whose class was kept."""
-        first = name_similarity(options)
-        return ValueSpec(
-            f"{first} after the attack",
-            first,
-            self.direction_of(options),
-            3,
-            only=("label_kept",),
-            caution="A stronger attack may reach a worse value.",
-            good="more robust",
-            empty="for which no input with the same answer was found",
-            same=1.0 if larger_is_closer({"similarity": first}) else 0.0,
-        )
-
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """What does not count, and how much of the neighbourhood keeps the answer."""
         kept = read_flags(frame, "label_kept")
-        flags = frame.with_columns(lost=~kept, still=kept & ~read_flags(frame, "found"))
+        missed = ~read_flags(frame, "found")
+        flags = frame.with_columns(lost=~kept, still=kept & missed)
         return [
             *count_flag(flags, "lost", "class lost, so not counted"),
             *count_flag(flags, "still", "no other input found, counted as unchanged"),
@@ -74,12 +60,13 @@ class AttributionAttackPresentation(Presentation):
 
     def example(self, results: MetricResults) -> GalleryRow | None:
         """The map that the attack changed most."""
-        return draw_example(self, results, name_similarity(results.options))
+        return draw_example(self, results, name_first_similarity(results.options))
 
     def figures(self, results: MetricResults) -> list[Figure | None]:
         """The similarity over samples, all means, curves by window and k, and the pictures."""
         say = words_of(self).say
-        curves = {name: found for name in results.present if (found := load_curves(results, name)) is not None}
+        loaded = {name: load_curves(results, name) for name in results.present}
+        curves = {name: stored for name, stored in loaded.items() if stored is not None}
         shape = next(iter(curves.values())).shape if curves else None
         captions = {name: say(name) for name in ("by_window", "by_k")}
         return [
@@ -88,11 +75,6 @@ class AttributionAttackPresentation(Presentation):
             *(draw_curves(results, curves, captions) if curves else ()),
             draw_gallery(results, say),
         ]
-
-
-def name_similarity(options: Mapping[str, Any]) -> str:
-    """The first similarity, which is the value."""
-    return str([*(options.get("similarities") or ()), "similarity"][0])
 
 
 def shares_of_loss(means: Array) -> Array:
@@ -109,7 +91,8 @@ def shares_of_loss(means: Array) -> Array:
     """
     lost = 1 - means[..., :1]
     some = lost > 1e-9  # anything smaller is rounding: a single position of a single sample is more
-    shares: Array = np.where(some, (means[..., 1:] - means[..., :1]) / np.where(some, lost, 1.0), np.nan)
+    moved = means[..., 1:] - means[..., :1]
+    shares: Array = np.where(some, moved / np.where(some, lost, 1.0), np.nan)
     return shares
 
 
@@ -117,9 +100,10 @@ def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
     """The means of some columns over each sample's repeats, `(n, columns)`, of the rows where all are finite."""
     values: Array = np.stack([read_numbers(rows, column) for column in columns], axis=1)
     fine = pl.Series(np.isfinite(values).all(axis=1))
-    known = rows.select("sample").with_columns(pl.Series(str(at), column) for at, column in enumerate(values.T))
-    means = known.filter(fine).group_by("sample").mean().sort("sample").drop("sample")
-    return means.to_numpy()
+    series = [pl.Series(str(number), column) for number, column in enumerate(values.T)]
+    known = rows.select("sample").with_columns(series)
+    means = known.filter(fine).group_by("sample").mean()
+    return means.sort("sample").drop("sample").to_numpy()
 
 
 def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: str) -> Table:
@@ -135,12 +119,15 @@ def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: s
             cells += [
                 make_cell(*ends, share=True) for ends in zip(*intervals_of_means(kept, shares_of_loss), strict=True)
             ]
-        rows.append((name, [*cells, *[TableCell("–")] * (len(asked) + len(_COLUMNS) - len(cells))]))
+        missing = len(asked) + len(_COLUMNS) - len(cells)
+        rows.append((name, [*cells, *[TableCell("–")] * missing]))
     if shape is not None:
         k = resolve_k(results.options.get("k"), count_positions(shape))
         chance = np.array([overlap_by_chance(shape, k, w) for w in (0, 1, 2)])
-        numbers = [make_cell(share, np.nan, np.nan, share=True) for share in (*chance, *shares_of_loss(chance))]
-        rows.append(("two random sets", [*[TableCell("–")] * len(asked), *numbers]))
+        shares = (*chance, *shares_of_loss(chance))
+        numbers = [make_cell(share, np.nan, np.nan, share=True) for share in shares]
+        empty = [TableCell("–")] * len(asked)
+        rows.append(("two random sets", [*empty, *numbers]))
     columns = [*((name, "mean") for name in asked), *_COLUMNS]
     return Table("Means, and what became of the top positions", columns, rows, caption)
 
@@ -153,13 +140,17 @@ def _show_similarity(rows: pl.DataFrame, name: str) -> TableCell:
     (mean,), (low,), (high,) = intervals_of_means(values)
     cell = make_cell(mean, low, high)
     paired = per_sample(rows, (name, name_chance(name)))
-    if not len(paired) or 1 - paired[:, 1].mean() < ROOM:
+    if not len(paired):
+        return cell
+    if 1 - paired[:, 1].mean() < ROOM:
         return cell
     (mean,), (low,), (high,) = intervals_of_means(paired, _correct_means)
     above = make_cell(mean, low, high)
-    return TableCell(cell.text, f"{cell.small}\nabove chance {above.text} {above.small}".strip())
+    small = f"{cell.small}\nabove chance {above.text} {above.small}"
+    return TableCell(cell.text, small.strip())
 
 
 def _correct_means(means: Array) -> Array:
     """Means corrected for chance `(..., 1)`, from means of the similarity and of its chance level `(..., 2)`."""
-    return np.asarray((means[..., :1] - means[..., 1:]) / np.maximum(1 - means[..., 1:], ROOM))
+    values, chances = means[..., :1], means[..., 1:]
+    return np.asarray((values - chances) / np.maximum(1 - chances, ROOM))

@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 
 from standfast.metrics.base import larger_is_closer
+from standfast.report.presentation.base import Contradiction
 from standfast.report.presentation.safari.terms import find_threshold
-from standfast.results.presentation import Contradiction, MetricResults
+from standfast.results import MetricResults
 
 _KEYS = ["explainer", "repeat", "sample"]
 

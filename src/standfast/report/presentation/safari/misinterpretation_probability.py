@@ -9,31 +9,19 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Line, Words, draw_lines
+from standfast.report.presentation.base import Contradiction, Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.estimates import count_flag
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.contradictions import find_contradictions
 from standfast.report.presentation.safari.terms import describe_event, find_threshold
 from standfast.report.words import MetricWords, words_of
-from standfast.results.presentation import (
-    Contradiction,
-    Detail,
-    MetricResults,
-    Presentation,
-    ValueSpec,
-    presentations,
-    read_flags,
-    read_numbers,
-)
+from standfast.results import MetricResults
 from standfast.tensors import Array
+from standfast.value_spec import read_flags, read_numbers
 
 #: samples with a curve
 SHOWN = 3
-_WHAT = {
-    "changed_explanation": "the explanation changes and the answer is kept",
-    "changed_class": "the answer changes and the explanation stays",
-    "misclassification": "the answer changes",
-}
 AXIS = Axis("probability", probability=True)
 _CURVES = ("level_stage", "level_threshold", "level_log_probability", "level_low", "level_high")
 
@@ -42,24 +30,21 @@ _CURVES = ("level_stage", "level_threshold", "level_log_probability", "level_low
 class ProbabilityPresentation(Presentation):
     """Probabilities, their bounds, and the probability against the threshold."""
 
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """Less probable is more robust; explainers are not ranked by misclassification."""
-        event = str(options.get("event"))
-        title = f"Probability that {_WHAT.get(event, event)}"
-        direction = self.direction_of(options)
-        return ValueSpec(title, AXIS.title, direction, "probability", "bound", "upper", good="more robust")
-
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The event."""
         return describe_event(results.options)
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The error of a single estimate, and how many are stalled or contradicted."""
-        width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~read_flags(frame, "bound")]
-        width = width[np.isfinite(width)]
-        factor = float(np.exp(np.median(width) / 2)) if len(width) else 1.0
-        found = [Detail("one estimate is known up to a factor of", factor)] if len(width) else []
-        one_way = ~np.isfinite(read_numbers(frame, "from_event")) & bool(options.get("from_event"))
+        width = read_numbers(frame, "high") - read_numbers(frame, "low")
+        is_exact = ~read_flags(frame, "bound")
+        width = width[is_exact & np.isfinite(width)]
+        found = []
+        if len(width):
+            factor = float(np.exp(np.median(width) / 2))
+            found.append(Detail("one estimate is known up to a factor of", factor))
+        from_event = read_numbers(frame, "from_event")
+        one_way = ~np.isfinite(from_event) & bool(options.get("from_event"))
         searched = read_flags(frame, "censored") & read_flags(frame, "witnessed")
         flags = frame.with_columns(one_way=one_way, searched=searched)
         return [
@@ -77,14 +62,17 @@ class ProbabilityPresentation(Presentation):
     def figures(self, view: MetricResults) -> list[Chart | None]:
         """The distribution, and the probability against the threshold of the similarity for a few samples."""
         words = words_of(self)
-        shown = [] if view.options.get("event") == "misclassification" else view.samples(SHOWN)
+        shown = view.samples(SHOWN)
+        if view.options.get("event") == "misclassification":
+            shown = []
         levels = [_draw_levels(view, sample, words) for sample in shown]
         return [draw_distribution(view), *levels]
 
 
 def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> Chart | None:
     """The probability of the event at one sample against the threshold, with the levels of one run."""
-    lines = [line for name in view.present if (line := _read_levels(view, name, sample)) is not None]
+    levels = [_read_levels(view, name, sample) for name in view.present]
+    lines = [line for line in levels if line is not None]
     words = Words(
         f"Probability of a similarity beyond each value, sample {sample}",
         sentences.say("levels", sample),
@@ -92,7 +80,8 @@ def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> Ch
         f"Sample {sample}: how probable is such a similarity?",
     )
     limit, event = find_threshold(view.options), describe_event(view.options)
-    title = f"similarity ({view.options.get('similarity')}) {'below' if event['below'] else 'above'}"
+    side = "below" if event["below"] else "above"
+    title = f"similarity ({view.options.get('similarity')}) {side}"
     level = Axis(title, rules=() if limit is None else (limit,))
     return draw_lines(lines, view.explainers, level, AXIS, words)
 
@@ -103,15 +92,21 @@ def _read_levels(view: MetricResults, name: str, sample: int) -> Line | None:
     if shown is None:
         return None
     row, arrays = shown.row, shown.arrays
-    here = find_levels_of_similarity(arrays["level_stage"], arrays["level_threshold"], bool(row.get("censored")))
+    is_censored = bool(row.get("censored"))
+    here = find_levels_of_similarity(arrays["level_stage"], arrays["level_threshold"], is_censored)
     if not here.any():
         return None
     below = describe_event(view.options)["below"]
-    x = (find_threshold(view.options) or 0.0) + arrays["level_threshold"][here] * (-1.0 if below else 1.0)
+    sign = -1.0 if below else 1.0
+    x = (find_threshold(view.options) or 0.0) + arrays["level_threshold"][here] * sign
     y, low, high = (arrays[f"level_{column}"][here] for column in ("log_probability", "low", "high"))
     # `high` bounds the probability of the event, and no earlier level is less probable
-    least = float(row["high"]) if row.get("resolved") is False else -np.inf
-    return Line(name, x, y, np.where(np.isnan(low), y, low), np.maximum(np.where(np.isnan(high), y, high), least))
+    least = -np.inf
+    if row.get("resolved") is False:
+        least = float(row["high"])
+    low = np.where(np.isnan(low), y, low)
+    high = np.where(np.isnan(high), y, high)
+    return Line(name, x, y, low, np.maximum(high, least))
 
 
 def find_levels_of_similarity(stage: Array, t: Array, censored: bool) -> Array:

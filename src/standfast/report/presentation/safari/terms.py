@@ -24,7 +24,7 @@ def find_threshold(options: Mapping[str, Any]) -> float | None:
 
 
 def name_similarity(options: Mapping[str, Any]) -> str:
-    """The similarity in words.
+    """The similarity in the options, in words.
 
     >>> name_similarity({"similarity": "pearson"}), name_similarity({"similarity": "ssim"})
     ('correlation', 'ssim')

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.metrics.base import larger_is_closer
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Words, draw_lines
+from standfast.report.presentation.base import Detail, Presentation, presentation_of, presentations
 from standfast.report.presentation.drawing import (
     ALIGNED,
     describe_maps,
@@ -23,17 +23,9 @@ from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
 from standfast.report.words import Options, words_of
-from standfast.results.presentation import (
-    Detail,
-    MetricResults,
-    Presentation,
-    StoredSample,
-    ValueSpec,
-    presentation_of,
-    presentations,
-    read_flags,
-)
+from standfast.results import MetricResults, StoredSample
 from standfast.tensors import Array
+from standfast.value_spec import read_flags
 
 #: samples in a gallery, and samples behind a line
 SHOWN, TRACED = 4, 100
@@ -44,28 +36,11 @@ _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 class WorstCasePresentation(Presentation):
     """The worst case: the values, the convergence of the search, the inputs that were found."""
 
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """The event decides which direction is robust; explainers are not ranked by misclassification."""
-        event, direction = options.get("event"), self.direction_of(options)
-        if event == "misclassification":
-            return ValueSpec(
-                "Largest margin found, towards another answer", "margin towards another answer", direction, 2
-            )
-        axis = f"similarity ({options.get('similarity', '?')})"
-        if event == "changed_class":
-            title = "Most similar explanation found after the answer has changed"
-            caution = "Only samples whose class could be changed count."
-            empty = "for which no change of the answer was found"
-            return ValueSpec(
-                title, axis, direction, 3, only=("found",), caution=caution, good="more robust", empty=empty
-            )
-        title, empty = "Least similar explanation found while the answer is kept", "for which no input keeps the answer"
-        same = 1.0 if larger_is_closer(options) else 0.0
-        return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty, same=same)
-
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The event, where it begins on the axis of the values, and which explainers met a weaker search."""
-        limit = 0.0 if results.options.get("event") == "misclassification" else find_threshold(results.options)
+        limit = find_threshold(results.options)
+        if results.options.get("event") == "misclassification":
+            limit = 0.0
         rules = () if limit is None else (limit,)
         without = _searched_without_gradients(results)
         exact, total = count_samples(results.frame, "exact")
@@ -95,7 +70,8 @@ class WorstCasePresentation(Presentation):
             "sens_lips": "largest slope",
         }
         if "gap" in frame.columns:  # the gap of an exact number is 0, and no estimate
-            frame = frame.with_columns(gap=pl.when(pl.Series(~read_flags(frame, "exact"))).then(pl.col("gap")))
+            is_open = pl.Series(~read_flags(frame, "exact"))
+            frame = frame.with_columns(gap=pl.when(is_open).then(pl.col("gap")))
         return found + describe_columns(frame, labels, middle=np.median, decimals=None)
 
     def example(self, view: MetricResults) -> GalleryRow | None:
@@ -106,7 +82,8 @@ class WorstCasePresentation(Presentation):
 
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution, the search's convergence, and the pictures."""
-        sentences, facts = words_of(self), {**self.facts(view), "options": Options(view.options)}
+        sentences = words_of(self)
+        facts = {**self.facts(view), "options": Options(view.options)}
         rows = [_draw_row(view, shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
         moved = any(row.pictures[-1].moved_back for row in rows)
         change = any(picture.change for row in rows for picture in row.pictures)
@@ -127,7 +104,10 @@ def _searched_without_gradients(view: MetricResults) -> list[str]:
     name = search.get("name") if isinstance(search, Mapping) else search
     if name != "auto" or "followed_gradients" not in view.frame.columns:
         return []
-    followed = {name: bool(read_flags(view.rows_for(name), "followed_gradients").any()) for name in view.candidates}
+    followed = {}
+    for name in view.candidates:
+        flags = read_flags(view.rows_for(name), "followed_gradients")
+        followed[name] = bool(flags.any())
     without = [name for name, gradients in followed.items() if not gradients]
     return without if len(without) < len(followed) else []
 
@@ -139,14 +119,18 @@ def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
     (1, 2)
     """
     if not len(rows) or column not in rows.columns:
-        return 0, len(rows["sample"].unique()) if "sample" in rows.columns else 0
-    flags = rows.group_by("sample").agg(pl.col(column).cast(pl.Boolean).fill_null(False).any())
+        count = rows["sample"].n_unique() if "sample" in rows.columns else 0
+        return 0, count
+    is_true = pl.col(column).cast(pl.Boolean).fill_null(False)
+    flags = rows.group_by("sample").agg(is_true.any())
     return int(flags[column].sum()), len(flags)
 
 
 def _count_misinterpreted(rows: pl.DataFrame) -> tuple[int, int]:
     """On how many samples the event was reached, of those where the search found an input with the asked answer."""
-    counted = rows.filter(read_flags(rows, "found")) if "found" in rows.columns else rows
+    counted = rows
+    if "found" in rows.columns:
+        counted = rows.filter(read_flags(rows, "found"))
     return count_samples(counted, "misinterpreted")
 
 
@@ -178,13 +162,15 @@ def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]
     lines = np.full((len(at), len(grid)), np.nan)
     for row, (x, y) in enumerate(zip(at, values, strict=True)):
         last = np.searchsorted(x, grid, side="right") - 1
-        lines[row, last >= 0] = y[last[last >= 0]]
+        has_begun = last >= 0
+        lines[row, has_begun] = y[last[has_begun]]
     return grid, lines
 
 
 def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
     row, arrays = shown.row, shown.arrays
-    difference = np.asarray(arrays["inputs"], dtype=float) - np.asarray(arrays["origins"], dtype=float)
+    changed = np.asarray(arrays["inputs"], dtype=float)
+    difference = changed - np.asarray(arrays["origins"], dtype=float)
     pictures = show_change(shown)
     # the difference of two inputs whose positions differ, or of two texts, says little
     if not pictures[-1].moved_back and not view.texts:
@@ -197,6 +183,7 @@ def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
         "largest": float(np.abs(difference).max(initial=0.0)),
     }
     kept = [detail.text for detail in count_kept_class(pl.DataFrame([row]))]
-    own = words_of(presentation_of(view.metric, task=view.task))
-    text = own.say("row", row, size, kept, np.ptp(arrays["maps"]) == 0)
+    own = words_of(presentation_of(view.metric, view.task))
+    is_constant = np.ptp(arrays["maps"]) == 0
+    text = own.say("row", row, size, kept, is_constant)
     return make_row(view, shown, pictures, text, bool(row.get("found")))

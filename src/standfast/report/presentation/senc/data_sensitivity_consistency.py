@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from standfast.report.charts import Figure, Gallery, GalleryRow, Picture
+from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution, make_row
 from standfast.report.presentation.estimates import count_flag, describe_columns, find_finite
 from standfast.report.words import words_of
+from standfast.results import MetricResults, StoredSample
 from standfast.results.formatting import format_number
-from standfast.results.presentation import (
-    Detail,
-    MetricResults,
-    Presentation,
-    StoredSample,
-    ValueSpec,
-    presentations,
-    read_numbers,
-)
 from standfast.statistics.pooling import pool_inputs
 from standfast.tensors import Array
+from standfast.value_spec import read_numbers
 
 #: samples in a gallery
 SHOWN = 4
@@ -33,33 +27,21 @@ _PICTURES = ("origins", "origin_maps", "segments", "prediction_sensitivity", "ex
 class SencPresentation(Presentation):
     """What the presentations of both SenC metrics share."""
 
-    #: what is switched off at random, in words
-    parts: ClassVar[str]
-
-    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """Rho; higher is more consistent."""
-        published = options.get("estimator") == "paper"
-        title = f"Sensitivity consistency of prediction and explanation over {self.parts}"
-        caution = "The published estimator mostly counts how often a part was kept." if published else ""
-        return ValueSpec(
-            title,
-            "rho (published estimator)" if published else "rho",
-            self.direction_of(options),
-            3,
-            caution=caution,
-            good="more consistent",
-        )
-
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The mean ends of the null's band, which has 95% of unrelated explanations; empty where it is not stored."""
         rows = results.spec.select_valid(results.frame)
         ends = [find_finite(rows, column) for column in ("null_low", "null_high")]
-        return {"rules": tuple(float(each.mean()) for each in ends)} if all(map(len, ends)) else {}
+        if not all(map(len, ends)):
+            return {}
+        return {"rules": tuple(float(values.mean()) for values in ends)}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Samples beyond the null, agreement of the most sensitive parts, and the published estimator's rho."""
         p = find_finite(frame, "p_value")
-        found = [Detail("p < 0.05", int((p < 0.05).sum()), len(p))] if len(p) else []
+        found = []
+        if len(p):
+            small = int((p < 0.05).sum())
+            found.append(Detail("p < 0.05", small, len(p)))
         found += _pool(frame, options)
         means = {"top1": "top-1 agreement", "top3": "top-3 agreement"}
         if options.get("estimator") != "paper":
@@ -75,8 +57,6 @@ class SencPresentation(Presentation):
 class DataSencPresentation(SencPresentation):
     """Data SenC: rho against its null, and the sensitivities of segments drawn over the input."""
 
-    parts: ClassVar[str] = "parts of the input"
-
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution with the null's band, and the sensitivities over the input."""
         rows = [_draw_row(view, shown) for shown in view.gallery(SHOWN, _PICTURES)]
@@ -86,40 +66,51 @@ class DataSencPresentation(SencPresentation):
 
 def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
     """The p-value of all samples of the first repeat together; none where they share masks, and are not independent."""
-    if "method" in frame.columns and frame["method"].str.contains("masked weights").any():
-        return []
+    if "method" in frame.columns:
+        share_masks = frame["method"].str.contains("masked weights")
+        if share_masks.any():
+            return []
     if "repeat" in frame.columns and len(frame):
         frame = frame.filter(pl.col("repeat") == frame["repeat"].min())
     draws = options.get("permutations")
-    if not isinstance(draws, int) or draws < 1 or not {"value", "p_value"} <= set(frame.columns):
+    is_stored = {"value", "p_value"} <= set(frame.columns)
+    if not isinstance(draws, int) or draws < 1 or not is_stored:
         return []
     found = pool_inputs(read_numbers(frame, "value"), read_numbers(frame, "p_value"), draws)
-    return [Detail(f"p of all {found.count} together", found.p_value, decimals=3)] if found.count > 1 else []
+    if found.count <= 1:
+        return []
+    return [Detail(f"p of all {found.count} together", found.p_value, decimals=3)]
 
 
 def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
     row, arrays, who = shown.row, shown.arrays, shown.who
     published = view.options.get("estimator") == "paper"
+    origin = np.asarray(arrays["origins"], dtype=float)
     sensitivity = {
-        kind: lay_out(arrays[f"{kind}_sensitivity"], arrays["segments"], arrays["origins"].shape, published)
+        kind: lay_out(arrays[f"{kind}_sensitivity"], arrays["segments"], origin.shape, published)
         for kind in ("prediction", "explanation")
     }
     pictures = (
-        Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {shown.sample}"),
+        Picture("input", origin, f"Input, sample {shown.sample}"),
         *(
             Picture(kind, values, f"Sensitivity of the {kind} to segments: {who}", signed=True)
             for kind, values in sensitivity.items()
         ),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
-    top = [Detail(name, float(row.get(name, np.nan))).text for name in ("top1", "top3", "features")]
-    return make_row(view, shown, pictures, "; ".join([describe_rho(row), *top]))
+    parts = [describe_rho(row)]
+    for name in ("top1", "top3", "features"):
+        number = Detail(name, float(row.get(name, np.nan)))
+        parts.append(number.text)
+    return make_row(view, shown, pictures, "; ".join(parts))
 
 
 def describe_rho(row: Mapping[str, Any]) -> str:
     """Rho of a sample with its interval, its p-value and the band of its null."""
-    rho, low, high, start, end = (format_number(row.get(n)) for n in ("value", "low", "high", "null_low", "null_high"))
-    return f"rho: {rho} [{low}, {high}]; p: {format_number(row.get('p_value'), 3)}; null: {start} to {end}"
+    columns = ("value", "low", "high", "null_low", "null_high")
+    rho, low, high, start, end = (format_number(row.get(column)) for column in columns)
+    p = format_number(row.get("p_value"), 3)
+    return f"rho: {rho} [{low}, {high}]; p: {p}; null: {start} to {end}"
 
 
 def lay_out(sensitivity: Array, segments: Array, shape: tuple[int, ...], published: bool = False) -> Array:

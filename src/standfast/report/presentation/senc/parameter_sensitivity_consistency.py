@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 
 from standfast.report.charts import Figure, Table, TableCell
+from standfast.report.presentation.base import Detail, presentations
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.estimates import find_finite
 from standfast.report.presentation.senc.data_sensitivity_consistency import SencPresentation
 from standfast.report.words import words_of
+from standfast.results import MetricResults
 from standfast.results.formatting import format_number
-from standfast.results.presentation import Detail, MetricResults, presentations
 
 _PREFIX = "rho_"
 
@@ -21,8 +22,6 @@ _PREFIX = "rho_"
 @presentations.register("parameter_sensitivity_consistency")
 class ParameterSencPresentation(SencPresentation):
     """Parameter SenC: rho against its null, and by layer."""
-
-    parts: ClassVar[str] = "channels of the model"
 
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution with the null's band, and rho by layer."""

@@ -1,0 +1,76 @@
+"""The numbers and names that the sentences of a metric are made of, on one data set and model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from standfast.report.presentation.base import presentation_of
+from standfast.report.words import MetricWords, Options, format_value, words_of
+from standfast.results import ConfiguredMetric, MetricResults, MetricSummary
+from standfast.results.controls import is_random
+from standfast.value_spec import Direction
+
+
+@dataclass(frozen=True)
+class RankedGroup:
+    """Explainers that share a place, in a verdict.
+
+    Attributes:
+        names: the explainers, most often one.
+        value: their number.
+        text: this number as it is shown.
+    """
+
+    names: tuple[str, ...]
+    value: float
+    text: str
+
+
+def group_ranks(measured: Sequence[RankedGroup], direction: Direction) -> list[RankedGroup]:
+    """Explainers with a number each, the best first, or the smallest without a direction; equal texts share a place.
+
+    >>> group_ranks([RankedGroup((name,), at, str(at)) for name, at in (("a", 1), ("b", 2), ("c", 1))], "lower")
+    [RankedGroup(names=('a', 'c'), value=1, text='1'), RankedGroup(names=('b',), value=2, text='2')]
+    """
+    places: list[RankedGroup] = []
+    sign = -1 if direction == "higher" else 1
+    for group in sorted(measured, key=lambda group: sign * group.value):
+        last = places[-1] if places else None
+        if last is not None and last.text == group.text:
+            places[-1] = replace(last, names=last.names + group.names)
+        else:
+            places.append(group)
+    return places
+
+
+def find_words(metric: ConfiguredMetric | MetricResults) -> MetricWords:
+    """The sentences of a metric of a study."""
+    return words_of(presentation_of(metric.metric, metric.task))
+
+
+def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any]:
+    """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
+    presentation = presentation_of(results.metric, results.task)
+    rows = found.rows
+    random = [row for row in rows if row.control and is_random(row.explainer) and row.value is not None]
+    return {
+        "options": Options(results.options),
+        "spec": results.spec,
+        "ranked": rank_medians(found),
+        "reference": format_value(random[0]) if random else "",
+        "several": any(row.counts.counted > 1 for row in rows),
+        "bounds": sum(row.counts.bounds for row in rows),
+        "values": sum(row.counts.counted for row in rows),
+        **presentation.facts(results),
+    }
+
+
+def rank_medians(found: MetricSummary) -> list[RankedGroup]:
+    """The explainers that may be called best by their medians, the best first."""
+    medians = []
+    for row in found.rows:
+        if row.candidate and row.value is not None:
+            medians.append(RankedGroup((row.explainer,), row.value, format_value(row)))
+    return group_ranks(medians, found.metric.spec.direction)
