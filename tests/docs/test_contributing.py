@@ -308,6 +308,7 @@ def test_a_label_is_fixed(tmp_path: Path) -> None:
     found.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "How much is left out?" in page
+    assert "not installed here" not in page
     assert "Share of features left out" in page
     assert "Sparsity above" in page  # nothing declared: the name
     assert metrics["sparsity_above"].direction == "higher"

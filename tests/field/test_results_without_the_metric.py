@@ -72,6 +72,7 @@ def test_a_metric_that_is_not_installed_is_read_as_it_declared(tmp_path: Path) -
     page = (tmp_path / "report.html").read_text()
     assert "How much it wobbles" in page
     assert "Lower is steadier" in page
+    assert page.count("This metric is not installed here") == 1
 
 
 def make_results(folder: Path, metrics: list[Metric]) -> standfast.Results:

@@ -110,6 +110,7 @@ def test_a_metric_without_a_presentation_shows_its_value(tmp_path: Path) -> None
     builder.job("a", "unheard_of", "label", {}, frame, stored={"direction": "lower"})
     page = builder.page()
     assert "Unheard of." in page
+    assert "This metric is not installed here, so only its values are shown." in page
     assert "Lower is better." in page
 
 

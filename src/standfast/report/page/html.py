@@ -25,7 +25,7 @@ from standfast.report.presentation.base import presentation_of
 from standfast.report.presentation.drawing import draw_figures
 from standfast.report.sentences import describe_failures, describe_misfits, list_cautions, say
 from standfast.report.words import format_value, make_environment, words_of
-from standfast.results import ConfiguredMetric, MetricResults, StoredResults
+from standfast.results import ConfiguredMetric, MetricResults, StoredResults, find_metric_class
 from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, SummaryRow
 
@@ -171,6 +171,7 @@ def _make_context(results: StoredResults) -> dict[str, Any]:
         {
             "id": f"metric-{number}",
             "metric": metric,
+            "installed": find_metric_class(metric.metric) is not None,
             "question": find_words(metric).question(metric.options, metric.spec),
             "answers": [(each["where"], own) for each in overview for own in each["answers"] if own.label == label],
             "guide": find_words(metric).guide(metric.options),
