@@ -1,417 +1,218 @@
-"""Which changes between two runs of a study are noticed: 64 kinds, of which some cannot be.
+"""Which changes between two runs of a small study are noticed, for studies of tensors, data frames and texts.
 
-    python benchmarks/reliability/study_changes.py
+    python benchmarks/reliability/study_changes.py                      all of them, about a quarter of an hour
+    python benchmarks/reliability/study_changes.py frames --only tree   those whose name has "tree"
 
-Each kind is a study before and after a change. Both are planned, each in a process of its own. A change is noticed if
-no job keeps its identity. Prints the kinds that are not noticed, and how many are. Needs no data set; Linux or macOS.
+Each study is run, changed in one way, and run again with the results of the first run beside it. If a job of the first
+run is used again, the study is run a third time, without these: a change is *stale* if the numbers of the second run
+are others than those. Else it is noticed, if the second run has computed something. What changes no result must not
+compute anything. Prints a line for each change that is not as it should be, and a table of the kinds; the exit status
+is 1 if there is such a change.
+
+Needs no data set. Linux or macOS; scikit-learn, shap, tokenizers and transformers for frames and texts.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from safetensors.torch import save_file
-from torch import nn
+import changes_of_arrays
+import changes_of_frames
+import changes_of_tensors
+import changes_of_texts
+from changes import AGAIN, NAMED, NOTHING, Change, Expected, Scene
 
-from standfast.study.file.spec import load_study
-from standfast.study.import_paths import importing_from
-from standfast.study.plan import make_plan
-
-STUDY = """
-seed: {seed}
-device: cpu
-data: {{d: {{path: data.npz, targets: {targets}, bounds: [0, 1]}}}}
-models: {{m: {model}}}
-explainers: [{explainer}]
-metrics: [{metric}]
-sanity: false
-controls: false
-"""
-EXPLAIN = "def explain(module, inputs, targets):\n    return inputs{}\n"
+KINDS = {
+    "tensors": changes_of_tensors,
+    "arrays": changes_of_arrays,
+    "frames": changes_of_frames,
+    "texts": changes_of_texts,
+}
+SERVER = Path(__file__).with_name("script_server.py")
 
 
-def write_study(
-    seed: int = 0,
-    targets: str = "labels",
-    model: str = '{function: "net:build"}',
-    explainer: str = "saliency",
-    metric: str = "{max_sensitivity: {samples: 2, neighbourhood: {linf: 0.1}}}",
-) -> str:
-    return STUDY.format(seed=seed, targets=targets, model=model, explainer=explainer, metric=metric)
+class Server:
+    """A process that runs scripts."""
 
+    def __init__(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(SERVER)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
 
-def write_net(
-    top: str = "", before: str = "pass", init: str = "pass", body: str = "return self.layer(x)", build: str = ""
-) -> str:
-    """A module with a builder, with some of its parts replaced."""
-    return f"""
-import functools, importlib, os, random, sys
-import numpy as np
-import torch
-from torch import nn
-HERE = os.path.dirname(os.path.abspath(__file__))
-{top}
-class Net(nn.Module):
-    def __init__(self, **options):
-        super().__init__()
-        {before}
-        self.layer = nn.Linear(4, 3)
-        self.layer.weight.data = torch.arange(12.0).reshape(3, 4) % 5 - 2
-        {init}
-    def forward(self, x):
-        {body}
-def build(**options):
-    net = Net(**options)
-    {build}
-    return net.eval()
-"""
+    def run(self, folder: Path, script: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What the script of a folder has left.
+
+        Raises:
+            RuntimeError: it ended with an error, or a job has failed.
+        """
+        variables = {"STANDFAST_CACHE": str(folder / "out"), **(environment or {})}
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"folder": str(folder), "script": script, "environment": variables}) + "\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        if "error" in answer or answer.get("failures"):
+            raise RuntimeError(str(answer.get("error") or answer["failures"])[-2000:])
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of change: the files before it and after it, and variables of the environment after it."""
+class Outcome:
+    """What happened after a change.
 
-    before: Mapping[str, str]
-    after: Mapping[str, str]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    Attributes:
+        found: `"noticed"`; `"kept"`: nothing was computed, and the numbers are right; or `"stale"`: old numbers are
+            given for what is new.
+        moves_numbers: whether the change made other numbers than before.
+    """
 
+    kind: str
+    name: str
+    expected: Expected
+    found: str
+    moves_numbers: bool
 
-def change(parts: Mapping[str, str], old: str, new: str) -> Kind:
-    """A change of the text of a module."""
-    before = write_net(**parts)
-    assert old in before
-    return Kind({"net.py": before}, {"net.py": before.replace(old, new)})
-
-
-def beside(name: str, old: str, new: str, **parts: str) -> Kind:
-    """A change of a file beside a module."""
-    return Kind({"net.py": write_net(**parts), name: old}, {name: new})
-
-
-def study(**after: object) -> Kind:
-    return Kind({}, {"study.yaml": write_study(**after)})  # type: ignore[arg-type]
-
-
-READ = "return self.layer(x) * float(open({}).read())"
-MINE = '{function: "mine:explain"}'
-METRIC = "{max_sensitivity: {samples: 2, neighbourhood: {linf: 0.1}}}"
-FUNCTION = """
-class F(torch.autograd.Function):
-    @staticmethod
-    def forward(context, x):
-        return x.clone()
-    @staticmethod
-    def backward(context, g):
-        return g * 1.0
-"""
-OWN_METRIC = """
-from dataclasses import dataclass
-from typing import ClassVar
-from standfast.metrics import MaxSensitivity
-@dataclass(frozen=True)
-class Mine(MaxSensitivity):
-    name: ClassVar[str] = "mine"
-    def score(self, x):
-        return x * 1.0
-"""
-
-
-def list_kinds() -> dict[str, Kind]:
-    """All kinds by name."""
-    body = "return self.layer(x) * {}".format
-    return {
-        # the state and the code of a model
-        "a constant in forward": change({"body": body("1.0")}, "1.0", "2.0"),
-        "a global constant": change({"top": "K = 1.0", "body": body("K")}, "K = 1.0", "K = 2.0"),
-        "an attribute": change({"init": "self.k = 1.0", "body": body("self.k")}, "k = 1.0", "k = 2.0"),
-        "a private attribute": change({"init": "self._k = 1.0", "body": body("self._k")}, "_k = 1.0", "_k = 2.0"),
-        "a mangled attribute": change({"init": "self.__k = 1.0", "body": body("self.__k")}, "__k = 1.0", "__k = 2.0"),
-        "an attribute of the class": change(
-            {"top": "class B:\n    k = 1.0", "body": body("B.k")}, "k = 1.0", "k = 2.0"
-        ),
-        "an object with slots": change(
-            {
-                "top": "class S:\n    __slots__ = ('k',)",
-                "init": "self.s = S(); self.s.k = 1.0",
-                "body": body("self.s.k"),
-            },
-            "s.k = 1.0",
-            "s.k = 2.0",
-        ),
-        "a list in an attribute": change({"init": "self.k = [1.0]", "body": body("self.k[0]")}, "[1.0]", "[2.0]"),
-        "a closure": change({"init": "k = 1.0; self.f = lambda: k", "body": body("self.f()")}, "k = 1.0", "k = 2.0"),
-        "a partial": change(
-            {"init": "self.f = functools.partial(max, 1.0)", "body": body("self.f(0)")}, "max, 1.0", "max, 2.0"
-        ),
-        "a default argument": change({"top": "def f(k=1.0):\n    return k", "body": body("f()")}, "k=1.0", "k=2.0"),
-        "a keyword default": change({"top": "def f(*, k=1.0):\n    return k", "body": body("f()")}, "k=1.0", "k=2.0"),
-        "a decorator": change(
-            {
-                "top": "def by(k):\n    return lambda f: lambda *a: f(*a) * k\n@by(1.0)\ndef f(x):\n    return x",
-                "body": "return f(self.layer(x))",
-            },
-            "by(1.0)",
-            "by(2.0)",
-        ),
-        "a property": change(
-            {"top": "class P:\n    @property\n    def k(self):\n        return 1.0", "body": body("P().k")},
-            "return 1.0",
-            "return 2.0",
-        ),
-        "a class made by type()": change({"top": "T = type('T', (), {'k': 1.0})", "body": body("T.k")}, "1.0", "2.0"),
-        "code in exec": change({"top": "exec('K = 1.0')", "body": body("globals()['K']")}, "K = 1.0", "K = 2.0"),
-        "a forward hook": change({"build": "net.register_forward_hook(lambda m, i, o: o * 1.0)"}, "o * 1.0", "o * 2.0"),
-        "a forward pre-hook": change(
-            {"build": "net.register_forward_pre_hook(lambda m, i: (i[0] * 1.0,))"}, "* 1.0", "* 2.0"
-        ),
-        "a gradient hook": change(
-            {"body": "y = self.layer(x); y.requires_grad and y.register_hook(lambda g: g * 1.0); return y"},
-            "g * 1.0",
-            "g * 2.0",
-        ),
-        "a patched method": change({"build": "net.forward = lambda x: net.layer(x) * 1.0"}, "* 1.0", "* 2.0"),
-        "a parametrization": change(
-            {
-                "top": "class P(nn.Module):\n    def forward(self, w):\n        return w * 1.0",
-                "build": "nn.utils.parametrize.register_parametrization(net.layer, 'weight', P())",
-                "before": "import torch.nn.utils.parametrize",
-            },
-            "w * 1.0",
-            "w * 2.0",
-        ),
-        "a weight": change({"build": "net.layer.bias.data.fill_(0.0)"}, "fill_(0.0)", "fill_(1e-7)"),
-        "a buffer that is not stored": change(
-            {"init": "self.register_buffer('k', torch.tensor(1.0), persistent=False)", "body": body("self.k")},
-            "tensor(1.0)",
-            "tensor(2.0)",
-        ),
-        "a part of the same shape": change({"body": "return torch.relu(self.layer(x))"}, "relu", "tanh"),
-        "an autograd function": change(
-            {
-                "top": FUNCTION,
-                "body": "return F.apply(self.layer(x))",
-            },
-            "g * 1.0",
-            "g * 2.0",
-        ),
-        "NumPy's seed": change(
-            {"build": "net.layer.bias.data = torch.from_numpy(np.random.RandomState(0).rand(3)).float()"},
-            "State(0)",
-            "State(1)",
-        ),
-        "Python's seed": change(
-            {"build": "random.seed(0); net.layer.bias.data.fill_(random.random())"}, "seed(0)", "seed(1)"
-        ),
-        "torch's seed": change({"build": "torch.manual_seed(0); net.layer.reset_parameters()"}, "seed(0)", "seed(1)"),
-        # what it reads
-        "a variable of the environment": Kind(
-            {"net.py": write_net(body=body("float(os.environ.get('STUDY_K', '1'))"))}, {}, {"STUDY_K": "2"}
-        ),
-        "a file of text": beside("k.txt", "1", "2", body=READ.format("os.path.join(HERE, 'k.txt')")),
-        "a file in a folder": beside("d/k.txt", "1", "2", body=READ.format("os.path.join(HERE, 'd', 'k.txt')")),
-        "a file by a computed name": beside("k.txt", "1", "2", body=READ.format("HERE + '/' + 'txt.k'[::-1]")),
-        "a file in the current folder": beside("k.txt", "1", "2", body=READ.format("'k.txt'")),
-        "a module that it imports": beside("other.py", "K = 1.0", "K = 2.0", top="import other", body=body("other.K")),
-        "a name from a module": beside("other.py", "K = 1.0", "K = 2.0", top="from other import K", body=body("K")),
-        "a module of a package": beside(
-            "pack/inner.py", "K = 1.0", "K = 2.0", top="import pack.inner", body=body("pack.inner.K")
-        ),
-        "an import in a function": beside(
-            "other.py", "K = 1.0", "K = 2.0", body="import other; return self.layer(x) * other.K"
-        ),
-        "an import by a computed name": beside(
-            "other.py", "K = 1.0", "K = 2.0", body=body("importlib.import_module('ot' + 'her').K")
-        ),
-        "a module that a module imports": Kind(
-            {
-                "net.py": write_net(top="import other", body=body("other.third.K")),
-                "other.py": "import third",
-                "third.py": "K = 1.0",
-            },
-            {"third.py": "K = 2.0"},
-        ),
-        "a star import": beside("other.py", "K = 1.0", "K = 2.0", top="from other import *", body=body("K")),
-        # entries of the study file
-        "the seed of the study": study(seed=1),
-        "an option of the builder": study(model='{function: "net:build", options: {a: 2}}'),
-        "another builder": study(model='{function: "net:Net"}'),
-        "a scaling": study(model='{function: "net:build", preprocess: {mean: 0.1, std: 1.0}}'),
-        "a preprocessing function": Kind(
-            {
-                "study.yaml": write_study(model='{function: "net:build", preprocess: "other:f"}'),
-                "other.py": "def f(x):\n    return x * 1.0\n",
-            },
-            {"other.py": "def f(x):\n    return x * 2.0\n"},
-        ),
-        "a forward function": Kind(
-            {
-                "study.yaml": write_study(model='{function: "net:build", forward: "other:f"}'),
-                "other.py": "def f(m, x):\n    return m(x) * 1.0\n",
-            },
-            {"other.py": "def f(m, x):\n    return m(x) * 2.0\n"},
-        ),
-        "mixed precision": study(model='{function: "net:build", mixed_precision: bfloat16}'),
-        "a file of weights": Kind(
-            {"study.yaml": write_study(model='{function: "net:build", weights: w.safetensors}'), "w.safetensors": "0"},
-            {"w.safetensors": "1"},
-        ),
-        "a TorchScript file": Kind({"study.yaml": write_study(model="{path: m.pt}"), "m.pt": "0"}, {"m.pt": "1"}),
-        "a constant in a TorchScript file": Kind(
-            {"study.yaml": write_study(model="{path: m.pt}"), "m.pt": "0"}, {"m.pt": "0.5"}
-        ),
-        "an option of an explainer": study(explainer="{integrated_gradients: {steps: 8}}"),
-        "an option of a metric": study(metric=METRIC.replace("2", "3", 1)),
-        "a neighbourhood": study(metric=METRIC.replace("0.1", "0.2")),
-        "a similarity": study(metric="{worst_case: {budget: 20, similarity: spearman, neighbourhood: {linf: 0.1}}}"),
-        "inputs": Kind({}, {"data.npz": "1"}),
-        "the labels as targets": study(targets="predicted"),
-        # explainers and metrics of the user
-        "a user's explainer": Kind(
-            {"study.yaml": write_study(explainer=MINE), "mine.py": EXPLAIN.format("")},
-            {"mine.py": EXPLAIN.format(" * 2")},
-        ),
-        "what a user's explainer imports": Kind(
-            {
-                "study.yaml": write_study(explainer=MINE),
-                "mine.py": "import other\n" + EXPLAIN.format(" + other.K"),
-                "other.py": "K = 1.0",
-            },
-            {"other.py": "K = 2.0"},
-        ),
-        "a file that a user's explainer reads": Kind(
-            {
-                "study.yaml": write_study(explainer=MINE),
-                "mine.py": EXPLAIN.format(" + float(open('k.txt').read())"),
-                "k.txt": "1",
-            },
-            {"k.txt": "2"},
-        ),
-        "a user's metric": Kind(
-            {
-                "study.yaml": write_study(
-                    metric='{function: "own:Mine", options: {neighbourhood: {linf: 0.1}, samples: 2}}'
-                ),
-                "own.py": OWN_METRIC,
-            },
-            {"own.py": OWN_METRIC.replace("1.0", "2.0")},
-        ),
-        # what cannot be noticed
-        "what acts on no input that is seen": Kind(
-            {
-                "net.py": write_net(
-                    body="return self.layer(x) + (x > 9).sum(1, keepdim=True) * float(open(HERE + '/k.txt').read())"
-                ),
-                "k.txt": "1",
-            },
-            {"k.txt": "2"},
-        ),
-        "less than the tolerance": beside("k.txt", "1", "1.0001", body=READ.format("os.path.join(HERE, 'k.txt')")),
-        "a file that a user's metric reads": Kind(
-            {
-                "study.yaml": write_study(
-                    metric='{function: "own:Mine", options: {neighbourhood: {linf: 0.1}, samples: 2}}'
-                ),
-                "own.py": OWN_METRIC.replace("x * 1.0", "x * float(open('k.txt').read())"),
-                "k.txt": "1",
-            },
-            {"k.txt": "2"},
-        ),
-        "what an explainer reads for later inputs": Kind(
-            {
-                "study.yaml": write_study(explainer=MINE),
-                "mine.py": EXPLAIN.format(" * (1 if len(inputs) < 3 else float(open('k.txt').read()))"),
-                "k.txt": "1",
-            },
-            {"k.txt": "2"},
-        ),
-    }
-
-
-class Frozen(nn.Module):
-    """A module with a number that a TorchScript file holds as a constant."""
-
-    def __init__(self, k: float) -> None:
-        super().__init__()
-        self.k = k
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x[:, :3] * (self.k + 1.0)
+    @property
+    def is_right(self) -> bool:
+        """Whether it is what the documentation promises."""
+        if self.expected == AGAIN:
+            return self.found == "noticed"
+        if self.expected == NOTHING:
+            return self.found == "kept" and not self.moves_numbers
+        return self.found in ("stale", "kept", "noticed")
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Texts, and arrays and weights that are made of a number."""
+    """Write texts; an empty text deletes its file."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if name == "data.npz":
-            inputs = np.random.default_rng(int(text)).random((6, 4)).astype(np.float32)
-            np.savez(path, inputs=inputs, labels=np.arange(6) % 3)
-        elif name.endswith(".safetensors"):
-            save_file({"layer.weight": torch.full((3, 4), float(text)), "layer.bias": torch.zeros(3)}, path)
-        elif name.endswith(".pt"):
-            torch.jit.script(Frozen(float(text))).save(str(path))
-        else:
+        if text:
             path.write_text(text)
+        else:
+            path.unlink()
 
 
-def plan_here(folder: Path, environment: Mapping[str, str], earlier: Mapping[str, object] | None = None) -> Any:
-    """The manifest, in a process of its own, as of a run that continues an earlier one; or what went wrong."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.chdir(folder)
-            os.environ.update(environment)
-            sys.dont_write_bytecode = True
-            warnings.simplefilter("ignore")
-            grid = load_study("study.yaml").grid()
-            with importing_from(grid.paths):
-                found: object = make_plan(grid, earlier=earlier).manifest
-        except BaseException as error:
-            found = f"{type(error).__name__}: {error}"
-        with os.fdopen(write, "wb") as stream:
-            stream.write(json.dumps(found, default=str).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as stream:
-        said = json.loads(stream.read())
-    os.waitpid(child, 0)
-    return said
+def begin(server: Server, folder: Path, scene: Scene) -> dict[str, Any]:
+    """Write the files of a scene, and run it for the first time."""
+    folder.mkdir(parents=True)
+    write_files(folder, scene.files)
+    if "make.py" in scene.files:
+        server.run(folder, "make.py")
+    return server.run(folder, "script.py")
+
+
+def apply(server: Server, folder: Path, change: Change) -> Path:
+    """Change the files of a folder, which may be another folder then."""
+    write_files(folder, change.files)
+    if "make.py" in change.files:
+        server.run(folder, "make.py")
+    if "TOUCHED" in change.environment:
+        for path in folder.rglob("*"):
+            if "out" not in path.relative_to(folder).parts:
+                os.utime(path, (1, 1))
+    if not change.moved:
+        return folder
+    moved = folder.with_name("moved") / folder.name
+    moved.parent.mkdir()
+    return folder.rename(moved)
+
+
+def judge(server: Server, folder: Path, change: Change, before: dict[str, Any]) -> tuple[str, bool]:
+    """What the second run does, and whether its numbers should be others than those of the first."""
+    after = server.run(folder, "script.py", change.environment)
+    if after["earlier"] == 0:
+        return "noticed", after["values"] != before["values"]
+    shutil.rmtree(folder / "out")
+    fresh = server.run(folder, "script.py", change.environment)
+    if fresh["values"] != after["values"]:
+        return "stale", True
+    is_kept = after["earlier"] == after["planned"]
+    return "kept" if is_kept else "noticed", fresh["values"] != before["values"]
+
+
+def try_scene(server: Server, kind: str, title: str, scene: Scene, only: str) -> Iterator[Outcome]:
+    """Try the changes of a scene whose names have a text, each from the same first run."""
+    names = {name: f"{title}: {name}".removesuffix(": ") for name in scene.changes}
+    wanted = [name for name in scene.changes if only in names[name]]
+    if not wanted:
+        return
+    with tempfile.TemporaryDirectory() as place:
+        folder, snapshot = Path(place, "work"), Path(place, "first")
+        before = begin(server, folder, scene)
+        shutil.copytree(folder, snapshot)
+        for name in wanted:
+            change = scene.changes[name]
+            changed = apply(server, folder, change)
+            try:
+                found, moves_numbers = judge(server, changed, change, before)
+            except RuntimeError as error:
+                found, moves_numbers = f"failed: {error}", False
+            yield Outcome(kind, names[name], change.expected, found, moves_numbers)
+            shutil.rmtree(changed)
+            shutil.rmtree(folder.with_name("moved"), ignore_errors=True)
+            shutil.copytree(snapshot, folder)
+
+
+def describe(outcome: Outcome) -> str:
+    """A line about a change that is not as promised, or as it is said that it cannot be noticed."""
+    moved = "" if outcome.moves_numbers else ", the numbers are the same"
+    return f"{outcome.kind}: {outcome.name}: expected that it {outcome.expected}; {outcome.found}{moved}"
+
+
+def print_table(outcomes: list[Outcome]) -> None:
+    """How many changes of each kind were noticed, and how many were not."""
+    titles = ("changes", "noticed", "kept, right", "stale, named", "stale", "without effect", "needlessly computed")
+    print("         ", "  ".join(titles))
+    for kind in [*KINDS, "all"]:
+        of_kind = [outcome for outcome in outcomes if kind in ("all", outcome.kind)]
+        with_effect = [outcome for outcome in of_kind if outcome.expected != NOTHING]
+        without_effect = [outcome for outcome in of_kind if outcome.expected == NOTHING]
+        found = Counter(outcome.found for outcome in with_effect)
+        stale = Counter(outcome.expected for outcome in with_effect if outcome.found == "stale")
+        needless = sum(outcome.found != "kept" for outcome in without_effect)
+        counts = (found["noticed"], found["kept"], stale[NAMED], stale[AGAIN])
+        numbers = (len(with_effect), *counts, len(without_effect), needless)
+        cells = [f"{number:>{len(title)}}" for number, title in zip(numbers, titles, strict=True)]
+        print(f"{kind:9}", "  ".join(cells))
 
 
 def main() -> None:
-    """Plan every kind twice as it is, and once after its change."""
-    torch.set_num_threads(1)
-    missed, moved, kinds = [], [], list_kinds()
-    for name, kind in kinds.items():
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
-            write_files(
-                folder,
-                {"data.npz": "0", "net.py": write_net(), "study.yaml": write_study(), **kind.before},
-            )
-            before = plan_here(folder, {})
-            same = plan_here(folder, {}, before)
-            write_files(folder, kind.after)
-            after = plan_here(folder, kind.environment, before)
-        for found in (before, same, after):
-            assert not isinstance(found, str), (name, found)
-        if before["jobs"] != same["jobs"]:
-            moved.append(name)
-        if set(before["jobs"]) & set(after["jobs"]):
-            missed.append(name)
-    print(f"noticed: {len(kinds) - len(missed)} of {len(kinds)} kinds; not: {'; '.join(missed) or 'none'}")
-    print(f"another identity without a change: {'; '.join(moved) or 'none'}")
+    """Try all changes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], default=[*KINDS])
+    parser.add_argument("--only", default="", help="a part of the names of changes")
+    parser.add_argument("--verbose", action="store_true", help="print all changes")
+    arguments = parser.parse_args()
+    outcomes = []
+    server = Server()
+    for kind in arguments.kinds:
+        for title, scene in KINDS[kind].list_scenes().items():
+            for outcome in try_scene(server, kind, title, scene, arguments.only):
+                outcomes.append(outcome)
+                if arguments.verbose or not outcome.is_right or outcome.expected == NAMED:
+                    print(describe(outcome), flush=True)
+    server.close()
+    print_table(outcomes)
+    sys.exit(not all(outcome.is_right for outcome in outcomes))
 
 
 if __name__ == "__main__":

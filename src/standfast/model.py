@@ -204,9 +204,10 @@ class BlackBox(nn.Module):
         return torch.from_numpy(scores).to(x.device, x.dtype)
 
     @property
-    def composition(self) -> Composition | None:
-        """What it consists of, where its function says so; None where it is what it answers to arrays."""
-        return getattr(self.function, "composition", None)
+    def composition(self) -> Composition:
+        """What it consists of, as its function says; by default the function, with the estimator that it belongs to."""
+        stated: Composition | None = getattr(self.function, "composition", None)
+        return Composition(parts=(self.function,)) if stated is None else stated
 
     def find_widths(self, x: Tensor) -> Tensor | None:
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""

@@ -1,4 +1,4 @@
-"""The identities of the jobs of small studies of data frames and texts, which are planned and not run."""
+"""The identities of the jobs of small studies of arrays, data frames and texts, which are planned and not run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from standfast.explainers import get
 from standfast.frames import Table
 from standfast.frames.model import make_model
 from standfast.metrics import Metric, WorstCase
-from standfast.neighbourhoods import Neighbourhood, TableChanges, Typos
+from standfast.neighbourhoods import LinfBall, Neighbourhood, TableChanges, Typos
 from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import Plan, make_plan
 
@@ -37,6 +37,15 @@ def plan_frame(
     around = table.bind(TableChanges(changes)) if changes else table.default_changes()
     samples = Samples(table.encode(rows), bounds=table.bounds)
     return _plan(model, samples, explainer, WorstCase(around, similarity="spearman", budget=30), about)
+
+
+def plan_arrays(function: Any, rows: Any, explainer: str = "occlusion") -> Plan:
+    """The plan of worst cases for rows of numbers, of a function of arrays or of a module."""
+    is_module = isinstance(function, torch.nn.Module)
+    make = standfast.Model if is_module else standfast.Model.from_callable
+    model = make(function, bounds=(0.0, 1.0))
+    metric = WorstCase(LinfBall(0.1), similarity="spearman", budget=30)
+    return _plan(model, Samples(torch.as_tensor(rows)), explainer, metric, None)
 
 
 def plan_texts(

@@ -254,6 +254,7 @@ def cluster() -> Iterator[Any]:
             "health_check_period_ms": 1000,
             "health_check_failure_threshold": 8,
             "health_check_initial_delay_ms": 0,
+            "memory_monitor_refresh_ms": 0,  # where other processes fill the memory, Ray would start workers for ever
         }
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
         found = Cluster(initialize_head=True, head_node_args=head)
@@ -412,6 +413,8 @@ def test_functions_beside_the_study_file_and_odd_failures_in_this_process_and_an
     ran = CliRunner().invoke(app, ["run", str(tmp_path / "own.yaml"), "--no-report"])
     assert ran.exit_code == 1, ran.output
     assert "4 jobs: 0 were done before, 1 now, 3 failed" in ran.output
+    shared = "explain, leave, fail_oddly, fail_with_half_a_pair shared a process; --workers 2 gives each of them"
+    assert (shared in ran.output) == (executor == "{workers: 1}")
     found = load_results(elsewhere / "results" / "own")
     errors = {each["explainer"]: each["error"] for each in found.failures}
     assert errors == {

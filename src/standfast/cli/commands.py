@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -234,6 +234,7 @@ def run(
     run = found.run
     assert run is not None
     _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
+    _tell_shared(found.manifest)
     _echo(f"\n{found}\n")
     _echo(f"results: {target}")
     if html:
@@ -243,6 +244,14 @@ def run(
     if run.failed:
         _tell_failures(describe_failures(found.summary), len(run.failed))
         raise typer.Exit(1)
+
+
+def _tell_shared(manifest: Mapping[str, Any]) -> None:
+    """Say which explainers of the user's could have harmed each other."""
+    isolated = manifest["environment"].get("isolated", {})
+    shared = [name for name, has_own_workers in isolated.items() if not has_own_workers]
+    if len(shared) > 1:
+        _echo(f"{', '.join(shared)} shared a process; --workers 2 gives each of them processes of its own")
 
 
 @app.command(

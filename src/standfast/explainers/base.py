@@ -68,8 +68,8 @@ class Explainer(metaclass=ConfigurationType):
     #: forward and backward, each row on its own, on the rows of its chunk or on others within
     #: `standfast.gating.rows_of`
     gateable: ClassVar[bool] = False
-    #: whether it reads the inside of a function of frames, such as the weights of leaves, so that models with the same
-    #: answers may have other maps
+    #: whether it reads the inside of an estimator, such as the weights of leaves, so that models with the same answers
+    #: may have other maps
     reads_inside: ClassVar[bool] = False
     #: into how many batches it cuts the rows of a chunk; with several, few of them are filled up with copies
     batches: ClassVar[int] = 1

@@ -215,6 +215,7 @@ class Grid:
         paths: folders that `module:function` names were imported from, for workers elsewhere.
         about: plain facts about its parts, for the manifest.
         tried: models that have answered already, by `(data, model)`; other processes do not get them.
+        isolated: the names of explainers with code that is not ours, which get workers of their own if there are any.
     """
 
     data: Mapping[str, Samples]
@@ -231,6 +232,7 @@ class Grid:
     paths: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict, repr=False)
+    isolated: tuple[str, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "tried": {}}

@@ -51,8 +51,8 @@ class TorchFunctions:
         for part in module.modules():
             classes.update(type(part).__mro__[:-1])  # all but `object`
         places = [torch, nn.functional, torch.autograd, *sorted(classes, key=lambda kind: kind.__qualname__)]
-        #: for each module or class what it had by name, if it can be called
-        self.before = [(place, _list_code(place)) for place in places]
+        #: for each module or class what it had by name
+        self.before = [(place, dict(vars(place))) for place in places]
         self.hooks = {name: _copy(getattr(nn.modules.module, name)) for name in _GLOBAL_HOOKS}
 
     def restore(self) -> list[str]:
@@ -61,7 +61,8 @@ class TorchFunctions:
         for place, entries in self.before:
             now = vars(place)
             for name, entry in entries.items():
-                if now.get(name) is not entry and not _wraps_by_torch(now.get(name), entry):
+                new = now.get(name)
+                if new is not entry and _concerns_code(place, new, entry) and not _wraps_by_torch(new, entry):
                     setattr(place, name, entry)
                     changed[_name_entry(place, name)] = None
             for name in _list_hiding(place, entries):
@@ -204,9 +205,9 @@ def _is_code(entry: object) -> bool:
     return not is_class and (callable(entry) or isinstance(entry, staticmethod | classmethod))
 
 
-def _list_code(place: Any) -> dict[str, Any]:
-    """What a module or a class has that can be called, by name."""
-    return {name: entry for name, entry in vars(place).items() if _is_code(entry)}
+def _concerns_code(place: object, new: object, old: object) -> bool:
+    """Whether code was replaced, or stands now in a class where something else was."""
+    return _is_code(old) or (isinstance(place, type) and _is_code(new))
 
 
 def _copy(entry: Any) -> Any:
@@ -217,7 +218,7 @@ def _list_hiding(place: Any, entries: Mapping[str, Any]) -> list[str]:
     """What a class has got since then that stands before a method of a class below it."""
     if not isinstance(place, type):
         return []
-    added = [name for name, entry in vars(place).items() if name not in entries and _is_code(entry)]
+    added = [name for name in sorted(vars(place).keys() - entries.keys()) if _is_code(vars(place)[name])]
     return [name for name in added if any(name in vars(base) for base in place.__mro__[1:])]
 
 

@@ -8,8 +8,8 @@ A model is its weights, and what it answers: to the inputs of the study, to nois
 So nothing has to be known about how it computes. Answers are compared with a tolerance, because another processor or
 number of threads rounds otherwise. An explainer of the user's is compared by its maps in the same way.
 
-A model of data frames or texts says itself what it consists of (`Composition`), and is asked for more: a change may act
-only on a category, or on a part of a word, that no input of the study has, and that searches visit.
+A model of arrays, data frames or texts says itself what it consists of (`Composition`), and is asked for more: a change
+may act only on a category, or on a part of a word, that no input of the study has, and that searches visit.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ import multiprocessing
 import os
 import re
 import signal
+import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -69,6 +70,8 @@ _COARSE = 5e-2
 _SECONDS, _BYTES = 30.0, 4 * 10**9
 #: the share of the range of the inputs that noise covers
 _NOISE = 0.1
+#: packages of which bundled explainers consist: ours, those beneath it, and those with an adapter
+_BUNDLED = frozenset({"standfast", "numpy", "torch", "captum", "lime", "quantus", "shap"})
 
 
 # Configurations
@@ -83,6 +86,7 @@ class Description:
     Attributes:
         content: plain values.
         own: whether code of the user's is a part of it.
+        packages: the other packages whose code is a part of it.
         reach: what that code names.
 
     >>> from standfast.explainers import get
@@ -92,6 +96,7 @@ class Description:
 
     def __init__(self, value: object) -> None:
         self.own = False
+        self.packages: set[str] = set()
         self.reach = Reach()
         self._outer: set[int] = set()
         self.content = self._describe(value)
@@ -103,6 +108,11 @@ class Description:
             return digest([self.content, None])
         modules = read_own_modules(self.reach.modules)
         return digest([self.content, modules, *([self.reach.content] if self.reach.content else [])])
+
+    @property
+    def bundled(self) -> bool:
+        """Whether it consists of code alone that comes with this package, or that an adapter of it is for."""
+        return not self.own and self.packages <= _BUNDLED | sys.stdlib_module_names
 
     def _describe(self, value: object) -> Any:
         if isinstance(value, int | float | str | bool | bytes | None):
@@ -170,7 +180,9 @@ class Description:
         """The version of a distribution, or the text of the user's own function or class."""
         module = name_module(thing)
         if not is_own(module):
-            return find_package_version(module.partition(".")[0])
+            package = module.partition(".")[0]
+            self.packages.add(package)
+            return find_package_version(package)
         self.own = True
         if isinstance(thing, FunctionType | type):
             self.reach.add_names_of(thing)
@@ -230,7 +242,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
 
 
 def find_composition(model: Model) -> Composition | None:
-    """What a model of data frames or texts says that it consists of; None for a model of tensors."""
+    """What a model of arrays, data frames or texts says that it consists of; None for a model of tensors."""
     return None if model.black_box is None else model.black_box.composition
 
 
@@ -293,6 +305,10 @@ class Answers:
         return ""
 
 
+#: what a model answers to rows; it is timed
+_Answer = Callable[[Tensor], Tensor]
+
+
 def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> Answers:
     """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails.
 
@@ -301,29 +317,64 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
         inputs: checked.
         outputs: of the first of the inputs, where they are known.
     """
+    first_inputs = inputs[:MOST_ANSWERS].to(model.device)
     numbers: dict[str, tuple[float, ...]] = {}
+    rows: dict[str, Tensor] = {}
+    if outputs is None:
+        rows["inputs"] = first_inputs
+    else:
+        numbers["inputs"] = _combine(outputs)
+    rows["noisy copies"] = _add_noise(model, first_inputs[:_NOISY])
+    ask = _ask_each
+    composition = find_composition(model)
+    if composition is not None and composition.rows is not None and len(composition.rows) > 0:
+        rows["cells"] = composition.rows[:_CELLS].to(first_inputs)
+        ask = _ask_together
     paces = [math.inf]
-    some = inputs[:MOST_ANSWERS].to(model.device)
 
-    def answer(rows: Tensor) -> tuple[float, ...]:
+    def answer(part: Tensor) -> Tensor:
         began = time.perf_counter()
-        combined = _combine(_answer(model, rows))  # which reads the outputs, so a card has ended
-        paces.append((time.perf_counter() - began) / max(len(rows), 2 * ROW_ALIGNMENT))  # batches are filled up
-        return combined
+        answers = _answer(model, part).cpu()  # so that a card has ended
+        paces.append((time.perf_counter() - began) / max(len(part), 2 * ROW_ALIGNMENT))  # batches are filled up
+        return answers
 
     with contextlib.suppress(Exception), model.session():
         with torch.no_grad():
-            numbers["inputs"] = answer(some) if outputs is None else _combine(outputs)
-        with contextlib.suppress(Exception), torch.no_grad():  # a model may refuse values that are no codes
-            numbers["noisy copies"] = answer(_add_noise(model, some[:_NOISY]))
-        composition = find_composition(model)
-        if composition is not None and composition.rows is not None:
-            with contextlib.suppress(Exception), torch.no_grad():  # or cells that it was not fitted with
-                numbers["cells"] = answer(composition.rows[:_CELLS].to(some))
+            numbers |= ask(answer, rows)
         if model.differentiable:
-            with contextlib.suppress(Exception), torch.enable_grad():
-                numbers["gradients"] = _combine(_differentiate(model, some[:_GRADIENTS]))
+            with contextlib.suppress(Exception):
+                numbers["gradients"] = _ask_gradients(model, first_inputs[:_GRADIENTS])
     return Answers(numbers, min(paces))
+
+
+def _ask_together(answer: _Answer, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
+    """The answers to several kinds of rows, by one call: a pipeline takes as long for a few rows as for hundreds."""
+    try:
+        answers = answer(torch.cat([*rows.values()]))
+    except Exception:  # it refuses some of them; then the others count
+        return _ask_each(answer, rows)
+    parts = torch.split(answers, [len(part) for part in rows.values()])
+    return {what: _combine(part) for what, part in zip(rows, parts, strict=True)}
+
+
+def _ask_each(answer: _Answer, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
+    """The answers to several kinds of rows, one after the other; those to the inputs must not fail."""
+    numbers: dict[str, tuple[float, ...]] = {}
+    for what, part in rows.items():
+        if what == "inputs":
+            numbers[what] = _combine(answer(part))
+            continue
+        with contextlib.suppress(Exception):  # a model may refuse values that are no codes, or cells without a value
+            numbers[what] = _combine(answer(part))
+    return numbers
+
+
+def _ask_gradients(model: Model, inputs: Tensor) -> tuple[float, ...]:
+    with torch.enable_grad():
+        x = inputs.detach().clone().requires_grad_(True)
+        outputs = model.forward(x.clone())
+        (gradient,) = torch.autograd.grad(outputs.flatten(1).amax(1).sum(), x)
+        return _combine(gradient)
 
 
 def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
@@ -336,14 +387,6 @@ def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
 def _answer(model: Model, x: Tensor) -> Tensor:
     (logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x)
     return logits
-
-
-def _differentiate(model: Model, x: Tensor) -> Tensor:
-    """The gradients of the largest logits by inputs `(n, ...)`."""
-    x = x.detach().clone().requires_grad_(True)
-    out = model.forward(x.clone())
-    (gradient,) = torch.autograd.grad(out.flatten(1).amax(1).sum(), x)
-    return gradient
 
 
 def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> Answers:

@@ -12,6 +12,7 @@ import copyreg
 import dis
 import hashlib
 import inspect
+import os
 import site
 import sys
 import sysconfig
@@ -70,16 +71,26 @@ def name_module(thing: object) -> str:
 
 @cache
 def _is_own_file(file: str) -> bool:
-    path = Path(file).resolve()
-    return not any(path.is_relative_to(folder) for folder in _installed())
+    path = Path(file)
+    return not (_is_installed(os.path.realpath(path)) if path.is_symlink() else _is_in_installed_folder(path.parent))
 
 
 @cache
-def _installed() -> tuple[Path, ...]:
+def _is_in_installed_folder(folder: Path) -> bool:
+    """The same for all files of a folder: there are thousands, and to resolve the path of each takes half a second."""
+    return _is_installed(os.path.realpath(folder))
+
+
+def _is_installed(path: str) -> bool:
+    return any(path == folder or path.startswith(folder + os.sep) for folder in _installed())
+
+
+@cache
+def _installed() -> tuple[str, ...]:
     """The folders of the standard library, of installed packages, and of this package."""
     found = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     found += [*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])]
-    return tuple({Path(folder).resolve() for folder in found})
+    return tuple({os.path.realpath(folder) for folder in found})
 
 
 def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:

@@ -246,7 +246,8 @@ def make_plan(
         pools += _make_pools(grid, described, meeting, known, made_of, _choose_pace(meeting, asked.pace, grid.device))
     sizes = _choose_sizes(pools, known, workers)
     jobs = _cut(pools, sizes)
-    planned_grid = PlannedGrid.extend(grid, planned, read_own_modules() if own_code else {})
+    isolating_grid = replace(grid, isolated=described.isolated)
+    planned_grid = PlannedGrid.extend(isolating_grid, planned, read_own_modules() if own_code else {})
     question = digest([grid.samples_per_job, [pool.cut(pool.count)[0].identity for pool in pools]])
     manifest = _manifest(planned_grid, about_models, jobs, about, known.answers, sizes)
     return Plan(planned_grid, jobs, manifest, question, pools)
@@ -258,6 +259,7 @@ class _Described:
     Attributes:
         explainers, metrics: the digest of each, by name and by label.
         own_explainers: the names of explainers of the user's.
+        isolated: the names of explainers with code that is not ours.
         own: whether any of them is code of the user's.
     """
 
@@ -267,6 +269,7 @@ class _Described:
         self.explainers = {name: description.digest for name, description in explainers.items()}
         self.metrics = {label: description.digest for label, description in metrics.items()}
         self.own_explainers = {name for name, description in explainers.items() if description.own}
+        self.isolated = tuple(name for name, description in explainers.items() if not description.bundled)
         self.own = bool(self.own_explainers) or any(description.own for description in metrics.values())
 
 

@@ -91,9 +91,11 @@ def run_grid(
         plan = plan or make_plan(grid, origin.about, store.earlier_manifest(), executor.at_once)
         stack.enter_context(hold_lease(where))
         store.sweep()
-        about_run = {"study": dict(origin.study), "origin": origin.file, "environment": environment(origin.folder)}
+        pending = _put_isolated_last(_find_pending(plan, store), plan.grid)
+        isolated = _record_isolation(plan.grid, executor, pending, store.earlier_manifest())
+        about_machine = {**environment(origin.folder), **({"isolated": isolated} if isolated else {})}
+        about_run = {"study": dict(origin.study), "origin": origin.file, "environment": about_machine}
         store.write_manifest({**plan.manifest, **about_run})
-        pending = _find_pending(plan, store)
         earlier = len(plan.jobs) - len(pending)
         began = time.monotonic()
         text = "%d jobs, of which %d were done before; results are stored in %s"
@@ -119,6 +121,34 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
         if job.identity in statuses:
             store.forget(job.identity)
     return pending
+
+
+def _put_isolated_last(jobs: Sequence[Job], grid: Grid) -> list[Job]:
+    """The jobs of each isolated explainer together, after all others.
+
+    So few workers have to be replaced, and where one process does all jobs, bundled explainers have come first.
+    """
+    turns = {name: number for number, name in enumerate(grid.isolated)}
+    return sorted(jobs, key=lambda job: turns.get(job.explainer, -1))
+
+
+def _record_isolation(
+    grid: Grid, executor: Executor, pending: Sequence[Job], earlier: Mapping[str, Any]
+) -> dict[str, bool]:
+    """For each isolated explainer whether all its jobs, now and in earlier runs, have workers of its own."""
+    earlier_runs = (earlier.get("environment") or {}).get("isolated") or {}
+    running = {job.explainer for job in pending}
+    isolated: dict[str, bool] = {}
+    for name in grid.isolated:
+        runs = [earlier_runs[name]] if name in earlier_runs else []
+        runs += [executor.isolates] if name in running else []
+        if runs:
+            isolated[name] = all(runs)
+    shared = [name for name, has_own in isolated.items() if not has_own]
+    if shared:
+        text = "explainers %s share a process with others, and could harm them; see docs/reliability.md"
+        logger.info(text, ", ".join(shared))
+    return isolated
 
 
 def _do_jobs(

@@ -231,15 +231,20 @@ class Worker:
         parts = self.grid.data[job.data].split(model, slice(0, _PROVED))
         asked = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
         different = planned.find_difference(asked, model.precision)
-        if different and self._suspect is not None:
-            raise ModelError(
-                f"model {job.model!r}: its answers ({different}) are not those of the model that the jobs were planned"
-                f" with, since explainer {self._suspect!r} has changed something in this process that could not be"
-                " undone. Run the other explainers in a study of their own"
-            )
         if different:
             raise ModelError(
                 f"model {job.model!r}: its answers ({different}) are not those of the model that the jobs were planned"
-                " with. Does its builder make another model each time, or from a file that has changed? Seed all"
-                " generators that it uses, such as numpy.random.default_rng(0)"
+                f" with{self._explain_difference()}"
             )
+
+    def _explain_difference(self) -> str:
+        """Why a model may have other answers than when the jobs were planned, and what to do: the end of a sentence."""
+        if self._suspect is None:
+            return (
+                ". Does its builder make another model each time, or from a file that has changed? Seed all generators"
+                " that it uses, such as numpy.random.default_rng(0)"
+            )
+        return (
+            f", since explainer {self._suspect!r} has changed something in this process that could not be undone. With"
+            " two workers or more, or in a study of its own, it cannot harm other explainers"
+        )

@@ -20,6 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
+import standfast
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what it imports
     shap = pytest.importorskip("shap")
@@ -262,3 +264,15 @@ def test_a_model_of_frames_is_asked_for_every_category_and_for_copies_of_the_nei
     answers = next(iter(plan.manifest["answers"].values()))
     assert len(set(answers["inputs"].split())) == 1  # none of the rows is a farmer
     assert len(set(answers["cells"].split())) == 2
+
+
+def test_a_frame_of_numbers_alone_has_no_cells_to_ask_for() -> None:
+    answers = plan_frame(grow(), NUMBERS[:4], NUMBERS).manifest["answers"]
+    asked = [set(entry) - {"identity"} for entry in answers.values()]
+    assert asked == [{"inputs", "noisy copies"}, {"copies of the neighbourhood"}]
+    around = standfast.neighbourhoods.TableChanges({"income": "5%"})
+    metric = standfast.metrics.MaxSensitivity(around, samples=2)
+    found = standfast.evaluate(
+        grow(), "occlusion", NUMBERS[:4], {"m": metric}, reference=NUMBERS, sanity=False, controls=False, progress=False
+    )
+    assert found.failures == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -107,7 +108,8 @@ class Occlusion(CopyExplainer):
             other, shape = choose_baseline(model, x, self.baseline), get_map_shape(x)
 
             numbers = torch.arange(many * len(x), device=x.device)
-            owners, places = numbers // many, torch.unravel_index(numbers % many, counts)
+            owners = numbers // many
+            places = _find_places(numbers % many, counts)
 
             def make_copies(start: int, stop: int) -> Tensor:
                 covered = x.new_ones(1)
@@ -149,3 +151,15 @@ def _average_windows(values: Tensor, axis: int, size: int, side: int, stride: in
         covers = (offset < covering).reshape(shape)
         total = total + torch.where(covers, values.index_select(axis, (first + offset).clamp(max=count - 1)), 0.0)
     return total / covering.reshape(shape)
+
+
+def _find_places(numbers: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """The places of windows along each axis, from their numbers.
+
+    `torch.unravel_index` gives the same, and imports sympy, which takes a second in each process.
+    """
+    places: list[Tensor] = []
+    for count in reversed(counts):
+        places.insert(0, numbers % count)
+        numbers = numbers // count
+    return places

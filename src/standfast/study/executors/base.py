@@ -6,7 +6,7 @@ import importlib
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,8 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from standfast.errors import MissingExtraError, check, check_integer
+from standfast.errors import MissingExtraError, StandfastError, check, check_integer
 from standfast.question.grid import Grid
+from standfast.study.executors.job_queue import JobQueue
 from standfast.study.plan import Job
 from standfast.study.store import JobFiles, Store, pack_failure
 from standfast.study.worker import record_of
@@ -25,6 +26,8 @@ from standfast.study.worker import record_of
 SECONDS_BETWEEN_LOOKS = 0.25
 #: how long a worker may take to end when no job is left
 _SECONDS_TO_END = 5.0
+#: so many starts of each worker may fail one after another: a lost node loses all workers that start on it
+_STARTS = 3
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,15 @@ UNLIMITED = Limits()
 
 
 class Executor(ABC):
-    """Does jobs, and yields a `JobOutcome` for each when stored. Stops its workers when the generator is closed."""
+    """Does jobs, and yields a `JobOutcome` for each when stored. Stops its workers when the generator is closed.
+
+    Attributes:
+        name: in study files.
+        isolates: whether explainers of somebody else's (`Grid.isolated`) get processes of their own.
+    """
 
     name: str
+    isolates: bool = False
 
     @property
     def at_once(self) -> int:
@@ -116,10 +125,15 @@ Said = float | JobFiles | Lost | None
 
 @dataclass(eq=False)
 class Member(ABC):
-    """A worker of a crew, in a process of its own somewhere, and its current job."""
+    """A worker of a crew, in a process of its own somewhere, and its current job.
+
+    Attributes:
+        owner: the isolated explainer of which it has had a job; it gets no others any more.
+    """
 
     number: int
     job: Job | None = field(default=None, init=False)
+    owner: str | None = field(default=None, init=False)
     ready: bool = field(default=False, init=False)
     began: float = field(default=0.0, init=False)
 
@@ -152,7 +166,8 @@ M = TypeVar("M", bound=Member)
 class Crew(ABC, Generic[M]):
     """Workers for a run, each of which does one job after another.
 
-    A worker that is lost is replaced, and its job is done again, unless that has cost too many workers.
+    A worker that is lost is replaced, and its job is done again, unless that has cost too many workers. A worker that
+    has had a job of an isolated explainer is replaced before the job of another one.
 
     Args:
         grid, store: of the jobs.
@@ -165,8 +180,10 @@ class Crew(ABC, Generic[M]):
         self.grid, self.store, self.size, self.limits = grid, store, size, limits
         self.lives = lives if limits.retries is None else limits.retries + 1
         self.members: list[M] = []
-        self.queue: deque[Job] = deque()
+        self.queue = JobQueue(grid.isolated)
         self.losses: Counter[str] = Counter()
+        #: how many workers in a row were lost before they were ready
+        self.lost_starts = 0
 
     @abstractmethod
     def start(self, number: int) -> None:
@@ -179,32 +196,62 @@ class Crew(ABC, Generic[M]):
     def serve(self, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Have the jobs done, and yield their outcomes."""
         patience = 0.0
-        self.queue.extend(jobs)
+        self.queue.add(jobs)
         try:
             while self.queue or any(member.job for member in self.members):
-                for member in self.members:
-                    if self.queue and member.ready and member.job is None:
-                        member.job, member.began = self.queue.popleft(), time.monotonic()
-                        member.assign(member.job)
-                while self.queue and len(self.members) < min(self.size, len(jobs)):
-                    numbers = {member.number for member in self.members}
-                    self.start(next(number for number in count() if number not in numbers))
-                for member, said in self._poll_with_limits():
-                    if not isinstance(said, float):
-                        yield from self._end_job(member, said)
-                    elif tell is not None and member.job is not None:
-                        tell(member.job, said)
+                self._assign_jobs()
+                self._end_spent_workers()
+                self._start_workers(min(self.size, len(jobs)))
+                yield from self._hear_workers(tell)
             patience = _SECONDS_TO_END
         finally:
             for member in self.members:
                 member.stop(patience)
 
+    def _assign_jobs(self) -> None:
+        """Have the idle workers do jobs that wait, as far as they may do them."""
+        for member in self._list_idle():
+            busy = {other.owner for other in self.members if other is not member}
+            job = self.queue.take(member.owner, busy)
+            if job is not None:
+                member.job, member.owner, member.began = job, self.queue.find_owner(job), time.monotonic()
+                member.assign(job)
+
+    def _list_idle(self) -> list[M]:
+        return [member for member in self.members if member.ready and member.job is None]
+
+    def _end_spent_workers(self) -> None:
+        """End idle workers that may do none of the jobs that wait, so that new ones start in their places."""
+        starting = sum(not member.ready for member in self.members)
+        working = Counter(member.owner for member in self.members if member.job is not None)
+        needed = self.queue.count_beyond(working) - starting
+        for member in self._list_idle()[: max(0, needed)]:
+            self.members.remove(member)
+            member.stop(_SECONDS_TO_END)
+
+    def _start_workers(self, most: int) -> None:
+        while self.queue and len(self.members) < most:
+            numbers = {member.number for member in self.members}
+            self.start(next(number for number in count() if number not in numbers))
+
+    def _hear_workers(self, tell: Tell | None) -> Iterator[JobOutcome]:
+        for member, said in self._poll_with_limits():
+            if not isinstance(said, float):
+                yield from self._end_job(member, said)
+            elif tell is not None and member.job is not None:
+                tell(member.job, said)
+
     def _poll_with_limits(self) -> list[tuple[M, Said]]:
         if not self.limits.watched:
             return self.poll(None)
         heard = self.poll(SECONDS_BETWEEN_LOOKS)
-        silent = [member for member in self.members if member.job and all(member is not one for one, _ in heard)]
-        return heard + [(member, Lost(why, final=True)) for member in silent if (why := member.exceeds(self.limits))]
+        speakers = [id(member) for member, _ in heard]
+        for member in self.members:
+            is_silent = member.job is not None and id(member) not in speakers
+            excess = member.exceeds(self.limits) if is_silent else ""
+            if excess:
+                heard.append((member, Lost(excess, final=True)))
+        return heard
 
     def _end_job(self, member: M, said: JobFiles | Lost | None) -> Iterator[JobOutcome]:
         """What has become of the job of a member, if it has one, and if it is not tried again."""
@@ -213,19 +260,36 @@ class Crew(ABC, Generic[M]):
             self.members.remove(member)
             member.stop()
         if job is None:  # it was only started
+            self._count_start(said)
             return
         if isinstance(said, JobFiles):
             yield store_result(self.store, job, said)
         elif isinstance(said, Lost):
-            self.losses[job.identity] += 1
+            yield from self._end_lost_job(job, said)
+
+    def _end_lost_job(self, job: Job, said: Lost) -> Iterator[JobOutcome]:
+        """The failure of a job whose worker was lost; nothing if the job is tried again."""
+        self.losses[job.identity] += 1
+        if said.final:
+            yield store_failure(self.store, self.grid, job, said.words)
+        elif self.losses[job.identity] < self.lives:
+            self.queue.put_back(job)
+        else:
             times = f", {self.lives} times" if self.lives > 1 else ""
-            if said.final:
-                yield store_failure(self.store, self.grid, job, said.words)
-            elif self.losses[job.identity] < self.lives:
-                self.queue.appendleft(job)
-            else:
-                error = f"WorkerDied: {said.words} during this job{times}"
-                yield store_failure(self.store, self.grid, job, error, said.hint)
+            error = f"WorkerDied: {said.words} during this job{times}"
+            yield store_failure(self.store, self.grid, job, error, said.hint)
+
+    def _count_start(self, said: JobFiles | Lost | None) -> None:
+        """Raise `StandfastError` if workers are lost again and again before they are ready."""
+        if not isinstance(said, Lost):
+            self.lost_starts = 0
+            return
+        self.lost_starts += 1
+        if self.lost_starts >= _STARTS * self.size:
+            raise StandfastError(
+                f"workers: {self.lost_starts} in a row were lost before they could start. The last one: {said.words}"
+                f" ({said.hint})"
+            )
 
 
 def store_result(store: Store, job: Job, packed: JobFiles) -> JobOutcome:

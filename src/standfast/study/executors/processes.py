@@ -61,6 +61,9 @@ class InProcess(Executor):
 class Processes(Executor):
     """Several processes on this computer. Each gets the models and data once, and then one job after another.
 
+    An explainer with code that is not ours has processes of its own: one that has done a job of it is replaced before
+    it would get a job of another explainer.
+
     A worker that dies (for example, killed for its memory) is replaced, and its job is done again. A job with which two
     workers died is recorded as failed, as is one that exceeds a limit. The workers end when this process ends, for
     whatever reason.
@@ -75,6 +78,7 @@ class Processes(Executor):
     """
 
     name = "local"
+    isolates = True
 
     def __init__(self, workers: int, threads: int | None = None, limits: Limits = UNLIMITED) -> None:
         check_integer(workers, "workers")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,13 +31,16 @@ from standfast.study.worker import Worker
 _LIVES = 4
 #: what a cluster of unknown size is taken for when jobs are planned
 _USUAL = 16
+#: so long after no worker has started, this is said
+_SECONDS_OF_SILENCE = 60.0
 _log = logging.getLogger(__name__)
 
 
 class Ray(Executor):
     """Workers on a Ray cluster, each with CPUs and GPUs of its own. Models and data go through the object store.
 
-    A free worker gets the next job. The job of a lost worker is done again by another one.
+    A free worker gets the next job. The job of a lost worker is done again by another one. Explainers with code that is
+    not ours have workers of their own, as with `Processes`.
 
     Args:
         address: of the cluster: `"auto"` for the running one, `"host:port"`, `"ray://host:port"`; None starts one on
@@ -50,6 +54,7 @@ class Ray(Executor):
     """
 
     name = "ray"
+    isolates = True
 
     def __init__(
         self,
@@ -120,6 +125,8 @@ class _RayCrew(Crew[_Actor]):
 
     def __init__(self, executor: Ray, ray: Any, grid: Grid, store: Store) -> None:
         self.executor, self.ray = executor, ray
+        #: when something was heard of a worker, or was said of their silence
+        self.last_words = time.monotonic()
         super().__init__(grid, store, executor.count_workers(ray.cluster_resources()), _LIVES, executor.limits)
         # a worker sees only the GPUs that it was given
         automatic = "cuda" if executor.gpus_per_worker else "cpu"
@@ -140,8 +147,20 @@ class _RayCrew(Crew[_Actor]):
 
     def poll(self, seconds: float | None) -> list[tuple[_Actor, Said]]:
         awaited = {member.awaited: member for member in self.members if member.awaited is not None}
-        done, _ = self.ray.wait(list(awaited), num_returns=1, timeout=seconds)
-        return [(awaited[each], self._hear(awaited[each])) for each in done]
+        patience = _SECONDS_OF_SILENCE if seconds is None else seconds
+        done, _ = self.ray.wait(list(awaited), num_returns=1, timeout=patience)
+        working = any(member.job for member in self.members)
+        if done or working:
+            self.last_words = time.monotonic()
+        elif time.monotonic() - self.last_words >= _SECONDS_OF_SILENCE:
+            self._tell_of_silence()
+        return [(awaited[reference], self._hear(awaited[reference])) for reference in done]
+
+    def _tell_of_silence(self) -> None:
+        """Say that no worker starts. Ray itself tries again for ever, where a node has no room or no memory left."""
+        self.last_words = time.monotonic()
+        text = "ray: no worker has started for %g s. Has the cluster room and memory? `ray status` says more"
+        _log.warning(text, _SECONDS_OF_SILENCE)
 
     def _hear(self, member: _Actor) -> Said:
         sent, member.awaited = member.awaited, None

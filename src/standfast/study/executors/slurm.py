@@ -36,7 +36,8 @@ class Slurm(Executor):
     """Tasks of a Slurm job array; each does every n-th job. All tasks write into the store, which they must reach.
 
     A task that is preempted or out of time is put into the queue again, and then continues with the jobs that the store
-    does not have. If this process is stopped, the tasks are cancelled.
+    does not have. If this process is stopped, the tasks are cancelled. A task with jobs of explainers with code that is
+    not ours does them in a process beside it, which is replaced before another explainer's job.
 
     Args:
         tasks: of the array, or `"auto"` for one for each eight jobs, at most 64.
@@ -50,6 +51,7 @@ class Slurm(Executor):
     """
 
     name = "slurm"
+    isolates = True
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class Task:
         statuses = self.store.statuses()
         left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
         executor: Executor = InProcess()
-        if self.limits != UNLIMITED:
+        if self.limits != UNLIMITED or self.grid.isolated:
             executor = Processes(1, limits=self.limits)
             executor.dumps = import_package("cloudpickle", "slurm").dumps
         return sum(1 for _ in executor.run(self.grid, self.store, left))
