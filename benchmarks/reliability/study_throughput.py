@@ -31,8 +31,8 @@ from torch import Tensor, nn
 import standfast
 from standfast.explainers import from_callable, get
 from standfast.metrics import MaxSensitivity, WorstCase
+from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.study.executors import Executor, InProcess, Processes
-from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.run import run_grid
 from standfast.study.store import Store
 

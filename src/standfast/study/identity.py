@@ -26,7 +26,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -305,6 +305,10 @@ class Answers:
         return ""
 
 
+#: what a model answers to rows; it is timed
+_Answer = Callable[[Tensor], Tensor]
+
+
 def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> Answers:
     """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails.
 
@@ -327,55 +331,41 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
         rows["cells"] = composition.rows[:_CELLS].to(first_inputs)
         ask = _ask_together
     paces = [math.inf]
+
+    def answer(part: Tensor) -> Tensor:
+        began = time.perf_counter()
+        answers = _answer(model, part).cpu()  # so that a card has ended
+        paces.append((time.perf_counter() - began) / max(len(part), 2 * ROW_ALIGNMENT))  # batches are filled up
+        return answers
+
     with contextlib.suppress(Exception), model.session():
         with torch.no_grad():
-            numbers |= ask(model, rows, paces)
+            numbers |= ask(answer, rows)
         if model.differentiable:
             with contextlib.suppress(Exception):
                 numbers["gradients"] = _ask_gradients(model, first_inputs[:_GRADIENTS])
     return Answers(numbers, min(paces))
 
 
-def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
-    """The outputs for the first of the inputs `(N, ...)`; None where the model fails."""
-    with contextlib.suppress(Exception), model.session(), torch.no_grad():
-        return _answer(model, inputs[:MOST_ANSWERS].to(model.device))
-    return None
-
-
-@contextlib.contextmanager
-def _noting_pace(paces: list[float], rows: int) -> Iterator[None]:
-    """Add the seconds that the block takes for a row to `paces`, if it ends. Batches are filled up."""
-    began = time.perf_counter()
-    yield
-    paces.append((time.perf_counter() - began) / max(rows, 2 * ROW_ALIGNMENT))
-
-
-def _ask_together(model: Model, rows: Mapping[str, Tensor], paces: list[float]) -> dict[str, tuple[float, ...]]:
+def _ask_together(answer: _Answer, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
     """The answers to several kinds of rows, by one call: a pipeline takes as long for a few rows as for hundreds."""
-    together = torch.cat([*rows.values()])
     try:
-        with _noting_pace(paces, len(together)):
-            answers = _answer(model, together)
+        answers = answer(torch.cat([*rows.values()]))
     except Exception:  # it refuses some of them; then the others count
-        return _ask_each(model, rows, paces)
+        return _ask_each(answer, rows)
     parts = torch.split(answers, [len(part) for part in rows.values()])
     return {what: _combine(part) for what, part in zip(rows, parts, strict=True)}
 
 
-def _ask_each(model: Model, rows: Mapping[str, Tensor], paces: list[float]) -> dict[str, tuple[float, ...]]:
+def _ask_each(answer: _Answer, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
     """The answers to several kinds of rows, one after the other; those to the inputs must not fail."""
-
-    def ask(part: Tensor) -> tuple[float, ...]:
-        with _noting_pace(paces, len(part)):
-            return _combine(_answer(model, part))  # which reads the outputs, so a card has ended
-
     numbers: dict[str, tuple[float, ...]] = {}
-    if "inputs" in rows:
-        numbers["inputs"] = ask(rows["inputs"])
-    for what in [what for what in rows if what != "inputs"]:
+    for what, part in rows.items():
+        if what == "inputs":
+            numbers[what] = _combine(answer(part))
+            continue
         with contextlib.suppress(Exception):  # a model may refuse values that are no codes, or cells without a value
-            numbers[what] = ask(rows[what])
+            numbers[what] = _combine(answer(part))
     return numbers
 
 
@@ -387,17 +377,16 @@ def _ask_gradients(model: Model, inputs: Tensor) -> tuple[float, ...]:
         return _combine(gradient)
 
 
+def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
+    """The outputs for the first of the inputs `(N, ...)`; None where the model fails."""
+    with contextlib.suppress(Exception), model.session(), torch.no_grad():
+        return _answer(model, inputs[:MOST_ANSWERS].to(model.device))
+    return None
+
+
 def _answer(model: Model, x: Tensor) -> Tensor:
     (logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x)
     return logits
-
-
-def _differentiate(model: Model, x: Tensor) -> Tensor:
-    """The gradients of the largest logits by inputs `(n, ...)`."""
-    x = x.detach().clone().requires_grad_(True)
-    out = model.forward(x.clone())
-    (gradient,) = torch.autograd.grad(out.flatten(1).amax(1).sum(), x)
-    return gradient
 
 
 def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> Answers:
