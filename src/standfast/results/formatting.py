@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from standfast import errors
 from standfast.statistics.paired import Interval
 from standfast.value_spec import Decimals
 
@@ -17,6 +18,10 @@ _NAMED = 3
 #: what stands before a number that is only a bound
 SIGNS = {None: "", "upper": "≤ ", "lower": "≥ ", "unknown": ""}
 _ASCII = {"≤": "<=", "≥": ">=", "−": "-", "∞": "inf", "–": "-", "≈": "~"}
+#: the names of standfast's own exceptions, which say nothing to the reader of a stored error
+_OWN_EXCEPTIONS = {
+    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.StandfastError)
+}
 
 
 def join_names(names: Sequence[str], named: int = _NAMED) -> str:
@@ -150,6 +155,7 @@ def shorten_error(error: object) -> str:
     'module: expected logits'
     """
     text = str(error).strip().partition("\n")[0]
-    for own in ("ArgumentError", "UnknownNameError", "ModelError", "SecondDerivativeError", "StandfastError"):
-        text = text.removeprefix(f"{own}: ")
+    kind, colon, message = text.partition(": ")
+    if colon and kind in _OWN_EXCEPTIONS:
+        text = message
     return textwrap.shorten(text, 300, placeholder=" ...")
