@@ -213,6 +213,7 @@ class Grid:
         sanity: the checks of every explainer that is no control, which run once and first; None for none.
         paths: folders that `module:function` names were imported from, for workers elsewhere.
         about: plain facts about its parts, for the manifest.
+        isolated: the names of explainers with code that is not ours, which get workers of their own if there are any.
         tried: models that have answered already, by `(data, model)`; other processes do not get them.
     """
 
@@ -229,6 +230,7 @@ class Grid:
     sanity: Metric | None = None
     paths: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
+    isolated: tuple[str, ...] = ()
     tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:

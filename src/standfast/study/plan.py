@@ -172,18 +172,16 @@ class PlannedGrid(Grid):
     Attributes:
         planned: what each model answered when the jobs were planned, by `(data, model)`.
         code: the digests of the user's modules then.
-        isolated: the names of explainers with code that is not ours, which get workers of their own if there are any.
     """
 
     planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
     code: Mapping[str, str] = field(default_factory=dict, repr=False)
-    isolated: tuple[str, ...] = ()
 
     @classmethod
     def extend(cls, grid: Grid, **found: Any) -> PlannedGrid:
         """The grid with what was found when it was planned: `planned`, `code` and `isolated`."""
         parts = {part.name: getattr(grid, part.name) for part in fields(Grid)}
-        return cls(**parts, **found)
+        return cls(**{**parts, **found})
 
 
 @dataclass(frozen=True, eq=False)

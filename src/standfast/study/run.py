@@ -16,7 +16,7 @@ from standfast.study.executors import Executor, InProcess
 from standfast.study.folders import LocalFolder
 from standfast.study.import_paths import importing_from
 from standfast.study.lease import hold_lease
-from standfast.study.plan import Job, Plan, PlannedGrid, make_plan
+from standfast.study.plan import Job, Plan, make_plan
 from standfast.study.progress import EtaEstimator, Progress
 from standfast.study.provenance import environment
 from standfast.study.store import Store
@@ -123,7 +123,7 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
     return pending
 
 
-def _put_isolated_last(jobs: Sequence[Job], grid: PlannedGrid) -> list[Job]:
+def _put_isolated_last(jobs: Sequence[Job], grid: Grid) -> list[Job]:
     """The jobs of each isolated explainer together, after all others.
 
     So few workers have to be replaced, and where one process does all jobs, bundled explainers have come first.
@@ -133,7 +133,7 @@ def _put_isolated_last(jobs: Sequence[Job], grid: PlannedGrid) -> list[Job]:
 
 
 def _record_isolation(
-    grid: PlannedGrid, executor: Executor, pending: Sequence[Job], earlier: Mapping[str, Any]
+    grid: Grid, executor: Executor, pending: Sequence[Job], earlier: Mapping[str, Any]
 ) -> dict[str, bool]:
     """For each isolated explainer whether all its jobs, now and in earlier runs, have workers of its own."""
     earlier_runs = (earlier.get("environment") or {}).get("isolated") or {}
@@ -152,7 +152,7 @@ def _record_isolation(
 
 
 def _do_jobs(
-    grid: PlannedGrid,
+    grid: Grid,
     store: Store,
     executor: Executor,
     pending: Sequence[Job],

@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar
 
 from standfast.errors import MissingExtraError, StandfastError, check, check_integer
 from standfast.study.executors.job_queue import JobQueue
-from standfast.study.plan import Job, PlannedGrid
+from standfast.question.grid import Grid
+from standfast.study.plan import Job
 from standfast.study.store import JobFiles, Store, pack_failure
 from standfast.study.worker import record_of
 
@@ -86,7 +87,7 @@ class Executor(ABC):
 
     Attributes:
         name: in study files.
-        isolates: whether explainers of somebody else's (`PlannedGrid.isolated`) get processes of their own.
+        isolates: whether explainers of somebody else's (`Grid.isolated`) get processes of their own.
     """
 
     name: str
@@ -98,7 +99,7 @@ class Executor(ABC):
         return 1
 
     @abstractmethod
-    def run(self, grid: PlannedGrid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs`, roughly in this order. Those whose workers can say so `tell` how far a job is."""
 
 
@@ -175,7 +176,7 @@ class Crew(ABC, Generic[M]):
         limits: what one job may take.
     """
 
-    def __init__(self, grid: PlannedGrid, store: Store, size: int, lives: int, limits: Limits) -> None:
+    def __init__(self, grid: Grid, store: Store, size: int, lives: int, limits: Limits) -> None:
         self.grid, self.store, self.size, self.limits = grid, store, size, limits
         self.lives = lives if limits.retries is None else limits.retries + 1
         self.members: list[M] = []
@@ -297,7 +298,7 @@ def store_result(store: Store, job: Job, packed: JobFiles) -> JobOutcome:
     return JobOutcome(job, packed.failed)
 
 
-def store_failure(store: Store, grid: PlannedGrid, job: Job, error: str, hint: str = "") -> JobOutcome:
+def store_failure(store: Store, grid: Grid, job: Job, error: str, hint: str = "") -> JobOutcome:
     """Store a job as failed, because its worker was lost. The hint stands in the place of a traceback."""
     return store_result(store, job, pack_failure(record_of(grid, job), error, f"{error}\n{hint}".rstrip()))
 
@@ -311,7 +312,7 @@ def import_package(name: str, extra: str) -> Any:
 
 
 @contextmanager
-def pickle_modules_of(grid: PlannedGrid, cloudpickle: Any) -> Iterator[None]:
+def pickle_modules_of(grid: Grid, cloudpickle: Any) -> Iterator[None]:
     """Inside, pickles contain the modules of the study's own folder, which other machines do not have."""
     modules = _modules_in(grid.paths)
     for module in modules:

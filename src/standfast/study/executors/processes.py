@@ -34,7 +34,8 @@ from standfast.study.executors.base import (
     store_result,
 )
 from standfast.study.import_paths import importing_from
-from standfast.study.plan import Job, PlannedGrid
+from standfast.question.grid import Grid
+from standfast.study.plan import Job
 from standfast.study.store import Store
 from standfast.study.worker import Worker
 from standfast.tensors import available_cpus, thread_budget
@@ -50,7 +51,7 @@ class InProcess(Executor):
 
     name = "local"
 
-    def run(self, grid: PlannedGrid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs` in this order."""
         worker = Worker(grid)
         for job in jobs:
@@ -88,13 +89,13 @@ class Processes(Executor):
         check(readable, "memory_gb", "None on a system without /proc", limits.memory_gb)
         self.limits = limits
         #: what pickles the grid; a Slurm task has functions that only cloudpickle can send on
-        self.dumps: Callable[[PlannedGrid], bytes] = pickle.dumps
+        self.dumps: Callable[[Grid], bytes] = pickle.dumps
 
     @property
     def at_once(self) -> int:
         return self.workers
 
-    def run(self, grid: PlannedGrid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs`; each worker takes the next one when it is free."""
         return _ProcessCrew(self, grid, store).serve(jobs, tell)
 
@@ -159,7 +160,7 @@ class _Process(Member):
 class _ProcessCrew(Crew[_Process]):
     """The workers of a run on this computer."""
 
-    def __init__(self, executor: Processes, grid: PlannedGrid, store: Store) -> None:
+    def __init__(self, executor: Processes, grid: Grid, store: Store) -> None:
         super().__init__(grid, store, executor.workers, _LIVES, executor.limits)
         self.threads = executor.threads
         try:

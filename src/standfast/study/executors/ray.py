@@ -22,7 +22,8 @@ from standfast.study.executors.base import (
     import_package,
     pickle_modules_of,
 )
-from standfast.study.plan import Job, PlannedGrid
+from standfast.question.grid import Grid
+from standfast.study.plan import Job
 from standfast.study.store import JobFiles, Store
 from standfast.study.worker import Worker
 
@@ -76,7 +77,7 @@ class Ray(Executor):
     def at_once(self) -> int:
         return self.workers if isinstance(self.workers, int) else _USUAL
 
-    def run(self, grid: PlannedGrid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
         ray = import_package("ray", "ray")
         ours = not ray.is_initialized()
@@ -122,7 +123,7 @@ class _Actor(Member):
 class _RayCrew(Crew[_Actor]):
     """The workers of a run on a cluster. A new one may have to wait for room, and says when it is ready."""
 
-    def __init__(self, executor: Ray, ray: Any, grid: PlannedGrid, store: Store) -> None:
+    def __init__(self, executor: Ray, ray: Any, grid: Grid, store: Store) -> None:
         self.executor, self.ray = executor, ray
         #: when something was heard of a worker, or was said of their silence
         self.last_words = time.monotonic()
@@ -177,7 +178,7 @@ class _RayCrew(Crew[_Actor]):
 class _Remote:
     """A worker process of the cluster."""
 
-    def __init__(self, grid: PlannedGrid, threads: int) -> None:
+    def __init__(self, grid: Grid, threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)

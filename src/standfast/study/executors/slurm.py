@@ -21,7 +21,8 @@ from standfast.study.executors.base import (
     store_failure,
 )
 from standfast.study.executors.processes import InProcess, Processes
-from standfast.study.plan import Job, PlannedGrid
+from standfast.question.grid import Grid
+from standfast.study.plan import Job
 from standfast.study.store import Store
 
 _SECONDS_BETWEEN_CHECKS = 2.0
@@ -71,7 +72,7 @@ class Slurm(Executor):
     def at_once(self) -> int:
         return self.tasks if isinstance(self.tasks, int) else _USUAL
 
-    def run(self, grid: PlannedGrid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Submit the tasks, and yield their outcomes as they appear in the store."""
         submitit = import_package("submitit", "slurm")
         if store.folder.address.startswith("memory://"):
@@ -116,7 +117,7 @@ class Slurm(Executor):
 class Task:
     """One task of the array: does those of its jobs that the store does not have."""
 
-    grid: PlannedGrid
+    grid: Grid
     store: Store
     jobs: tuple[Job, ...]
     limits: Limits = UNLIMITED
