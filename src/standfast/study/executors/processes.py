@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from standfast.errors import StandfastError, check, check_integer
+from standfast.question.grid import Grid
 from standfast.study.executors.base import (
     UNLIMITED,
     Crew,
@@ -34,7 +35,6 @@ from standfast.study.executors.base import (
     store_result,
 )
 from standfast.study.import_paths import importing_from
-from standfast.question.grid import Grid
 from standfast.study.plan import Job
 from standfast.study.store import Store
 from standfast.study.worker import Worker

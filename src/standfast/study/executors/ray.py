@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from standfast.errors import StandfastError, check, check_integer
+from standfast.question.grid import Grid
 from standfast.study.executors.base import (
     UNLIMITED,
     Crew,
@@ -22,7 +23,6 @@ from standfast.study.executors.base import (
     import_package,
     pickle_modules_of,
 )
-from standfast.question.grid import Grid
 from standfast.study.plan import Job
 from standfast.study.store import JobFiles, Store
 from standfast.study.worker import Worker

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from standfast.errors import ArgumentError, check, check_integer
+from standfast.question.grid import Grid
 from standfast.study.executors.base import (
     UNLIMITED,
     Executor,
@@ -21,7 +22,6 @@ from standfast.study.executors.base import (
     store_failure,
 )
 from standfast.study.executors.processes import InProcess, Processes
-from standfast.question.grid import Grid
 from standfast.study.plan import Job
 from standfast.study.store import Store
 
