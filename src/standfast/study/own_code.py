@@ -128,6 +128,7 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
     """
     digests: dict[str, str] = {}
     tried: set[tuple[str, str]] = set()
+    on_path: dict[str, str | None] = {}
     while waiting:
         name, named_by = waiting.popleft()
         if name in sys.modules or _is_of_installed(name):
@@ -136,7 +137,7 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
         if (name, folder) in tried:
             continue
         tried.add((name, folder))
-        file = _find_file(name, folder)
+        file = _find_file(name, folder, on_path)
         if file is None:
             continue
         with contextlib.suppress(OSError):
@@ -149,20 +150,39 @@ def _digest_file(file: str) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
 
 
-def _find_file(name: str, folder: str) -> str | None:
+def _find_file(name: str, folder: str, on_path: dict[str, str | None]) -> str | None:
     """The user's source file of a module that is not imported, or at a place; None if there is none.
 
     Args:
         name: of the module, with dots, or the path of its file.
         folder: of the file that names it.
+        on_path: remembers what is on Python's path, which many files name: a path may have a hundred folders.
     """
     if name.endswith(".py"):
-        places = [Path(folder or ".", name), Path(name)]
-        return next((str(path) for path in places if path.is_file() and _is_own_file(str(path))), None)
+        return _find_path(name, folder)
     if _is_of_installed(name):
         return None
-    file = _search_module(name, [*([folder] if folder else []), *sys.path])
+    if folder and _has_module(folder, name.partition(".")[0]):
+        file = _search_module(name, [folder, *sys.path])
+    else:
+        if name not in on_path:
+            on_path[name] = _search_module(name, sys.path)
+        file = on_path[name]
     return file if file is not None and file.endswith(".py") and _is_own_file(file) else None
+
+
+def _find_path(name: str, folder: str) -> str | None:
+    """The user's source file at a path, from the folder of the file that names it or the current one."""
+    places = [Path(folder or ".", name), Path(name)]
+    return next((str(path) for path in places if path.is_file() and _is_own_file(str(path))), None)
+
+
+def _has_module(folder: str, top: str) -> bool:
+    """Whether a folder has a module or a package of this name."""
+    try:
+        return PathFinder.find_spec(top, [folder]) is not None
+    except Exception:  # what the finders of other packages raise
+        return False
 
 
 def _is_of_installed(name: str) -> bool:
@@ -388,7 +408,7 @@ class Reach:
 
     def _add_imports(self, names: Names, package: str, file: str) -> None:
         for name in names.find_imports(package):
-            path = _find_file(name, str(Path(file).parent)) if name.endswith(".py") else None
+            path = _find_path(name, str(Path(file).parent)) if name.endswith(".py") else None
             if path is None:
                 self.modules.add(name)
             else:
