@@ -3,7 +3,8 @@
     python scripts/new_metric.py blur_consistency --room faithfulness --asks faithful
 
 What is written is a small metric that works and passes its tests, with TODO where the publication comes in:
-`git grep -n TODO` lists the places. A metric in a package of your own needs none of this (docs/extending.md).
+`git grep --untracked -n TODO -- src docs tests` lists the places. A metric in a package of your own needs none of this
+(docs/extending.md).
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def list_entries(metric: NewMetric) -> dict[str, list[Callable[[str], str]]]:
         "docs/how-to/speed.md": [insert_after(r"^\| metric \| quick .*\n\| ---.*\n", f"| `{name}` | 1 | 1 | 1 |\n")],
         "docs/how-to/tabular.md": [insert_after(r"^\| Metrics \| ", f"`{name}`, ")],
         "docs/glossary.md": [insert_after(r"^## Metrics\n\n", term)],
-        "scripts/docs_figures.py": [insert_after(r'^    return \{\n(?=        "worst_case")', figure)],
+        "scripts/docs_figures.py": [insert_after(r"^    return \{\n(?=        \"[a-z_]+\": Figure)", figure)],
         "tests/docs/test_black_boxes.py": [insert_after(r"^METRICS = \{\n", f'    "{name}",\n')],
         "tests/metrics/test_seeds_and_constant_maps.py": [
             insert_after(r"^SAME_FOR_ALL_SEEDS = \(\n?", f'"{name}", '),
@@ -188,7 +189,8 @@ def main() -> None:
     metric = NewMetric(name, arguments.room, arguments.asks)
     print("\n".join(write_metric(metric, arguments.root)))
     print(
-        f"\n{metric.class_name} works and passes its tests. What is left: git grep -n TODO, then\n"
+        f"\n{metric.class_name} works and passes its tests. What is left:\n"
+        "    git grep --untracked -n TODO -- src docs tests\n"
         f"    python scripts/docs_figures.py {name}\n"
         "    python tests/golden/golden.py --write --only metrics\n"
         "    make format test",

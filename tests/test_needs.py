@@ -49,6 +49,7 @@ def sum_columns(rows: Any) -> Any:
         {"takes_widths": 1},
         {"version": True},
         {"evidence": None},
+        {"removal_options": "steps"},
     ],
 )
 def test_a_declaration_of_another_type_is_refused_with_the_class(declared: dict[str, Any]) -> None:
@@ -143,3 +144,12 @@ class Failing(nn.Module):
 def test_an_error_of_the_users_code_has_a_type_of_its_own(make: Callable[[], Model]) -> None:
     with pytest.raises(FailedModuleError):
         make().logits(torch.rand(2, 3))
+
+
+def test_a_declaration_of_a_class_beside_the_base_is_checked_too() -> None:
+    class Mixin:
+        needs = "gradients"
+
+    with pytest.raises(ArgumentError) as caught:
+        type("Plugin", (Mixin, make_explainer()), {"name": "plugin 2"})
+    assert caught.value.argument == "Plugin.needs"

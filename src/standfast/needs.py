@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
@@ -53,13 +54,20 @@ class Needs:
 
 
 #: the types of declarations that are checked: a plain value has one of them, and cannot mean anything else
-_PLAIN_TYPES = (bool, int, str, Needs)
+_PLAIN_TYPES: Mapping[Any, str] = {
+    bool: "True or False",
+    int: "a whole number",
+    str: "a text",
+    tuple[str, ...]: "a tuple of texts",
+    Needs: "a Needs, such as Needs(gradients=True)",
+}
+_MISSING = object()
 
 
 @functools.cache
-def _find_declarations(base: type) -> Mapping[str, type]:
+def _find_declarations(base: type) -> Mapping[str, Any]:
     """The names that a base declares for its subclasses as `ClassVar` of a plain type, with their types."""
-    declared: dict[str, type] = {}
+    declared: dict[str, Any] = {}
     for name, hint in get_type_hints(base).items():
         inner = get_args(hint)
         if get_origin(hint) is ClassVar and inner and inner[0] in _PLAIN_TYPES:
@@ -83,12 +91,15 @@ def check_declarations(kind: type, base: type) -> None:
     standfast.errors.ArgumentError: Plugin.needs: expected a Needs, such as Needs(gradients=True), got 'gradients of...
     """
     for name, declared in _find_declarations(base).items():
-        if name not in vars(kind):
+        value: Any = inspect.getattr_static(kind, name, _MISSING)  # also of a class beside the base
+        if value is _MISSING or hasattr(value, "__get__"):
             continue
-        value: Any = vars(kind)[name]
-        if hasattr(value, "__get__"):
-            continue
-        expected = {bool: "True or False", int: "a whole number", str: "a text"}.get(declared)
-        expected = expected or "a Needs, such as Needs(gradients=True)"
-        fits = type(value) is declared if declared in (bool, int) else isinstance(value, declared)
-        check(fits, f"{kind.__qualname__}.{name}", expected, repr(value))
+        check(_has_type(value, declared), f"{kind.__qualname__}.{name}", _PLAIN_TYPES[declared], repr(value))
+
+
+def _has_type(value: object, declared: Any) -> bool:
+    if declared in (bool, int):
+        return type(value) is declared  # True is no number here
+    if declared == tuple[str, ...]:
+        return isinstance(value, tuple) and all(isinstance(part, str) for part in value)
+    return isinstance(value, declared)

@@ -29,6 +29,8 @@ SANITY_CHECKS: Final = "sanity"
 USEFUL: Final = 0.5
 #: a similarity that is this near to that of equal maps says that the map did not change
 _UNCHANGED = 1e-3
+#: of double precision: no number has more decimals that mean anything, and none is larger
+_MOST_DECIMALS, _LARGEST = 17, 1e308
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,22 @@ class CommonShare:
     title: str
     axis: str
     caution: str = ""
+
+    @classmethod
+    def from_stored(cls, stored: object) -> CommonShare:
+        """What a manifest holds. Attributes of later versions are left out.
+
+        Raises:
+            ArgumentError: the entry is none.
+        """
+        expected = "texts: share, drop, title and axis"
+        is_mapping = isinstance(stored, Mapping)
+        check(is_mapping, "common_share in the manifest", expected, repr(stored))
+        values = _select_fields(cls, stored) if isinstance(stored, Mapping) else {}
+        are_texts = all(isinstance(value, str) for value in values.values())
+        is_complete = {"share", "drop", "title", "axis"} <= set(values)
+        check(are_texts and is_complete, "common_share in the manifest", expected, repr(stored))
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -114,7 +132,8 @@ class ValueSpec:
         self._check("censored_side", self.censored_side in ("upper", "lower"), "'upper' or 'lower'")
         are_columns = isinstance(self.only, tuple) and all(map(_is_text, self.only))
         self._check("only", are_columns, "a tuple of names of columns")
-        self._check("same", self.same is None or is_number(self.same), "a number or None")
+        is_small = self.same is None or (is_number(self.same) and abs(self.same) < _LARGEST)
+        self._check("same", is_small, "a number or None")
         is_common = isinstance(self.common_share, CommonShare | None)
         self._check("common_share", is_common, "a CommonShare or None")
 
@@ -149,12 +168,11 @@ class ValueSpec:
         expected = "a title, an axis and a direction"
         is_complete = isinstance(stored, Mapping) and {"title", "axis", "direction"} <= set(stored)
         check(is_complete, "values in the manifest", expected, repr(stored))
-        known = {field.name for field in dataclasses.fields(cls)}
-        values = {name: value for name, value in stored.items() if name in known}
-        if "only" in values:
+        values = _select_fields(cls, stored)
+        if isinstance(values.get("only"), list):
             values["only"] = tuple(values["only"])
         if values.get("common_share") is not None:
-            values["common_share"] = CommonShare(**values["common_share"])
+            values["common_share"] = CommonShare.from_stored(values["common_share"])
         return cls(**values)
 
     def stored(self) -> dict[str, Any]:
@@ -193,15 +211,27 @@ class ValueSpec:
             return ()
         return (self.common_share.share, self.common_share.drop)
 
+    def check_columns(self, frame: pl.DataFrame) -> None:
+        """Raise `ArgumentError` if a column that is read holds no numbers; one that is not there is empty.
+
+        A metric's own columns do. But a manifest is a file, which may name any column.
+        """
+        for name in (self.column, self.censored, *self.only):
+            if name not in frame.columns:
+                continue
+            kind = frame.schema[name]
+            holds_numbers = kind.is_numeric() or str(kind) in ("Boolean", "Null")
+            check(holds_numbers, "values in the manifest", "columns of numbers or flags", f"{name!r}, of {kind}")
+
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
         needed = {"status", self.column, *self.only}
         if not needed <= set(frame.columns):
             return frame.clear()
-        is_finite = frame[self.column].cast(float).is_finite().fill_null(False)
-        keep = (frame["status"] == "ok") & is_finite
+        is_finite = np.isfinite(self.values(frame))
+        keep = (frame["status"] == "ok").to_numpy() & is_finite
         for name in self.only:
-            keep &= frame[name].cast(bool).fill_null(False)
+            keep &= read_flags(frame, name)
         return frame.filter(keep)
 
     def values(self, frame: pl.DataFrame) -> Array:
@@ -227,13 +257,19 @@ class ValueSpec:
         return read_flags(frame, self.censored)
 
 
+def _select_fields(kind: type[CommonShare | ValueSpec], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that are attributes of a class."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in stored.items() if name in known}
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
 def _are_decimals(value: object) -> bool:
     if isinstance(value, int) and not isinstance(value, bool):
-        return value >= 0
+        return 0 <= value <= _MOST_DECIMALS
     return value in (None, "probability")
 
 
@@ -247,7 +283,7 @@ def read_numbers(frame: pl.DataFrame, column: str) -> Array:
     """A column as float64, with NaN for null; all NaN where the frame has no such column."""
     if column not in frame.columns:
         return np.full(len(frame), np.nan)
-    numbers = frame[column].cast(float).fill_null(float("nan"))
+    numbers = frame[column].cast(float, strict=False).fill_null(float("nan"))
     return np.asarray(numbers.to_numpy(), dtype=float)
 
 

@@ -15,6 +15,7 @@ import standfast
 from standfast.metrics import CorruptionCurve, Metric, WorstCase
 from standfast.results import StoredResults
 from standfast.study.store import Store
+from standfast.value_spec import ValueSpec
 
 PLUGIN = """
 from dataclasses import dataclass
@@ -138,7 +139,24 @@ assert not rooms & {"metrics", "report", "explainers", "model", "similarity"}, r
     assert rows == [[row.explainer, row.value, "common_drop"] for row in metric.rows]
 
 
-@pytest.mark.parametrize("damage", [{"title": "only"}, {"title": "a", "axis": "b", "direction": "up"}, None])
+READING = {"title": "a", "axis": "b", "direction": "higher"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"title": "only"},
+        {**READING, "direction": "up"},
+        {**READING, "only": 3},
+        {**READING, "only": "abc"},
+        {**READING, "common_share": "x"},
+        {**READING, "common_share": [1]},
+        {**READING, "common_share": {"share": "shares"}},
+        {**READING, "decimals": 10**12},
+        {**READING, "same": 10**400},
+        None,
+    ],
+)
 def test_a_damaged_entry_of_the_manifest_is_one_sentence(tmp_path: Path, damage: Any) -> None:
     make_results(tmp_path / "out", [WorstCase(standfast.LinfBall(0.1), budget=20)])
     store = Store(tmp_path / "out")
@@ -146,5 +164,22 @@ def test_a_damaged_entry_of_the_manifest_is_one_sentence(tmp_path: Path, damage:
     (about,) = manifest["metrics"].values()
     about["values"] = damage
     store.write_manifest(manifest)
-    with pytest.raises(standfast.ArgumentError, match=r"values in the manifest: expected|direction: expected"):
+    with pytest.raises(standfast.ArgumentError, match=r"^(\w+|\w+ in the manifest): expected"):
         _ = StoredResults.load(tmp_path / "out").metrics
+
+
+@pytest.mark.parametrize("changed", [{"column": "status"}, {"only": ["status"]}, {"censored": "job"}])
+def test_a_column_that_holds_no_numbers_is_named(tmp_path: Path, changed: dict[str, Any]) -> None:
+    make_results(tmp_path / "out", [WorstCase(standfast.LinfBall(0.1), budget=20)])
+    store = Store(tmp_path / "out")
+    manifest = store.manifest()
+    (about,) = manifest["metrics"].values()
+    about["values"].update(changed)
+    store.write_manifest(manifest)
+    with pytest.raises(standfast.ArgumentError, match="values in the manifest: expected columns of numbers or flags"):
+        _ = standfast.load_results(tmp_path / "out").metrics
+
+
+def test_a_later_version_may_know_more_of_common_shares() -> None:
+    stored = {**READING, "later": 1, "common_share": {"share": "s", "drop": "d", "title": "t", "axis": "a", "later": 1}}
+    assert ValueSpec.from_stored(stored).compared_arrays == ("s", "d")

@@ -85,3 +85,27 @@ def test_so_does_a_study_file(tmp_path: Path) -> None:
     mixed = {**content, "data": {"runs": {"function": "simulator:load"}, "digits": "digits"}}
     with pytest.raises(StudyError, match=r"data\.digits: expected data to be sequences of events alone"):
         study_from(mixed, tmp_path).grid()
+
+
+@pytest.mark.usefixtures("plug_in")
+@pytest.mark.parametrize(("key", "value"), [("samples", 1), ("targets", "labels"), ("bounds", [0, 1])])
+def test_what_a_function_chooses_itself_is_not_ignored(tmp_path: Path, key: str, value: Any) -> None:
+    (tmp_path / "runs.py").write_text(
+        "from event_sequences import EventModel\nfrom test_kinds_of_inputs import SEQUENCES, score\n"
+        "def load():\n    return SEQUENCES\n"
+        "def build():\n    return EventModel(score)\n"
+    )
+    content = {
+        "data": {"runs": {"function": "runs:load", key: value}},
+        "models": {"rule": {"function": "runs:build"}},
+        "explainers": ["occlusion"],
+        "metrics": [{"aopc": {"steps": 2, "samples": 2}}],
+    }
+    with pytest.raises(StudyError, match=rf"{key}: expected none, since the function returns"):
+        study_from(content, tmp_path).grid()
+
+
+def test_a_kind_of_a_plug_in_that_cannot_be_loaded_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kinds.plugins, "lost", EntryPoint("lost", "no_such_module:Kind", "standfast.inputs"))
+    with pytest.warns(UserWarning, match="kind of inputs lost: the plug-in .* could not be loaded"):
+        assert find_kind(torch.zeros(2, 3), [object()]).name == "tensors"

@@ -151,3 +151,25 @@ def test_a_job_that_lost_its_worker_comes_first() -> None:
     assert queue.take("mine", ()) is None  # though jobs of others wait
     assert len(queue) == 2
     assert queue.take(None, ("mine",)) is first
+
+
+class OneSlot(PretendedCrew):
+    """A cluster with room for one worker: the others start when its place is free."""
+
+    def poll(self, seconds: float | None) -> list[tuple[Pretended, Said]]:
+        running = [member for member in self.members if member.ready]
+        if not running:
+            return [(self.members[0], None)]
+        working = [member for member in running if member.job is not None]
+        assert working, "the only worker that runs does nothing, and the others wait for its place"
+        job = working[0].job
+        assert job is not None
+        return [(working[0], JobFiles(job.identity, failed=False, table=b""))]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_spent_worker_gives_its_place_to_those_that_wait_for_it(size: int, tmp_path: Path) -> None:
+    jobs = make_jobs({"saliency": 1, "a": 3, "b": 3})
+    crew = OneSlot(("a", "b"), size, 0, 0, tmp_path)
+    done = [outcome.job.identity for outcome in crew.serve(jobs)]
+    assert sorted(done) == sorted(job.identity for job in jobs)

@@ -40,12 +40,17 @@ def describe_false_readings(results: StoredResults) -> str:
     different = []
     for label, metric in results.metrics.items():
         kind = find_metric_class(metric.metric)
+        measured = results.samples.filter(pl.col("label") == label)["metric"].unique().to_list()
+        if measured not in ([], [metric.metric]):
+            different.append(label)
+            continue
         if kind is None or "values" not in metric.stored:
             continue
         declared = kind.value_spec(metric.options, metric.task)
         stored = ValueSpec.from_stored(metric.stored["values"])
         is_same = (
             stored.rules == declared.rules
+            and stored.decimals == declared.decimals
             and metric.direction == kind.direction_of(metric.options)
             and metric.controls == kind.controls
         )

@@ -170,7 +170,7 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
                 found += [f"{section} {name!r}: another {key}" for key in other]
     for section in ("explainers", "metrics"):
         for name, about in (then.get(section) or {}).items():
-            here = (now.get(section) or {}).get(name) or {}
+            here = (now.get(section) or {}).get(name)
             if _select_options(about) != _select_options(here):
                 found.append(f"{section} {name!r}: other options")
     found += [f"{key}: {now.get(key)} here" for key in ("seed", "repeats") if then.get(key) != now.get(key)]
@@ -190,8 +190,10 @@ def _find_other_controls(then: Mapping[str, Any], now: Mapping[str, Any]) -> lis
     return [f"controls: {controls} here"]
 
 
-def _select_options(about: Mapping[str, Any]) -> object:
+def _select_options(about: object) -> object:
     """What the numbers of an explainer or a metric depend on, and not how they are read, which old manifests lack."""
+    if not isinstance(about, Mapping):  # an explainer without options, as a text
+        return _as_stored(about)
     return _as_stored({name: value for name, value in about.items() if name not in _READING})
 
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from standfast.errors import check
+from standfast.errors import StandfastError, check, warn_user
 from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
 from standfast.explainers import get as get_explainer
 from standfast.metrics import Metric
@@ -195,8 +195,7 @@ class Inputs(ABC):
 
 
 def _name_module(source: ModelSource) -> str:
-    assert isinstance(source, LoadedModel)
-    return module_name(source.ready.module)
+    return module_name(source.ready.module) if isinstance(source, LoadedModel) else "model"
 
 
 kinds: Registry[type[Inputs]] = Registry(
@@ -209,13 +208,24 @@ kinds: Registry[type[Inputs]] = Registry(
 
 def find_kind(inputs: object, models: Sequence[object]) -> type[Inputs]:
     """The kind of what a user hands over in Python; that of tensors where no other one takes it."""
-    others = [kinds[name] for name in [*kinds.plugins, *kinds.names()] if name != "tensors"]
+    others = _load_kinds([name for name in [*kinds.plugins, *kinds.names()] if name != "tensors"])
     return next((kind for kind in others if kind.takes(inputs, models)), kinds["tensors"])
 
 
 def find_given_kind(data: object) -> type[Inputs] | None:
     """The kind whose `given` data are; None for anything else."""
-    return next((kind for kind in map(kinds.__getitem__, kinds.names()) if isinstance(data, kind.given)), None)
+    return next((kind for kind in _load_kinds(kinds.names()) if isinstance(data, kind.given)), None)
+
+
+def _load_kinds(names: Iterable[str]) -> list[type[Inputs]]:
+    """The kinds of these names, without plug-ins that cannot be loaded: they must not stop what is of another kind."""
+    loaded: list[type[Inputs]] = []
+    for name in dict.fromkeys(names):
+        try:
+            loaded.append(kinds[name])
+        except StandfastError as error:
+            warn_user(f"{error}. Inputs of this kind are not recognised")
+    return loaded
 
 
 def read_given(given: Given) -> Inputs:

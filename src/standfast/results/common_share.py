@@ -81,6 +81,8 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
     if counted["place"].has_nulls():
         return None
     order = counted["place"].to_numpy()
+    if not _are_curves(parts, common):
+        return None
     shares = _stack(parts, common.share)[order]
     drops = _stack(parts, common.drop)[order]
     ends = _find_smallest(counted, shares[:, -1])
@@ -91,6 +93,13 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
         pl.Series(DROP, means),
     )
     return results.frame.join(columns, on=_KEYS, how="left", maintain_order="left")
+
+
+def _are_curves(parts: Sequence[Part], common: CommonShare) -> bool:
+    """Whether the stored arrays are numbers, `(N, K)` each, of one K above 0: files may have any."""
+    stored = [arrays[name] for *_, arrays in parts for name in (common.share, common.drop)]
+    are_numbers = all(array.ndim == 2 and array.dtype.kind in "fiu" for array in stored)
+    return are_numbers and len({array.shape[1] for array in stored}) == 1 and stored[0].shape[1] > 0
 
 
 def _stack(parts: Sequence[Part], name: str) -> Array:

@@ -257,7 +257,9 @@ class StoredResults:
         metric = str(stored.get("metric") or self._find_metric_of(label) or label)
         ways = (self.manifest.get("about") or {}).get("removal")
         removal = str(ways.get(label) or "") if isinstance(ways, Mapping) else ""
-        return configure_metric(label, metric, stored, self.task_words, removal)
+        configured = configure_metric(label, metric, stored, self.task_words, removal)
+        configured.spec.check_columns(self.samples)
+        return configured
 
     def _find_metric_of(self, label: str) -> str | None:
         for frame in (self.jobs, self.samples):

@@ -181,7 +181,9 @@ class PlannedGrid(Grid):
     def extend(cls, grid: Grid, **found: Any) -> PlannedGrid:
         """The grid with what was found when it was planned: `planned`, `code` and `isolated`."""
         parts = {part.name: getattr(grid, part.name) for part in fields(Grid)}
-        return cls(**{**parts, **found})
+        # outputs may be as large as images, and nobody needs them any more
+        tried = {pair: answered._replace(outputs=None) for pair, answered in grid.tried.items()}
+        return cls(**{**parts, "tried": tried, **found})
 
 
 @dataclass(frozen=True, eq=False)
@@ -591,7 +593,7 @@ def _manifest(
         "models": dict(models),
         "pairs": [list(pair) for pair in grid.combinations()],
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
-        "controls": [name for name, explainer in grid.explainers.items() if explainer.control],
+        "controls": [name for name, explainer in grid.explainers.items() if explainer.control or name in grid.controls],
         "metrics": metrics,
         "sanity": None if grid.sanity is None else grid.sanity.options(),
         "misfits": grid.misfits(),

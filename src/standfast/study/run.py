@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +93,7 @@ def run_grid(
         stack.enter_context(hold_lease(where))
         store.sweep()
         pending = _put_isolated_last(_find_pending(plan, store), plan.grid)
-        isolated = _record_isolation(plan.grid, executor, pending, store.earlier_manifest())
+        isolated = _record_isolation(plan, executor, pending, store.earlier_manifest())
         about_machine = {**environment(origin.folder), **({"isolated": isolated} if isolated else {})}
         about_run = {"study": dict(origin.study), "origin": origin.file, "environment": about_machine}
         store.write_manifest({**plan.manifest, **about_run})
@@ -133,17 +134,22 @@ def _put_isolated_last(jobs: Sequence[Job], grid: Grid) -> list[Job]:
 
 
 def _record_isolation(
-    grid: Grid, executor: Executor, pending: Sequence[Job], earlier: Mapping[str, Any]
+    plan: Plan, executor: Executor, pending: Sequence[Job], earlier: Mapping[str, Any]
 ) -> dict[str, bool]:
     """For each isolated explainer whether all its jobs, now and in earlier runs, have workers of its own."""
-    earlier_runs = (earlier.get("environment") or {}).get("isolated") or {}
-    running = {job.explainer for job in pending}
+    environment_then = earlier.get("environment")
+    recorded = environment_then.get("isolated") if isinstance(environment_then, Mapping) else None
+    earlier_runs = recorded if isinstance(recorded, Mapping) else {}
+    waiting = Counter(job.explainer for job in pending)
+    planned = Counter(job.explainer for job in plan.jobs)
     isolated: dict[str, bool] = {}
-    for name in grid.isolated:
-        runs = [earlier_runs[name]] if name in earlier_runs else []
-        runs += [executor.isolates] if name in running else []
-        if runs:
-            isolated[name] = all(runs)
+    for name in plan.grid.isolated:
+        runs: list[bool] = []
+        if waiting[name] < planned[name]:  # of jobs that an older version has done nothing is known
+            runs.append(earlier_runs.get(name) is True)
+        if waiting[name]:
+            runs.append(executor.isolates)
+        isolated[name] = all(runs)
     shared = [name for name, has_own in isolated.items() if not has_own]
     if shared:
         text = "explainers %s share a process with others, and could harm them; see docs/reliability.md"

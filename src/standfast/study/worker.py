@@ -110,6 +110,8 @@ class Worker:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self._ready: _Ready | None = None
+        #: whether no job has run here that could have changed any of the models
+        self._is_fresh = True
         #: the explainer after whose job the model was not as before, and had to be built again
         self._suspect: str | None = None
         # passes that explainers of a metric have in common, of the last job and those before it with the same samples
@@ -143,6 +145,7 @@ class Worker:
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, *describe_failure(error))
         finally:
+            self._is_fresh = False
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
                 self._ready = self._passes = None  # it is built again, and has to prove that it is the planned model
                 self._suspect = job.explainer
@@ -198,7 +201,7 @@ class Worker:
             checked = None if tried is None else tried.inputs
             inputs, targets = inputs_for(model, samples, checked)
             self._prove_code()
-            if tried is None:
+            if tried is None or not self._is_fresh:
                 self._prove(job, model, inputs)
             first = samples.split(model, slice(0, 1))[0]
             guard = Guard(first.model, first.take(inputs))
@@ -206,11 +209,9 @@ class Worker:
         return self._ready
 
     def _find_tried(self, job: Job, model: Model) -> Tried | None:
-        """What is known of a model that was asked in this process, and is as it was; None for other ones."""
+        """What is known of a model that was asked in this process; None for other ones."""
         tried = self.grid.tried.get((job.data, job.model))
-        if tried is None or tried.model is not model or self._suspect is not None:
-            return None
-        return tried
+        return tried if tried is not None and tried.model is model else None
 
     def _prove_code(self) -> None:
         """Compare the user's modules with those of the plan."""

@@ -142,3 +142,28 @@ def test_what_was_replaced_before_is_no_change() -> None:
     functions = TorchFunctions(make_network())
     assert functions.restore() == []
     assert np.isfinite(evaluate({"saliency": "saliency"})[0]["saliency"]).all()
+
+
+def test_an_explainer_that_changes_another_model_is_noticed_before_its_jobs() -> None:
+    """Models in memory answered when jobs were planned; what a job has done to them since is not in these answers."""
+
+    def make_net(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    first, second = make_net(0), make_net(1)
+
+    def meddle(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        if module is first:
+            with torch.no_grad():
+                second[3].weight.mul_(-1)  # type: ignore[operator, union-attr]
+        return inputs
+
+    models = {name: standfast.Model(net, bounds=(0.0, 1.0)) for name, net in (("a", first), ("b", second))}
+    options: dict[str, Any] = {"controls": False, "sanity": False, "progress": False}
+    rows = torch.rand(4, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = standfast.evaluate(models, {"meddle": meddle}, rows, ["aopc"], **options)
+    assert found.samples["model"].unique().to_list() == ["a"]
+    assert [(failure["model"], failure["explainer"]) for failure in found.failures] == [("b", "meddle")]

@@ -225,9 +225,12 @@ class Crew(ABC, Generic[M]):
         starting = sum(not member.ready for member in self.members)
         working = Counter(member.owner for member in self.members if member.job is not None)
         needed = self.queue.count_beyond(working) - starting
+        if self.queue and not working:
+            # those that are starting may wait for the place of a spent one, as on a cluster without another free one
+            needed = max(needed, 1)
         for member in self._list_idle()[: max(0, needed)]:
-            self.members.remove(member)
             member.stop(_SECONDS_TO_END)
+            self.members.remove(member)
 
     def _start_workers(self, most: int) -> None:
         while self.queue and len(self.members) < most:
@@ -257,8 +260,8 @@ class Crew(ABC, Generic[M]):
         """What has become of the job of a member, if it has one, and if it is not tried again."""
         job, member.job, member.ready = member.job, None, True
         if isinstance(said, Lost):
-            self.members.remove(member)
             member.stop()
+            self.members.remove(member)
         if job is None:  # it was only started
             self._count_start(said)
             return

@@ -245,7 +245,9 @@ class DataFunction(DataEntry):
             return self._choose_targets(returned)
         if isinstance(returned, Dataset):
             return self._from_dataset(returned)
-        if find_given_kind(returned) is not None:
+        kind = find_given_kind(returned)
+        if kind is not None:
+            self._check_decided(kind.words, count)
             return returned
         about = {"function": self.function}
         texts = find_texts(returned, count, about)
@@ -256,6 +258,13 @@ class DataFunction(DataEntry):
         inputs, raw_labels = returned if is_pair else (returned, None)
         labels = None if raw_labels is None else as_labels(raw_labels, "function")
         return self._as_samples(Content(as_inputs(inputs, "function"), labels, about), about)
+
+    def _check_decided(self, words: str, count: int | None) -> None:
+        """Raise `ArgumentError` for what the function decides itself when it returns data of a kind of their own."""
+        expected = f"none, since the function returns {words} and chooses them"
+        check(count is None, "samples", expected, count)
+        for name in ("targets", "bounds"):
+            check(name not in self.model_fields_set, name, expected, repr(getattr(self, name)))
 
     def _choose_targets(self, samples: Samples) -> Samples:
         """Samples of the user's with the targets that the entry asks for."""
