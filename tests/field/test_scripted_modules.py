@@ -43,6 +43,7 @@ def test_a_study_of_a_scripted_module_runs_to_its_end(frozen: bool, tmp_path: Pa
         "explainers": ["saliency", "occlusion"],
         "metrics": [{"max_sensitivity": {"samples": 2, "neighbourhood": {"linf": 0.1}}}],
         "sanity": False,
+        "controls": False,
     }
     found = standfast.run_study(study, tmp_path / "out", progress=False)
     assert found.failures == []
