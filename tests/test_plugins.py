@@ -69,6 +69,7 @@ def page(tmp_path: Path) -> Page:
         else:
             script.append(block["code"])
     shutil.copy(ROOT / "examples" / "deletion.py", modules)
+    shutil.copy(ROOT / "tests" / "stand_ins" / "event_sequences.py", modules)
     (toml,) = re.findall(r"```toml\n(.*?)```", text, re.S)
     points = re.sub(r'\[project\.entry-points\."(.*?)"\]', r"[\1]", toml).replace('"', "")
     install(tmp_path / "site", "blur", points)
