@@ -121,7 +121,7 @@ def test_one_process_does_bundled_explainers_first_and_says_that_others_share_it
     assert read_values(results, "victim") != alone["victim"]  # as docs/reliability.md says
     assert results.manifest["environment"]["isolated"] == {"poison": False, "victim": False}
     assert "explainers poison, victim share a process" in caplog.text
-    # what the explainers name is put back, since it counts; then the next run does nothing, and what was shared stays so
+    # what the explainers name counts, so it is put back; then the next run does nothing, and what was shared stays so
     SETTINGS.power = 1.0
     monkeypatch.undo()
     again = run(tmp_path, ["poison", "saliency", "victim"], Processes(2))
