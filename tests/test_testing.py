@@ -99,10 +99,6 @@ class OtherPreset(Halved):
     presets = {"fast": {}}  # type: ignore[dict-item] # noqa: RUF012
 
 
-class OtherOption(Halved):
-    presets = {"quick": {"samples": 3}}  # noqa: RUF012
-
-
 class LessThanNothing(Halved):
     def cost(self, classes: int | None = None) -> Cost:
         return Cost(predictions=-1, explanations=3)
@@ -139,7 +135,6 @@ def test_options_that_decide_what_the_value_is(metric: Metric) -> None:
         (UpsideDown, "low is not above high"),
         (HiddenOption, r"options\(\) has every field"),
         (OtherPreset, "the preset 'fast' is one of quick, standard, paper"),
-        (OtherOption, "the preset 'quick' names options of the metric: samples"),
         (LessThanNothing, "no number of cost is below 0"),
     ],
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from standfast.errors import check
 from standfast.results.metric_results import MetricResults, Part
 from standfast.statistics.curves import compute_area_up_to
 from standfast.tensors import Array
@@ -81,8 +82,7 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
     if counted["place"].has_nulls():
         return None
     order = counted["place"].to_numpy()
-    if not _are_curves(parts, common):
-        return None
+    _check_curves(parts, common)
     shares = _stack(parts, common.share)[order]
     drops = _stack(parts, common.drop)[order]
     ends = _find_smallest(counted, shares[:, -1])
@@ -95,11 +95,14 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
     return results.frame.join(columns, on=_KEYS, how="left", maintain_order="left")
 
 
-def _are_curves(parts: Sequence[Part], common: CommonShare) -> bool:
-    """Whether the stored arrays are numbers, `(N, K)` each, of one K above 0: files may have any."""
+def _check_curves(parts: Sequence[Part], common: CommonShare) -> None:
+    """Raise `ArgumentError` unless arrays are numbers `(N, K)` of one K above 0: a file may have any."""
     stored = [arrays[name] for *_, arrays in parts for name in (common.share, common.drop)]
+    shapes = sorted({f"{array.dtype} {array.shape}" for array in stored})
     are_numbers = all(array.ndim == 2 and array.dtype.kind in "fiu" for array in stored)
-    return are_numbers and len({array.shape[1] for array in stored}) == 1 and stored[0].shape[1] > 0
+    are_alike = are_numbers and len({array.shape[1] for array in stored}) == 1 and stored[0].shape[1] > 0
+    argument = f"arrays {common.share} and {common.drop}"
+    check(are_alike, argument, "numbers of shape (N, K), with one K for all", "; ".join(shapes))
 
 
 def _stack(parts: Sequence[Part], name: str) -> Array:
