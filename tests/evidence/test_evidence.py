@@ -299,6 +299,8 @@ def list_again(pack: Path, **changes: Any) -> None:
         lambda about: about["values"].update(column="low"),
         lambda about: about.update(direction="higher"),
         lambda about: about.update(controls=True),
+        lambda about: about["values"].update(decimals=0),
+        lambda about: about.update(metric="another_metric"),  # which nobody could compare with a class
     ],
 )
 def test_a_manifest_that_reads_numbers_in_another_way_is_found(

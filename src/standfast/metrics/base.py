@@ -149,7 +149,7 @@ class Metric(metaclass=_PresetsApplied):
             `"probability"`, or how `"faithful"` or `"plausible"` maps are. Empty: they speak to no clause of an
             evidence pack.
         needs: what the model, the explainer or the data must have (`Needs`); options without a default are known
-            anyway. A model or data without it are refused before any work.
+            anyway. A model without the gradients or parameters that it needs is refused before any work.
         removal_options: the options that say what stands in the place of removed features, such as `"baseline"`.
         controls: whether control explainers (`Explainer.control`) are shown beside the others by default, and tests
             say which explainers do better than all of them. For metrics that claim to say something about the model.

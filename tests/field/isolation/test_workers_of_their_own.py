@@ -128,6 +128,18 @@ def test_one_process_does_bundled_explainers_first_and_says_that_others_share_it
     assert again.manifest["environment"]["isolated"] == {"poison": False, "victim": False}
 
 
+@pytest.mark.parametrize("environment", [{}, {"isolated": [1]}, {"isolated": {"victim": "yes"}}, None])
+def test_of_jobs_of_which_nothing_is_known_it_does_not_say_that_they_were_isolated(
+    environment: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    """Such as those of an older version, or of a manifest that somebody changed."""
+    run(tmp_path, ["saliency", "victim"], InProcess())
+    store = Store(tmp_path)
+    store.write_manifest({**store.manifest(), "environment": environment})
+    again = run(tmp_path, ["saliency", "victim"], Processes(2))
+    assert again.manifest["environment"]["isolated"] == {"victim": False}
+
+
 def test_a_study_of_bundled_explainers_says_nothing(tmp_path: Path) -> None:
     results = run(tmp_path, ["saliency", "lime"], InProcess())
     assert "isolated" not in results.manifest["environment"]
