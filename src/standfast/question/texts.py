@@ -313,7 +313,7 @@ def _removes(metric: Metric) -> bool:
 def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
     """The metric with what the model puts in the place of a removed word."""
     options: dict[str, Any] = {}
-    replaces = getattr(metric, "replacement", None)
+    replaces = metric.replacement if "replacement" in metric.removal_options else None
     if removal == "retrieve":
         takes_several = replaces in (None, "uniform")
         expected = "'retrieve' alone, for explainers and metrics that take words of the texts (aopc)"
