@@ -424,6 +424,13 @@ class Metric(metaclass=_PresetsApplied):
         """What counts in a job's identity: `version`, or more where only some configurations gave other values."""
         return self.version
 
+    def describe_pairing(self, explainer: Explainer) -> str:
+        """How it works otherwise for this explainer than for others, in a word or two that count in a job's identity.
+
+        Empty, as by default, where it does the same for all.
+        """
+        return ""
+
     def cost(self, classes: int | None = None) -> Cost:
         """About what a sample costs, for progress bars and estimates of the time; by default one explanation.
 

@@ -121,7 +121,7 @@ class _Pool:
     Attributes:
         place: the names of data, model, explainer and metric, and the repeat.
         made_of: what the identities of its jobs are made of, beside the samples and the metric: the digest of model and
-            data, those of the explainer, and the seed.
+            data, those of the explainer with what the metric does otherwise for it, and the seed.
         count: the number of samples.
         work: about what the model does for a sample, in forward passes of one row.
         seconds: about how long that takes.
@@ -400,10 +400,14 @@ def _make_pools(
         explanations = costed.cost(meeting.model.classes).explanations
         for name in grid.explainers_of(metric):
             work = expected_work(costed, grid.explainers[name], meeting.model.classes)
+            explainer_parts = [*explained_by[name], *nearby.get(label, [])]
+            pairing = metric.describe_pairing(grid.explainers[name])
+            if pairing:  # elsewhere identities stay
+                explainer_parts.append(pairing)
             pool = _Pool(
                 source=source,
                 place=(meeting.data, meeting.name, name, label, repeat),
-                made_of=(made_of, [*explained_by[name], *nearby.get(label, [])], grid.seed),
+                made_of=(made_of, explainer_parts, grid.seed),
                 metric=metric,
                 count=count,
                 work=work,
