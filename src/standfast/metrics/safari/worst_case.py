@@ -52,6 +52,8 @@ from standfast.value_spec import Direction, ValueSpec
 
 #: of a draft, for explainers that were not compared
 _USUAL_EFFORT = 0.25
+#: the largest budget with which searches with and without drafts were compared
+_MOST_COMPARED = 500
 
 
 @dataclass(frozen=True)
@@ -293,15 +295,20 @@ class WorstCase(Metric):
     def choose_search(self, explainer: Explainer) -> Search:
         """The search for this explainer: `auto` searches with drafts where this was shown to find worse cases.
 
-        That is for a changed explanation in a ball of the maximum norm, and for explainers that say so (`draft_share`).
+        That is for a changed explanation in a ball of the maximum norm, with a budget of at most 500, and for explainers
+        that say so (`draft_share`).
 
         >>> from standfast.explainers import get
-        >>> metric = WorstCase(LinfBall(0.1))
+        >>> metric = WorstCase(LinfBall(0.1), budget=500)
         >>> metric.choose_search(get("kernel_shap")).name, metric.choose_search(get("saliency")).name
         ('draft', 'auto')
         """
         configured, drafting = self.make_search(), DraftSearch()
-        was_compared = self.event == "changed_explanation" and isinstance(self.neighbourhood, LinfBall)
+        was_compared = (
+            self.event == "changed_explanation"
+            and isinstance(self.neighbourhood, LinfBall)
+            and self.budget <= _MOST_COMPARED
+        )
         if configured != AutoSearch() or not was_compared or not explainer.draft_share:
             return configured
         return configured if _make_rougher(explainer, drafting) is None else drafting
