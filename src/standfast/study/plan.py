@@ -401,9 +401,7 @@ def _make_pools(
         for name in grid.explainers_of(metric):
             work = expected_work(costed, grid.explainers[name], meeting.model.classes)
             explainer_parts = [*explained_by[name], *nearby.get(label, [])]
-            pairing = metric.describe_pairing(grid.explainers[name])
-            if pairing:  # elsewhere identities stay
-                explainer_parts.append(pairing)
+            explainer_parts += _describe_pair(metric, grid.explainers[name])
             pool = _Pool(
                 source=source,
                 place=(meeting.data, meeting.name, name, label, repeat),
@@ -416,6 +414,13 @@ def _make_pools(
             )
             pools.append(pool)
     return pools
+
+
+def _describe_pair(metric: Metric, explainer: Explainer) -> list[str]:
+    """The digest of what a metric is for an explainer, where it is another one than for the rest; else nothing."""
+    paired = metric.bind(explainer=explainer)
+    is_other = paired is not metric and Description(paired).content != Description(metric).content
+    return [Description(paired).digest] if is_other else []
 
 
 def _choose_sizes(pools: Sequence[_Pool], known: _Known, workers: int) -> dict[str, int]:

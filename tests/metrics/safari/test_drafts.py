@@ -148,7 +148,9 @@ def test_misclassification_needs_no_maps_and_so_no_drafts(model: Model, x: Tenso
 def test_auto_takes_drafts_where_they_were_shown_to_be_better(name: str) -> None:
     explainer = get(name)
     for budget in (100, 500):
-        assert isinstance(WorstCase(BALL, budget=budget).choose_search(explainer), DraftSearch)
+        metric = WorstCase(BALL, budget=budget)
+        assert isinstance(metric.choose_search(explainer), DraftSearch)
+        assert metric.bind(explainer=explainer) == WorstCase(BALL, budget=budget, search=DraftSearch())
     for other in (
         WorstCase(BALL, budget=501),
         WorstCase(BALL, "changed_class", budget=100),
@@ -160,7 +162,7 @@ def test_auto_takes_drafts_where_they_were_shown_to_be_better(name: str) -> None
         WorstCase(BALL, search="block", budget=100),
     ):
         assert other.choose_search(explainer) == other.make_search()
-        assert other.describe_pairing(explainer) == ""
+        assert other.bind(explainer=explainer) == other
 
 
 @pytest.mark.parametrize("name", ["smoothgrad", "lime", "gradient_shap", "saliency", "randomised:integrated_gradients"])

@@ -295,7 +295,7 @@ class WorstCase(Metric):
     def choose_search(self, explainer: Explainer) -> Search:
         """The search for this explainer: `auto` searches with drafts where this was shown to find worse cases.
 
-        That is for a changed explanation in a ball of the maximum norm, with a budget of at most 500, and for explainers
+        That is for a changed explanation in a ball of the maximum norm, with a budget of at most 500, and explainers
         that say so (`draft_share`).
 
         >>> from standfast.explainers import get
@@ -313,9 +313,12 @@ class WorstCase(Metric):
             return configured
         return configured if _make_rougher(explainer, drafting) is None else drafting
 
-    def describe_pairing(self, explainer: Explainer) -> str:
-        """Whether `auto` searches with drafts."""
-        return "" if self.choose_search(explainer) == self.make_search() else DraftSearch.name
+    def bind(self, *, explainer: Explainer | None = None, **known: Any) -> Metric:
+        """With the search that `auto` takes for the explainer."""
+        bound = super().bind(**known)
+        if explainer is None or self.choose_search(explainer) == self.make_search():
+            return bound
+        return dataclasses.replace(bound, search=self.choose_search(explainer))  # type: ignore[call-arg]
 
     def describe_misfit(self, explainer: Explainer) -> str:
         """Only black-box searches take an explainer that cannot be differentiated, for an event of explanations."""
