@@ -133,7 +133,8 @@ class Explainer(metaclass=ConfigurationType):
         if lower_setting >= setting:
             return None
         configuration: Any = self  # a frozen dataclass
-        return dataclasses.replace(configuration, **{self.dial: lower_setting})
+        rough: Self = dataclasses.replace(configuration, **{self.dial: lower_setting})
+        return rough
 
     @property
     def rows_per_input(self) -> int:

@@ -96,10 +96,10 @@ class _Shortlist(SearchRun):
 
     def query(self, x: Tensor, rows: Tensor | None = None) -> Outcome:
         """See `SearchRun`; all problems have candidates."""
-        seen = super().query(x, rows)
+        outcome = super().query(x, rows)
         part = min(self._parts * self.spent // self.budget, self._parts - 1)
         if part not in self._best_of_part:
             unknown = torch.full_like(self.kept.key, NAN_KEY)
             self._best_of_part[part] = Incumbent(self.region.centre[:, None], self.kept.seen, unknown)
-        self._best_of_part[part].accept(x, seen)
-        return seen
+        self._best_of_part[part].accept(x, outcome)
+        return outcome

@@ -335,19 +335,19 @@ class WorstCase(Metric):
         rough = self._make_rough_objective(call, search, objective)
         usable, points = objective.usable, region.centre.clone()
         kept = KeptClass(probe, plan_draws(self.budget, probe))
-        found: SearchResult | None = None
+        outcome: SearchResult | None = None
         if len(usable):
             own = region.select(usable)
-            found = objective.run(search, own, self.plan_search(probe), call.seed, rough)
+            outcome = objective.run(search, own, self.plan_search(probe), call.seed, rough)
             kept.draw(~call.seed)
-            points[usable] = own.project(found.inputs[:, None])[:, 0]
+            points[usable] = own.project(outcome.inputs[:, None])[:, 0]
         seen, perturbed, _ = reevaluate_found(probe, self.neighbourhood, inputs, points)
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
         plausibility = self.neighbourhood.measure_plausibility(inputs, perturbed["inputs"])
         evaluated = probe.scatter_to_all(torch.ones_like(usable, dtype=torch.bool))
-        gaps = self._limit_gaps(event, probe, found, similarity)
-        exact = self._read_exact(probe, found)
+        gaps = self._limit_gaps(event, probe, outcome, similarity)
+        exact = self._read_exact(probe, outcome)
         if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
             probe.skip_constant(probe.reference, similarity <= 0)
         feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
@@ -360,14 +360,14 @@ class WorstCase(Metric):
             similarity=similarity,
             found=feasible & evaluated,
             misinterpreted=event.has_happened(similarity, margin) & evaluated,
-            followed_gradients=evaluated & (found is not None and found.followed_gradients),
+            followed_gradients=evaluated & (outcome is not None and outcome.followed_gradients),
             gap=gaps,
             sens_max=objective.sens_max,
             sens_lips=objective.sens_lips,
             plausibility=None if plausibility is None else torch.where(evaluated, plausibility.double(), torch.nan),
             exact=exact,
             drafts=drafts,
-            trace=_empty_trace(inputs) if found is None else _read_trace(event, found.trace),
+            trace=_empty_trace(inputs) if outcome is None else _read_trace(event, outcome.trace),
             traced=usable,
         )
 
@@ -408,28 +408,28 @@ class WorstCase(Metric):
         rough_call = dataclasses.replace(call, explainer=explainer, targets=objective.probe.targets)
 
         def make() -> EventObjective:
-            settings = [getattr(each, explainer.dial) for each in (explainer, call.explainer)]
-            record_choice(explainer.dial, f"{settings[0]} in drafts of the search, {settings[1]} in values")
+            lower_setting, setting = getattr(explainer, explainer.dial), getattr(call.explainer, explainer.dial)
+            record_choice(explainer.dial, f"{lower_setting} in drafts of the search, {setting} in values")
             return EventObjective(event, self._make_probe(rough_call, event, region), call.inputs, track=False)
 
         return RoughObjective(make, objective.usable, explainer.count_rows_of(call.inputs))
 
-    def _limit_gaps(self, event: Event, probe: Probe, found: SearchResult | None, similarity: Tensor) -> Tensor:
+    def _limit_gaps(self, event: Event, probe: Probe, outcome: SearchResult | None, similarity: Tensor) -> Tensor:
         """The gap of each origin `(P,)`; no similarity lies beyond the ends of its range."""
-        if found is None or found.gap is None:
+        if outcome is None or outcome.gap is None:
             unknown = torch.full((len(probe.usable()),), torch.nan, dtype=torch.float64, device=similarity.device)
             return probe.scatter_to_all(unknown)
-        gaps = probe.scatter_to_all(found.gap)
+        gaps = probe.scatter_to_all(outcome.gap)
         if self.event == "misclassification":
             return gaps
         worse = event.similarity.larger_is_closer == (self.event == "changed_explanation")
         room = (similarity - event.similarity.range[0 if worse else 1]).abs().double()
         return torch.where(gaps.isfinite(), torch.minimum(gaps, room), gaps)
 
-    def _read_exact(self, probe: Probe, found: SearchResult | None) -> Tensor | None:
+    def _read_exact(self, probe: Probe, outcome: SearchResult | None) -> Tensor | None:
         """Whether all inputs were tried, bool `(P,)`; None where the search cannot do so."""
-        if found is not None and found.exact is not None:
-            return probe.scatter_to_all(found.exact)
+        if outcome is not None and outcome.exact is not None:
+            return probe.scatter_to_all(outcome.exact)
         if not self._searches_candidates:
             return None
         return probe.scatter_to_all(torch.zeros_like(probe.usable(), dtype=torch.bool))
