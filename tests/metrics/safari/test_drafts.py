@@ -153,6 +153,7 @@ def test_auto_takes_drafts_where_they_were_shown_to_be_better(name: str) -> None
         assert metric.bind(explainer=explainer) == WorstCase(BALL, budget=budget, search=DraftSearch())
     for other in (
         WorstCase(BALL, budget=501),
+        WorstCase(BALL, similarity="spearman", budget=100),
         WorstCase(BALL, "changed_class", budget=100),
         WorstCase(BALL, "misclassification", budget=100),
         WorstCase(L2Ball(0.5), budget=100),

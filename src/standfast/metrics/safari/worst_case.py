@@ -45,7 +45,7 @@ from standfast.model import Output
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Region, check_neighbourhood
 from standfast.records import Range
 from standfast.registry import build
-from standfast.similarity import Similarity
+from standfast.similarity import Pearson, Similarity
 from standfast.similarity import get as get_similarity
 from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.value_spec import Direction, ValueSpec
@@ -295,8 +295,8 @@ class WorstCase(Metric):
     def choose_search(self, explainer: Explainer) -> Search:
         """The search for this explainer: `auto` searches with drafts where this was shown to find worse cases.
 
-        That is for a changed explanation in a ball of the maximum norm, with a budget of at most 500, and explainers
-        that say so (`draft_share`).
+        That is for a changed explanation in a ball of the maximum norm, by Pearson's correlation, with a budget of at
+        most 500, and explainers that say so (`draft_share`).
 
         >>> from standfast.explainers import get
         >>> metric = WorstCase(LinfBall(0.1), budget=500)
@@ -304,14 +304,18 @@ class WorstCase(Metric):
         ('draft', 'auto')
         """
         configured, drafting = self.make_search(), DraftSearch()
-        was_compared = (
-            self.event == "changed_explanation"
-            and isinstance(self.neighbourhood, LinfBall)
-            and self.budget <= _MOST_COMPARED
-        )
-        if configured != AutoSearch() or not was_compared or not explainer.draft_share:
+        if configured != AutoSearch() or not self._was_compared_with_drafts or not explainer.draft_share:
             return configured
         return configured if _make_rougher(explainer, drafting) is None else drafting
+
+    @property
+    def _was_compared_with_drafts(self) -> bool:
+        return (
+            self.event == "changed_explanation"
+            and isinstance(self.neighbourhood, LinfBall)
+            and isinstance(get_similarity(self.similarity), Pearson)
+            and self.budget <= _MOST_COMPARED
+        )
 
     def bind(self, *, explainer: Explainer | None = None, **known: Any) -> Metric:
         """With the search that `auto` takes for the explainer."""
