@@ -147,12 +147,12 @@ def test_misclassification_needs_no_maps_and_so_no_drafts(model: Model, x: Tenso
 @pytest.mark.parametrize("name", ["integrated_gradients", "kernel_shap"])
 def test_auto_takes_drafts_where_they_were_shown_to_be_better(name: str) -> None:
     explainer = get(name)
-    for budget in (100, 500):
+    for budget in (100, 300):
         metric = WorstCase(BALL, budget=budget)
         assert isinstance(metric.choose_search(explainer), DraftSearch)
         assert metric.bind(explainer=explainer) == WorstCase(BALL, budget=budget, search=DraftSearch())
     for other in (
-        WorstCase(BALL, budget=501),
+        WorstCase(BALL, budget=301),
         WorstCase(BALL, similarity="spearman", budget=100),
         WorstCase(BALL, "changed_class", budget=100),
         WorstCase(BALL, "misclassification", budget=100),

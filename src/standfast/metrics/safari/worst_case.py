@@ -52,8 +52,8 @@ from standfast.value_spec import Direction, ValueSpec
 
 #: of a draft, for explainers that were not compared
 _USUAL_EFFORT = 0.25
-#: the largest budget with which searches with and without drafts were compared
-_MOST_COMPARED = 500
+#: the largest budget with which drafts were shown to help
+_MOST_DRAFTED = 300
 
 
 @dataclass(frozen=True)
@@ -296,25 +296,25 @@ class WorstCase(Metric):
         """The search for this explainer: `auto` searches with drafts where this was shown to find worse cases.
 
         That is for a changed explanation in a ball of the maximum norm, by Pearson's correlation, with a budget of at
-        most 500, and explainers that say so (`draft_share`).
+        most 300, and explainers that say so (`draft_share`).
 
         >>> from standfast.explainers import get
-        >>> metric = WorstCase(LinfBall(0.1), budget=500)
+        >>> metric = WorstCase(LinfBall(0.1), budget=300)
         >>> metric.choose_search(get("kernel_shap")).name, metric.choose_search(get("saliency")).name
         ('draft', 'auto')
         """
         configured, drafting = self.make_search(), DraftSearch()
-        if configured != AutoSearch() or not self._was_compared_with_drafts or not explainer.draft_share:
+        if configured != AutoSearch() or not self._drafts_were_better or not explainer.draft_share:
             return configured
         return configured if _make_rougher(explainer, drafting) is None else drafting
 
     @property
-    def _was_compared_with_drafts(self) -> bool:
+    def _drafts_were_better(self) -> bool:
         return (
             self.event == "changed_explanation"
             and isinstance(self.neighbourhood, LinfBall)
             and isinstance(get_similarity(self.similarity), Pearson)
-            and self.budget <= _MOST_COMPARED
+            and self.budget <= _MOST_DRAFTED
         )
 
     def bind(self, *, explainer: Explainer | None = None, **known: Any) -> Metric:
