@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import weakref
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +27,21 @@ from standfast.question.arguments import (
     ModelLike,
     NeighbourhoodsLike,
 )
+from standfast.question.grid import Grid
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_failures
 from standfast.study.cache import run_kept
 from standfast.study.cost import Estimate, estimate_plan
+from standfast.study.cost_table import advise, describe_choice, format_costs
 from standfast.study.executors import Executor, local
 from standfast.study.executors.base import UNLIMITED
+from standfast.study.import_paths import importing_from
+from standfast.study.limited import TimeLimit, run_limited
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import watch
 from standfast.study.run import Origin, RunSummary, run_grid
 from standfast.study.store import Store
+from standfast.study.time_limit import Choice, check_minutes
 
 if TYPE_CHECKING:
     from standfast.study.file.spec import Study
@@ -49,7 +55,7 @@ def evaluate(
     *,
     reference: Tensor | Any = None,
     neighbourhood: NeighbourhoodsLike | None = None,
-    preset: Preset = "standard",
+    preset: Preset | None = None,
     controls: bool | ExplainersLike = True,
     sanity: bool | int = True,
     targets: Tensor | int | None = None,
@@ -59,6 +65,7 @@ def evaluate(
     samples_per_job: int | None = None,
     workers: int | str = 1,
     executor: Executor | None = None,
+    minutes: float | None = None,
     about: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Results:
@@ -85,7 +92,7 @@ def evaluate(
         preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
             defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
             metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
-            different presets.
+            different presets. By default `"standard"`; with `minutes` what fits.
         controls: control explainers: names and so on, as for `explainers`. Metrics that say something about the model
             (`Metric.controls`) evaluate them beside the others, and the report says which explainers do better than all
             of them; of measures of stability the copy of the input is a reference. True for `random`, `input_copy`,
@@ -105,6 +112,12 @@ def evaluate(
             script that uses several needs `if __name__ == "__main__":`, as always with processes in Python.
         executor: another place to do the jobs, or limits of time and memory for each, such as
             `Processes(2, limits=Limits(timeout=600))`; see `standfast.study.executors`.
+        minutes: how long all of it may take, about; None for as long as it takes. After a trial of ten seconds at most, a
+            table says what everything costs, what is chosen, and what is left out. What the arguments say stays as it is;
+            chosen are the number of samples (the first ones), the options of metrics that are given by name without them
+            or a preset, and as the last resort default controls and checks are left out. The same call again, or with
+            more minutes, continues: first with more samples, and when all are done with more expensive options, which is
+            new work. The results say what was left out.
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
@@ -115,7 +128,8 @@ def evaluate(
 
     Raises:
         ArgumentError: an argument does not fit, an unknown name among them; a metric by name needs a neighbourhood, and
-            the bounds of the inputs give no range for the default; a module alone, and the inputs show no bounds.
+            the bounds of the inputs give no range for the default; a module alone, and the inputs show no bounds;
+            `minutes` are too few for one sample.
         ModelError: the module fails on the inputs, or does not return logits.
 
     >>> import standfast
@@ -132,6 +146,8 @@ def evaluate(
     >>> found.best(), found.sanity["digits", "LeNet5", "saliency"].state  # two samples pass no check
     ({}, 'undecided')
     """
+    began = time.monotonic()
+    minutes = check_minutes(minutes)
     seed, repeats = as_number(seed), as_number(repeats)
     samples_per_job = None if samples_per_job is None else as_number(samples_per_job)
     check(type(seed) is int, "seed", "a whole number", repr(seed))
@@ -168,7 +184,18 @@ def evaluate(
     with watch(progress) as report_progress:
 
         def run(plan: Plan, store: Store) -> RunSummary:
-            return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
+            if minutes is None:
+                return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
+            return run_limited(
+                grid,
+                plan,
+                store,
+                TimeLimit(minutes, began),
+                chosen,
+                find_origin=lambda choice: Origin(facts),
+                tell=_print_choice if progress else None,
+                progress=report_progress,
+            )
 
         store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
     found = load_results(store, summary)
@@ -176,6 +203,11 @@ def evaluate(
         weakref.finalize(found, let_go)
     _warn_of_failures(found)
     return found
+
+
+def _print_choice(grid: Grid, estimate: Estimate, choice: Choice) -> None:
+    """Print what everything costs, and what was chosen for a limited time."""
+    print(f"{format_costs(estimate)}\n{describe_choice(grid, choice)}", file=sys.stderr, flush=True)
 
 
 def _warn_of_failures(found: Results) -> None:
@@ -192,25 +224,29 @@ def estimate(
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
     *,
-    seconds: float = 1.0,
+    minutes: float = 10.0,
+    seconds: float = 10.0,
     **options: Any,
 ) -> Estimate:
     """Estimate what `evaluate` would cost: evaluations, time and memory for every metric and explainer.
 
-    Every metric is tried with every explainer on the first samples, which takes at most about `5 * seconds` for each
-    pair. A cost that depends on what is found, as for a probability, is known to about a factor of two. `standfast run
-    --dry-run` prints the same for a study.
+    The time of single predictions and explanations is measured, and every metric is tried with every explainer on the
+    first samples, as far as that fits into `seconds`; the table says what was not tried. A cost that depends on what is
+    found, as for a probability, is known to about a factor of two, or not at all. `standfast run --dry-run` prints the
+    same for a study.
 
     Args:
         model, explainers, inputs, metrics: as for `evaluate`.
-        seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
-            of the metric is tried for up to twice as long, and once more if that takes below two seconds.
+        minutes: say what `evaluate(..., minutes=minutes)` would choose.
+        seconds: how long all trials together may take, about. If the trial of a metric does not end in its share, a
+            cheaper configuration is tried for twice as long.
         options: `neighbourhood`, `preset`, `controls`, `sanity`, `targets`, `repeats` and `samples_per_job`, as for
             `evaluate`.
 
     Returns:
         The costs for one worker: `evaluations`, `seconds`, `memory` (in bytes; a lower bound where a trial was
-        stopped), and `frame()` with a row for each metric and explainer.
+        stopped), and `frame()` with a row for each metric and explainer. `print` shows a table, and what is done in so
+        many minutes.
 
     Raises:
         ArgumentError: an argument does not fit.
@@ -226,8 +262,12 @@ def estimate(
     for option, value in options.items():
         if option not in argument_names:
             raise UnknownOptionError("estimate", option, value, argument_names[4:])
-    question = Arguments(model, explainers, inputs, metrics, **options).ask()
-    return estimate_plan(make_plan(question.make_grid()), set(), seconds=seconds)
+    checked_minutes = check_minutes(minutes)
+    check(checked_minutes is not None, "minutes", "a number above 0", "None")
+    assert checked_minutes is not None
+    grid = Arguments(model, explainers, inputs, metrics, **options).ask().make_grid()
+    found = estimate_plan(make_plan(grid), set(), seconds=seconds)
+    return replace(found, advice=advise(grid, found, checked_minutes))
 
 
 def run_study(
@@ -235,6 +275,7 @@ def run_study(
     out: str | Path | None = None,
     *,
     executor: Executor | None = None,
+    minutes: float | None = None,
     command: str | None = None,
     progress: bool = True,
 ) -> Results:
@@ -244,13 +285,14 @@ def run_study(
         study: a study file, its content as a mapping, or the result of `load_study`.
         out: a folder or an fsspec address for the results; by default, `results/<name of the file>`.
         executor: does the jobs; None for the executor of the study.
+        minutes: how long all of it may take (`evaluate`), instead of what the study says.
         command: the command that reproduces the results, for the report; a command says itself what failed.
         progress: show a progress bar.
 
     A warning says which explainers failed by which metrics, and why, unless there is a `command`.
 
     Raises:
-        ArgumentError: `study` is something else.
+        ArgumentError: `study` is something else; the minutes are too few for one sample.
         StudyError: something in the file does not fit.
 
     >>> import standfast
@@ -271,6 +313,8 @@ def run_study(
     """
     from standfast.study.file.spec import Study, load_study, study_from
 
+    began = time.monotonic()
+    minutes = check_minutes(minutes)
     expected = "a study file, its content as a mapping, or the result of load_study"
     check(isinstance(study, Study | Mapping | str | Path), "study", expected, type(study).__name__)
     if isinstance(study, Mapping):
@@ -282,14 +326,30 @@ def run_study(
     grid = study.grid()
     chosen = executor or executor_of(study)
     about = {"title": study.title, "command": command} if command else {"title": study.title}
+    address = out or default_folder(study)
+    store = Store(address)
+    minutes = study.minutes if minutes is None else minutes
+
+    def find_origin(choice: Choice | None) -> Origin:
+        content = study.plain() if choice is None else study.plain_with(choice.settings, choice.controls, choice.checked)
+        return Origin(about, content, str(Path(study.name).resolve()), study.base)
+
     with watch(progress) as report_progress:
-        run = run_grid(
-            grid,
-            Store(address := out or default_folder(study)),
-            executor=chosen,
-            origin=Origin(about, study.plain(), str(Path(study.name).resolve()), study.base),
-            progress=report_progress,
-        )
+        if minutes is None:
+            run = run_grid(grid, store, executor=chosen, origin=find_origin(None), progress=report_progress)
+        else:
+            with importing_from(grid.paths):
+                plan = make_plan(grid, about, store.earlier_manifest(), chosen.at_once)
+                run = run_limited(
+                    grid,
+                    plan,
+                    store,
+                    TimeLimit(minutes, began),
+                    chosen,
+                    find_origin=find_origin,
+                    tell=_print_choice if progress else None,
+                    progress=report_progress,
+                )
     found = load_results(address, run)
     if command is None:
         _warn_of_failures(found)

@@ -66,6 +66,10 @@ Address = Annotated[
     str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
 ]
 Workers = Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")]
+Minutes = Annotated[
+    float | None,
+    typer.Option(help="How long all of it may take, instead of what the file says; what is not given is chosen."),
+]
 Seed = Annotated[int, typer.Option(help="Of all random numbers.")]
 Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
 
@@ -197,6 +201,7 @@ def run(
     ] = False,
     executor: Annotated[str | None, typer.Option(help="local, ray or slurm, instead of what the file says.")] = None,
     workers: Workers = None,
+    minutes: Minutes = None,
     preset: Annotated[
         Preset | None,
         typer.Option(
@@ -226,11 +231,13 @@ def run(
     if dry_run:
         from standfast.cli.dry_runs import dry_run as describe
 
-        describe(loaded, target)
+        describe(loaded, target, loaded.minutes if minutes is None else minutes)
         return
     command = f"standfast run {study}" + f" --preset {preset}" * bool(preset) + f" --out {out}" * bool(out)
+    if minutes is not None:
+        command += f" --minutes {minutes:g}"
     with _resumable():
-        found = run_study(loaded, out, executor=chosen, command=command)
+        found = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
     run = found.run
     assert run is not None
     _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
@@ -270,6 +277,7 @@ def check(
         typer.Option(help="FORMAT=FILE, with the formats text, json, junit and markdown; may be repeated."),
     ] = None,
     workers: Workers = None,
+    minutes: Minutes = None,
 ) -> None:
     """Run a study and decide its requirements: pass, fail or undecided, each with its interval.
 
@@ -290,6 +298,7 @@ def check(
             until_decided=until_decided,
             most_samples=most_samples,
             executor=executor_of(loaded, workers=_count(workers)),
+            minutes=minutes,
             tell=lambda look: _echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
         )
     _echo(str(found))

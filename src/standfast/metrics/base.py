@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
@@ -77,6 +78,8 @@ Preset = Literal["quick", "standard", "paper"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 #: the options of each preset of a metric, where they differ from the defaults
 Presets = Mapping[Preset, Mapping[str, Any]]
+#: options that make a metric cheaper than its defaults do, the cheapest first
+Ladder = tuple[Mapping[str, Any], ...]
 
 
 def check_preset(preset: object, argument: str = "preset") -> None:
@@ -159,6 +162,11 @@ class Metric(metaclass=_PresetsApplied):
             report compares configurations by all other options: numbers on an axis, and anything else as a category.
         mask_option: the option that may name a data set's masks, one for each sample; empty if there is none.
         presets: the options of a preset, where they differ from the defaults: `{"quick": {"samples": 10}}`.
+        ladder: cheaper settings than the defaults, the cheapest first: `({"samples": 3}, {"samples": 10})`. Where the
+            time is limited, one of them is chosen for a metric whose options are not given. By default the preset
+            `"quick"` alone.
+        has_random_cost: whether only a trial shows what it costs, as how rare an event is decides; `cost` is then a
+            guess.
 
     Raises:
         ArgumentError: when a metric is made with an unknown preset.
@@ -187,6 +195,8 @@ class Metric(metaclass=_PresetsApplied):
     roles: ClassVar[Mapping[str, Role]] = {}
     mask_option: ClassVar[str] = ""
     presets: ClassVar[Presets] = {}
+    ladder: ClassVar[Ladder] = ()
+    has_random_cost: ClassVar[bool] = False
     values: ClassVar[ValueSpec | None] = None
     #: see `ConfigurationType`
     gone: ClassVar[Mapping[str, str]] = {
@@ -313,10 +323,12 @@ class Metric(metaclass=_PresetsApplied):
         """See `ConfigurationType`."""
         owners = [role.option for role in cls.roles.values() if isinstance(role, PartOf)]
         of_presets = [option for options in cls.presets.values() for option in options]
+        of_ladder = [option for options in cls.ladder for option in options]
         return {
             "removal_options": list(cls.removal_options),
             "roles": [*cls.roles, *owners],
             "presets": of_presets,
+            "ladder": of_ladder,
             "mask_option": [cls.mask_option] if cls.mask_option else [],
         }
 
@@ -438,6 +450,29 @@ class Metric(metaclass=_PresetsApplied):
         It runs for a second or so. Its `cost` should be as far from the truth as that of this one.
         """
         return dataclasses.replace(self, **preset_options(type(self), "quick"))
+
+    def list_cheaper(self, given: Collection[str]) -> Ladder:
+        """Cheaper settings of the options that are not given, the cheapest first; empty if there are none.
+
+        Args:
+            given: the names of options that must stay as they are. With `"preset"` among them, all of them stay.
+
+        >>> import standfast
+        >>> standfast.metrics.AOPC().list_cheaper([])
+        ({'steps': 30, 'samples': 1}, {'steps': 30, 'samples': 2}, {'samples': 1}, {'samples': 2})
+        >>> standfast.metrics.AOPC(samples=9).list_cheaper(["samples"])
+        ({'steps': 30},)
+        """
+        if "preset" in given:
+            return ()
+        settings: list[Mapping[str, Any]] = []
+        for rung in self.ladder or (preset_options(type(self), "quick"),):
+            free = {option: value for option, value in rung.items() if option not in given}
+            with contextlib.suppress(ArgumentError):  # of what is given, not everything goes with it
+                is_other = dataclasses.replace(self, **free) != self
+                if is_other and free not in settings:
+                    settings.append(free)
+        return tuple(settings)
 
     def options(self) -> dict[str, Any]:
         """The configuration as plain values, for reports and files."""

@@ -19,7 +19,7 @@ from standfast.model import Model, describe_no_module, is_state_dict
 from standfast.neighbourhoods import Neighbourhood, check_neighbourhood
 from standfast.question.grid import LoadedModel
 from standfast.question.inputs import Given, Inputs, find_kind
-from standfast.question.metric_labels import name_metrics
+from standfast.question.metric_labels import NamedMetric, list_ladders, list_metrics
 from standfast.question.question import Question
 from standfast.tasks.base import expand_targets
 from standfast.texts import TextModel
@@ -46,7 +46,7 @@ class Arguments:
     metrics: MetricsLike
     neighbourhood: NeighbourhoodsLike | None = None
     reference: Tensor | Any = None
-    preset: Preset = "standard"
+    preset: Preset | None = None
     controls: bool | ExplainersLike = True
     sanity: bool | int = True
     targets: Tensor | int | None = None
@@ -76,10 +76,12 @@ class Arguments:
             controls = _name_explainers(self.controls, "controls", inputs)
         # what the report says of defaults
         about: dict[str, Any] = {}
+        named_metrics = self._name_metrics(metrics, inputs, about)
         return Question(
             inputs=inputs,
             explainers=explainers,
-            metrics=self._name_metrics(metrics, inputs, about),
+            metrics={named.label: named.metric for named in named_metrics},
+            ladders=list_ladders(named_metrics),
             controls=controls,
             sanity=self.sanity,
             seed=self.seed,
@@ -109,11 +111,12 @@ class Arguments:
 
     def _name_metrics(
         self, metrics: Mapping[str, Any] | Sequence[Any], inputs: Inputs, about: dict[str, Any]
-    ) -> dict[str, Metric]:
-        """The metrics by label; `about` gets what was chosen for those that are given by name."""
-        check_preset(self.preset)
+    ) -> list[NamedMetric]:
+        """The metrics with their labels; `about` gets what was chosen for those that are given by name."""
+        if self.preset is not None:
+            check_preset(self.preset)
         names = [metric for metric in _list_parts(metrics) if isinstance(metric, str)]
-        if self.preset != "standard" and not names:
+        if self.preset not in (None, "standard") and not names:
             words = "has no effect, because no metric is given by name; configured metrics keep their options"
             warn_user(f"preset={self.preset!r} {words}")
         neighbourhoods: list[Neighbourhood] = []
@@ -122,7 +125,7 @@ class Arguments:
         elif any(has_neighbourhood(name, required=True) for name in names):
             usual, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
             neighbourhoods = [usual]
-        return name_metrics(metrics, neighbourhoods, self.preset, inputs.choose_label)
+        return list_metrics(metrics, neighbourhoods, self.preset, inputs.choose_label)
 
     def _fit_neighbourhoods(self, inputs: Inputs, names: Sequence[str]) -> list[Neighbourhood]:
         """The neighbourhoods that are given; a warning if no metric has one of them."""

@@ -1,7 +1,9 @@
 """Estimate what a study costs before it runs: evaluations, time and memory of each metric and explainer.
 
-Each metric is tried on the samples of its first job, for about a second: as it is, and if it does not end in that time
-also as its pilot (`Metric.pilot`), a cheaper configuration. What the trials took is scaled to all jobs.
+First the speed of predictions and of each explainer's explanations is measured. Then metrics are tried on the samples of
+their first job, each for a share of the time: as they are, and if that has no end also as their pilot (`Metric.pilot`), a
+cheaper configuration. What the trials took is scaled to all jobs. Where not even the first explanation would end within
+its share, the cost of a metric is that of its explanations and predictions, and is marked as such.
 """
 
 from __future__ import annotations
@@ -10,22 +12,40 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 import torch
 
 from standfast.errors import StandfastError, check
+from standfast.explainers import Explainer
 from standfast.metrics import Metric
+from standfast.metrics.base import Cost
+from standfast.metrics.probe import Call, Probe
+from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid, Part
-from standfast.study.plan import Job, Plan, inputs_for, job_seed
+from standfast.study.deadline import run_within
+from standfast.study.plan import PASSES, Job, Plan, inputs_for, job_seed
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
 _FIRST = 2.0
 #: a pilot that is expected to take so many times as long as a trial may is not begun: it would not come to its end
 _HOPELESS = 50
+#: a trial that is within a single explanation is ended after so many times the seconds that it may take
+_PATIENCE = 2.0
+#: the share of the time in which the speed of explanations is measured
+_SPEEDS = 0.5
+#: the share of a metric's time for the trial of itself; the rest is for its pilot
+_ITSELF = 1 / 3
+#: a model runs so many rows in the time of a single one, which is filled up
+_ROWS = 2 * ROW_ALIGNMENT
+
+#: how the seconds of a line are known: by a trial of the metric; by its pilot, a cheaper configuration; by the speed of
+#: single explanations; by that of the model alone; not at all, as the cost is random; or nothing is left to do, or fails
+Basis = Literal["trial", "pilot", "explanations", "model", "unknown", "done", "fails"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +55,16 @@ class Line:
     Attributes:
         data, model, explainer, label: which.
         jobs, done: the number of planned jobs, and how many of them the store has.
+        samples: how many samples the jobs that are left have together; each once for each repeat.
         evaluations: about how many inputs the jobs that are left predict and explain.
-        seconds: about how long one worker needs for them; NaN if the trial failed.
+        seconds: about how long one worker needs for them; NaN if the trial failed, or the cost is random and was not
+            seen.
         memory: the largest number of bytes that a worker has in use: of the GPU, or of its process with everything that
             it has loaded. A lower bound where the trial was stopped before its end: later parts of the metric may need
             more. NaN where it cannot be measured, and if nothing is left to do.
         error: why the trial failed, as its job will; empty where it did not.
+        basis: how the seconds are known (`Basis`).
+        start: those of the seconds that the samples themselves take, whatever the settings of the metric are.
     """
 
     data: str
@@ -49,26 +73,40 @@ class Line:
     label: str
     jobs: int
     done: int
+    samples: int
     evaluations: int
     seconds: float
     memory: float = math.nan
     error: str = ""
+    basis: Basis = "done"
+    start: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)
 class Estimate:
     """What a grid costs, with a `Line` for every data set, model, explainer and metric.
 
-    All numbers are for one worker like this process; several workers divide the time.
+    All numbers are for one worker like this process; several workers divide the time. `print` shows a table.
+
+    Attributes:
+        lines: the rows.
+        advice: what fits into a limited time, in words.
     """
 
     lines: tuple[Line, ...]
+    advice: str = ""
+
+    def __str__(self) -> str:
+        from standfast.study.cost_table import format_costs
+
+        return "\n".join(filter(None, [format_costs(self), self.advice]))
 
     def __repr__(self) -> str:
-        time = "an unknown time" if math.isnan(self.seconds) else f"about {self.seconds:.3g} s with one worker"
         memory = "" if math.isnan(self.memory) else f", {self.memory / 1e9:.2g} GB"
+        unknown = f", and an unknown time for {', '.join(self.unknown)}" if self.unknown else ""
         failed = "".join(f"; {text}" for text in self.describe_failures())
-        return f"Estimate({self.evaluations:,} evaluations, {time}{memory}; frame() has a row for each metric{failed})"
+        time_needed = f"{self.evaluations:,} evaluations, {describe_seconds(self.seconds)} with one worker{unknown}"
+        return f"Estimate({time_needed}{memory}; frame() has a row for each metric{failed})"
 
     def describe_failures(self) -> list[str]:
         """Why trials failed, a text for each error; empty if none did."""
@@ -87,9 +125,14 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Of all lines whose trial did not fail; NaN if all failed."""
+        """Of all lines whose time is known; NaN if none is."""
         known = [line.seconds for line in self.lines if not math.isnan(line.seconds)]
         return math.fsum(known) if known else math.nan
+
+    @property
+    def unknown(self) -> list[str]:
+        """The labels of metrics whose cost is random, and was not seen in the time of the estimate."""
+        return list(dict.fromkeys(line.label for line in self.lines if line.basis == "unknown"))
 
     @property
     def memory(self) -> float:
@@ -101,8 +144,22 @@ class Estimate:
         return pl.DataFrame([vars(line) for line in self.lines])
 
 
+def describe_seconds(seconds: float) -> str:
+    """A time in words, to two digits.
+
+    >>> describe_seconds(0.31), describe_seconds(72), describe_seconds(95_800), describe_seconds(math.nan)
+    ('0.31 s', '72 s', '27 hours', 'an unknown time')
+    """
+    if math.isnan(seconds):
+        return "an unknown time"
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+    return f"{float(f'{seconds:.2g}'):g} s"
+
+
 def estimate_plan(
-    plan: Plan, done: set[str], progress: Callable[[str], None] | None = None, seconds: float = 1.0
+    plan: Plan, done: set[str], progress: Callable[[str], None] | None = None, seconds: float = 10.0
 ) -> Estimate:
     """What the jobs of a plan cost that are not done, in the plan's order.
 
@@ -110,8 +167,7 @@ def estimate_plan(
         plan: of the grid.
         done: identities of the jobs that are done already.
         progress: called with a text that says what is tried.
-        seconds: how long a trial of a metric and explainer may take, about; that of its pilot may take twice as long,
-            and a trial that ends soon is repeated. With infinity, metrics are evaluated to their end.
+        seconds: how long all trials together may take, about. With infinity, metrics are evaluated to their end.
 
     Raises:
         ArgumentError: `seconds` is no number above 0.
@@ -121,22 +177,61 @@ def estimate_plan(
     groups: dict[tuple[str, str, str, str], list[Job]] = {}
     for job in plan.jobs:
         groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
-    lines, trials = list[Line](), None
-    for (data, model, explainer, label), jobs in groups.items():
-        left = [job for job in jobs if job.identity not in done]
-        line = Line(data, model, explainer, label, len(jobs), len(jobs) - len(left), evaluations=0, seconds=0.0)
-        if left:
-            if trials is None or trials.pair != (data, model):
-                trials = _Trials(plan.grid, data, model)
-            if progress:
-                progress(f"trying {label} with {explainer}, {model} on {data}")
-            line = trials.fill_in(line, left, seconds)
-        lines.append(line)
-    return Estimate(tuple(lines))
+    left = {place: [job for job in jobs if job.identity not in done] for place, jobs in groups.items()}
+    ends = time.perf_counter() + seconds
+    lines: dict[tuple[str, str, str, str], Line] = {}
+    pairs = list(dict.fromkeys(place[:2] for place, jobs in left.items() if jobs))
+    for number, pair in enumerate(pairs):
+        own = {place: jobs for place, jobs in left.items() if jobs and place[:2] == pair}
+        share = (ends - time.perf_counter()) / (len(pairs) - number)
+        lines.update(_estimate_pair(plan.grid, pair, own, share, progress))
+    for place, jobs in groups.items():
+        line = lines.get(place) or Line(*place, 0, 0, samples=0, evaluations=0, seconds=0.0)
+        lines[place] = replace(line, jobs=len(jobs), done=len(jobs) - len(left[place]))
+    return Estimate(tuple(lines[place] for place in groups))
 
 
-class _TimeIsUp(BaseException):
+def _estimate_pair(
+    grid: Grid,
+    pair: tuple[str, str],
+    left: Mapping[tuple[str, str, str, str], Sequence[Job]],
+    seconds: float,
+    progress: Callable[[str], None] | None,
+) -> dict[tuple[str, str, str, str], Line]:
+    """The lines of a data set and a model, within so many seconds; what is cheap is tried first."""
+    data, model = pair
+    ends = time.perf_counter() + seconds
+    trials = _Trials(grid, data, model)
+    if progress:
+        progress(f"measuring the speed of {model} on {data}")
+    trials.measure_speeds(list(dict.fromkeys(place[2] for place in left)), _SPEEDS * seconds)
+    lines: dict[tuple[str, str, str, str], Line] = {}
+    by_work = sorted(left, key=lambda place: left[place][0].work)
+    for number, place in enumerate(by_work):
+        _, _, explainer, label = place
+        if progress:
+            progress(f"trying {label} with {explainer}, {model} on {data}")
+        share = (ends - time.perf_counter()) / (len(by_work) - number)
+        line = Line(*place, 0, 0, samples=0, evaluations=0, seconds=0.0)
+        lines[place] = trials.fill_in(line, left[place], max(share, 0.0))
+    return lines
+
+
+class _EnoughSeen(BaseException):
     """Ends a trial; no `except Exception` in a metric or in another package may stop it."""
+
+
+@dataclass(frozen=True)
+class _Speed:
+    """How long an explanation of an input takes.
+
+    Attributes:
+        seconds: for an input, which is also predicted.
+        measured: whether it was explained; otherwise this is what its rows take that the model runs.
+    """
+
+    seconds: float
+    measured: bool
 
 
 @dataclass(frozen=True)
@@ -169,42 +264,120 @@ class _Trials:
     """Runs metrics on a model of a grid and a data set, each for a limited time."""
 
     def __init__(self, grid: Grid, data: str, model: str) -> None:
-        self.grid, self.pair, self.samples = grid, (data, model), grid.data[data]
+        self.grid, self.samples = grid, grid.data[data]
         loaded = grid.models[model].model(self.samples, grid.device)
         self.inputs, self.targets = inputs_for(loaded, self.samples)
         self.model = loaded.with_reference(self.inputs)
-        # find the batch sizes, so that no trial has to; a model may have no gradients, or fail altogether: the trials
-        # that need what it does not have show it
-        for kind in ("forward", "backward"):
-            with contextlib.suppress(Exception), torch.inference_mode(False), self.model.session():
-                first = self.samples.split(self.model, slice(0, 1))[0]
-                first.model.row_budget(first.take(self.inputs), 1, kind, 1 << 20)
+        #: seconds of a prediction, by the pace of as many rows as a single one is filled up to
+        self.prediction = 0.0
+        self.speeds: dict[str, _Speed] = {}
+
+    def measure_speeds(self, explainers: Sequence[str], seconds: float) -> None:
+        """Measure how long a prediction takes, and an explanation of each explainer, within so many seconds.
+
+        What would take longer than its share is not run: its seconds are those of the rows that it needs.
+        """
+        ends = time.perf_counter() + seconds
+        with contextlib.suppress(Exception):  # the trials of metrics say what fails
+            self.prediction = self._time_predictions()
+        # controls are cheap, and nobody has asked for them
+        order = sorted(
+            explainers, key=lambda name: (name in self.grid.controls, self.grid.explainers[name].rows_per_input)
+        )
+        for name in order:
+            left = ends - time.perf_counter()
+            self.speeds[name] = self._time_explanations(self.grid.explainers[name], left / 2)
+
+    def _time_predictions(self) -> float:
+        """Seconds of a prediction. It also finds the batch sizes, so that no trial has to."""
+        part = self.samples.split(self.model, slice(0, _ROWS))[0]
+        rows = part.take(self.inputs)
+        with torch.inference_mode(False), part.model.session(), torch.no_grad():
+            for kind in ("forward", "backward"):
+                with contextlib.suppress(Exception):  # a model may have no gradients
+                    part.model.row_budget(rows[:1], 1, kind, 1 << 20)
+            began = time.perf_counter()
+            part.model.logits(rows)
+            return (time.perf_counter() - began) / _ROWS
+
+    def _time_explanations(self, explainer: Explainer, limit: float) -> _Speed:
+        """How long an explanation takes; of an explainer that needs longer than the limit what its rows take."""
+        rows = explainer.rows_per_input
+        by_rows = _Speed(rows * PASSES * self.prediction, measured=False)
+        part = self.samples.split(self.model, slice(0, max(1, _ROWS // rows)))[0]
+        count = len(part.take(self.inputs))
+        # a single row takes as long as those that it is filled up to
+        filled = max(count * rows, _ROWS)
+        if filled * PASSES * self.prediction > limit:
+            return by_rows
+        inputs = part.take(self.inputs)
+        targets = None if self.targets is None else self.targets[part.rows]
+        model = copy.copy(part.model)
+
+        def explain() -> None:
+            with torch.inference_mode(False), model.session():
+                Probe(Call(model, explainer, inputs, targets))
+
+        began = time.perf_counter()
+        try:
+            if not run_within(_PATIENCE * limit, explain):
+                return _Speed(max(by_rows.seconds, _PATIENCE * limit / count), measured=False)
+        except (Exception, SystemExit):  # the trials of metrics say what fails; an explainer may call sys.exit
+            return by_rows
+        return _Speed((time.perf_counter() - began) / max(count, _ROWS // rows), measured=True)
 
     def fill_in(self, line: Line, jobs: Sequence[Job], limit: float) -> Line:
-        """The line with what its jobs cost, by trials with the samples of the first."""
-        job, error = jobs[0], ""
+        """The line with what its jobs cost, by trials with the samples of the first, or by the speed of explanations."""
+        job = jobs[0]
         rows = self._choose(job).rows
         metric = self.grid.measured[job.label].bind(extras=self.samples.extras, inputs=self.inputs, rows=rows)
-        count = len(self.inputs[rows])
+        line = replace(line, samples=sum(job.stop - job.start for job in jobs))
+        speed = self.speeds[job.explainer]
         try:
             metric = metric.bind(module=self.model.module)
-            found = self._predict(metric, job, limit)
+            # the samples themselves are explained first, and nothing is seen of a metric before
+            if speed.seconds * max(_count(rows), _ROWS // self.grid.explainers[job.explainer].rows_per_input) > limit:
+                return self._fill_in_by_speed(line, metric, speed)
+            return self._fill_in_by_trials(line, metric, job, limit)
         except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
+            evaluations = line.samples * metric.cost(self.model.classes).evaluations
             error = f"{type(failure).__name__}: {failure}"
-            found = _Trial(math.nan, metric.cost(self.model.classes).evaluations * count, 0.0, 0, True)
-        scale = sum(job.stop - job.start for job in jobs) / count
-        evaluations, seconds = round(scale * found.evaluations), scale * found.seconds
-        return replace(line, evaluations=evaluations, seconds=seconds, memory=found.memory, error=error)
+            return replace(line, evaluations=evaluations, seconds=math.nan, error=error, basis="fails")
+
+    def _fill_in_by_speed(self, line: Line, metric: Metric, speed: _Speed) -> Line:
+        """The line with what all explanations and predictions of the metric take, one after the other."""
+        cost = metric.cost(self.model.classes)
+        seconds = line.samples * (cost.explanations * speed.seconds + cost.predictions * self.prediction)
+        line = replace(line, evaluations=line.samples * cost.evaluations, start=line.samples * speed.seconds)
+        if metric.has_random_cost:
+            return replace(line, seconds=math.nan, basis="unknown")
+        return replace(line, seconds=seconds, basis="explanations" if speed.measured else "model")
+
+    def _fill_in_by_trials(self, line: Line, metric: Metric, job: Job, limit: float) -> Line:
+        """The line with what the metric takes by a trial of itself and, if that has no end, of its pilot."""
+        rows = self._choose(job).rows
+        found, basis = self._predict(metric, job, limit)
+        if not found.started:
+            return self._fill_in_by_speed(line, metric, self.speeds[job.explainer])
+        scale = line.samples / _count(rows)
+        return replace(
+            line,
+            evaluations=round(scale * found.evaluations),
+            seconds=math.nan if basis == "unknown" else scale * found.seconds,
+            memory=found.memory,
+            basis=basis,
+            start=min(scale * found.start, scale * found.seconds),
+        )
 
     def _choose(self, job: Job) -> Part:
         """The model with those samples of a job that are tried."""
         return self.samples.split(self.model, slice(job.start, job.stop))[0]
 
-    def _predict(self, metric: Metric, job: Job, limit: float) -> _Trial:
-        """What the metric will take for a job, by a trial of itself and, if that has no end, of its pilot."""
-        whole = self._run_warm(metric, job, limit)
-        if whole.ended:
-            return whole
+    def _predict(self, metric: Metric, job: Job, limit: float) -> tuple[_Trial, Basis]:
+        """What the metric will take for a job, and how that is known."""
+        whole = self._run_warm(metric, job, _ITSELF * limit)
+        if whole.ended or not whole.started:
+            return whole, "trial"
         try:
             pilot = metric.pilot()
         except StandfastError:  # options of the user's do not go together with those of the preset
@@ -212,11 +385,12 @@ class _Trials:
         most = getattr(metric, "budget", None)
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
-        count = len(self.inputs[self._choose(job).rows])
+        count = _count(self._choose(job).rows)
         expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
         small = whole
-        if few < expected and whole.scaled_to(few) < _HOPELESS * limit:
-            small = self._run_warm(pilot, job, 2 * limit)
+        pilot_limit = (1 - _ITSELF) * limit
+        if few < expected and whole.scaled_to(few) < _HOPELESS * pilot_limit / 2:
+            small = self._run_warm(pilot, job, pilot_limit)
         # what the pilot took more or less than it was expected to, the metric will, too
         evaluations = expected * small.evaluations / max(1, few) if small.ended else expected
         if isinstance(most, int):
@@ -225,12 +399,15 @@ class _Trials:
         # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
         # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
         seconds = math.sqrt((small if small.ended else whole).scaled_to(evaluations) * whole.scaled_to(evaluations))
-        return replace(whole, seconds=seconds, evaluations=evaluations)
+        predicted = replace(whole, seconds=seconds, evaluations=evaluations)
+        if metric.has_random_cost and not small.ended:
+            return predicted, "unknown"
+        return predicted, "pilot" if small.ended else "trial"
 
     def _run_warm(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
         first = self._run(metric, job, limit)
-        return self._run(metric, job, limit) if first.ended and first.seconds < _FIRST else first
+        return self._run(metric, job, limit) if first.ended and first.seconds < min(_FIRST, limit) else first
 
     def _run(self, metric: Metric, job: Job, limit: float) -> _Trial:
         part = self._choose(job)
@@ -248,14 +425,21 @@ class _Trials:
             elif not half[1]:
                 half = now if now[0] > limit / 2 else half
             elif now[0] > limit:  # after half of the time there was at least one chunk, also of a slow model
-                raise _TimeIsUp
+                raise _EnoughSeen
 
         result = None
         generator = torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat))
         model = copy.copy(model)  # metrics remember things of a model, which no trial must find ready
         watched = model.watch(on_inputs)
-        with measure_peak(self.model.device) as peak, contextlib.suppress(_TimeIsUp), watched:
-            result = metric(model, self.grid.explainers[job.explainer], inputs, targets, generator=generator)
+
+        def evaluate() -> None:
+            nonlocal result
+            with contextlib.suppress(_EnoughSeen), watched:
+                result = metric(model, self.grid.explainers[job.explainer], inputs, targets, generator=generator)
+
+        with measure_peak(self.model.device) as peak:
+            # within a single explanation nothing is seen
+            run_within(_PATIENCE * limit, evaluate)
         seconds = time.perf_counter() - began
         self.model.classes = self.model.classes or model.classes
         if result is not None:
@@ -263,6 +447,10 @@ class _Trials:
         elif start[1] < half[1] < count:
             start = half  # a metric may prepare much before its first evaluations; its rate shows later
         return _Trial(seconds, count, *start, result is not None, peak[0])
+
+
+def _count(rows: slice) -> int:
+    return int(rows.stop - rows.start)
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ from standfast.errors import check
 from standfast.explainers import Background
 from standfast.explainers.background import check_background
 from standfast.explainers.base import BaselineOption
-from standfast.metrics.base import Cost, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Ladder, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
@@ -183,6 +183,7 @@ class CorruptionCurve(Metric):
         "samples": PartOf("replacement", unless=("constant",)),
     }
     presets: ClassVar[Presets] = {"quick": {"samples": 1}, "paper": {"samples": 1, "mean": 0.0, "sd": 1.0}}
+    ladder: ClassVar[Ladder] = ({"samples": 1}, {"samples": 2})
 
     fractions: tuple[Share, ...] = FRACTIONS
     order: Order | tuple[Order, ...] = ("top", "bottom")

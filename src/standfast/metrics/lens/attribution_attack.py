@@ -40,7 +40,7 @@ from standfast.algorithms.searches.base import Outcome
 from standfast.algorithms.searches.sign import SignSearch
 from standfast.errors import check
 from standfast.explainers import Explainer
-from standfast.metrics.base import NO_EFFECT, Cost, Metric, PartOf, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, PartOf, Presets, Role, larger_is_closer, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.lens.attribution_objectives import BLIND, AttributionObjective, BlindObjective, GuidedObjective
 from standfast.metrics.lens.attribution_objectives import get as get_attack
@@ -188,6 +188,12 @@ class AttributionAttack(Metric):
         **dict.fromkeys(("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)),
     }
     presets: ClassVar[Presets] = {"quick": {"steps": 10, "restarts": 1}}
+    ladder: ClassVar[Ladder] = (
+        {"steps": 3, "restarts": 1},
+        {"steps": 10, "restarts": 1},
+        {"steps": 30, "restarts": 1},
+        {"steps": 100, "restarts": 1},
+    )
 
     neighbourhood: Neighbourhood
     attack: str | AttributionObjective = "top_k"

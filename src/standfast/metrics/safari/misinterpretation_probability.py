@@ -190,6 +190,7 @@ class MisinterpretationProbability(Metric):
         ),
         "samples": PartOf("method", only=("monte_carlo",)),
     }
+    has_random_cost: ClassVar[bool] = True
     presets: ClassVar[Presets] = {
         # with so few evaluations, plain samples resolve more than levels do
         "quick": {

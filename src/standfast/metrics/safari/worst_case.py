@@ -29,7 +29,7 @@ from standfast.algorithms.searches.auto import AutoSearch
 from standfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
-from standfast.metrics.base import NO_EFFECT, Cost, Metric, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, Presets, Role, larger_is_closer, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
@@ -158,6 +158,7 @@ class WorstCase(Metric):
         "quick": {"budget": 100},
         "paper": {"search": "genetic", "budget": 500_002},  # a population of 1000, 500 generations
     }
+    ladder: ClassVar[Ladder] = tuple({"budget": budget} for budget in (20, 50, 100, 200, 500, 1000, 2000))
     #: evaluations of the budget that the search never has: the clean input and the final check
     own_evaluations: ClassVar[int] = 2
 

@@ -24,6 +24,8 @@ from standfast.study.worker import record_of
 
 #: how often the limits of jobs are looked at
 SECONDS_BETWEEN_LOOKS = 0.25
+#: so long workers may be silent before a run looks whether its own time is up
+_SECONDS_OF_SILENCE = 1.0
 #: how long a worker may take to end when no job is left
 _SECONDS_TO_END = 5.0
 #: so many starts of each worker may fail one after another: a lost node loses all workers that start on it
@@ -246,7 +248,7 @@ class Crew(ABC, Generic[M]):
 
     def _poll_with_limits(self) -> list[tuple[M, Said]]:
         if not self.limits.watched:
-            return self.poll(None)
+            return self.poll(_SECONDS_OF_SILENCE)
         heard = self.poll(SECONDS_BETWEEN_LOOKS)
         speakers = [id(member) for member, _ in heard]
         for member in self.members:

@@ -35,7 +35,7 @@ from pydantic import (
 
 from standfast.errors import ArgumentError, suggest_name
 from standfast.explainers import Explainer
-from standfast.metrics.base import Metric, Preset
+from standfast.metrics.base import Ladder, Metric, Preset
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
 from standfast.question.grid import Grid, ModelSource, Samples
@@ -141,6 +141,7 @@ class Study(Entry):
         controls: explainers that say nothing about what a model has learned, beside the others; true for those that fit
             the models and the data, false for none, or a list as of explainers.
         sanity: check whether each explainer depends on the input and the model; a number: on so many samples.
+        minutes: how long all of it may take; what the file does not set is chosen, as by `evaluate`.
         executor: who does the work.
         requirements: what the numbers must show, for `standfast check`; nothing else reads it.
     """
@@ -161,6 +162,7 @@ class Study(Entry):
     metrics: Annotated[dict[str, Measured], PlainValidator(metrics_from), _refer_to("metrics")]
     controls: Annotated[bool | dict[str, Explained], PlainValidator(controls_from), _refer_to("controls")] = True
     sanity: bool | Count = True
+    minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     executor: entries.ExecutorField = entries.LocalEntry()
     requirements: Annotated[tuple[RequirementEntry, ...], BeforeValidator(as_tuple)] = ()
 
@@ -217,6 +219,7 @@ class Study(Entry):
             inputs=inputs,
             explainers=_fit_explainers(explainers, "explainers", inputs, places),
             metrics=metrics,
+            ladders=self._list_ladders(metrics),
             controls=self.controls if isinstance(self.controls, bool) else fitted_controls,
             sanity=self.sanity,
             pairs=self._pairs(),
@@ -251,6 +254,13 @@ class Study(Entry):
         with errors_at(into=places.errors):
             common["neighbourhood"] = references.read_in(self.neighbourhood, "neighbourhood")
         return common
+
+    def _list_ladders(self, metrics: Mapping[str, Metric]) -> dict[str, Ladder]:
+        """Cheaper settings of the metrics whose options the file leaves open, by label."""
+        if "preset" in self.model_fields_set:
+            return {}
+        named = {label: entry for label, entry in self.metrics.items() if isinstance(entry.value, Metric)}
+        return {label: metrics[label].list_cheaper(named[label].given) for label in metrics if label in named}
 
     def find_place(self, section: str, name: str = "") -> tuple[Keys, str]:
         """Where a part stands in the file, and the key of it that errors are about."""
@@ -318,6 +328,30 @@ class Study(Entry):
         for section, checked in sections.items():
             content[section] = {label: to_plain(entry.plain) for label, entry in checked.items()}
         return {**content, "executor": self.executor.model_dump(mode="json", exclude_none=True)}
+
+
+    def plain_with(
+        self, settings: Mapping[str, Mapping[str, Any]], controls: Sequence[str], checked: int | None
+    ) -> dict[str, Any]:
+        """The study as plain values with what was chosen for a limited time, so that the same jobs can be made again.
+
+        Args:
+            settings: options of metrics, by label.
+            controls: the default controls that are evaluated.
+            checked: how many samples have sanity checks; None for as many as the study says.
+        """
+        content = self.plain()
+        content.pop("minutes", None)
+        for label, options in settings.items():
+            entry = self.metrics.get(label)
+            if entry is not None:
+                own = content["metrics"][label]
+                content["metrics"][label] = {name: {**known, **options} for name, known in own.items()}
+        if self.controls is True and not controls:
+            content["controls"] = False
+        if checked is not None:
+            content["sanity"] = checked or False
+        return content
 
 
 def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: str | int) -> None:
