@@ -191,6 +191,29 @@ def estimate_plan(
     return Estimate(tuple(lines[place] for place in groups))
 
 
+def try_unknown(plan: Plan, estimate: Estimate, seconds: float) -> Estimate:
+    """The estimate of all jobs of a plan with the costs of metrics that were not known, by their pilots.
+
+    Args:
+        plan: of which all jobs were estimated.
+        estimate: of them.
+        seconds: for all pilots together. What they do not reach stays unknown.
+    """
+    unknown = [line for line in estimate.lines if line.basis == "unknown"]
+    tried: dict[Line, Line] = {}
+    trials: _Trials | None = None
+    ends = time.perf_counter() + seconds
+    for number, line in enumerate(unknown):
+        if trials is None or trials.pair != (line.data, line.model):
+            trials = _Trials(plan.grid, line.data, line.model)
+            trials.measure_speeds([line.explainer for line in unknown], 0.0)
+        place = (line.data, line.model, line.explainer, line.label)
+        jobs = [job for job in plan.jobs if (job.data, job.model, job.explainer, job.label) == place]
+        share = (ends - time.perf_counter()) / (len(unknown) - number)
+        tried[line] = trials.fill_in(line, jobs, max(share, 0.0), must_try=True)
+    return replace(estimate, lines=tuple(tried.get(line, line) for line in estimate.lines))
+
+
 def _estimate_pair(
     grid: Grid,
     pair: tuple[str, str],
@@ -254,6 +277,11 @@ class _Trial:
     ended: bool
     memory: float = math.nan
 
+    @property
+    def is_known(self) -> bool:
+        """Whether something was seen of it: a trial may be ended within its first explanation."""
+        return self.ended or self.evaluations > self.started > 0
+
     def scaled_to(self, evaluations: float) -> float:
         """Seconds for so many evaluations: what the start takes is paid once."""
         rate = (self.seconds - self.start) / max(self.evaluations - self.started, 1)
@@ -264,7 +292,7 @@ class _Trials:
     """Runs metrics on a model of a grid and a data set, each for a limited time."""
 
     def __init__(self, grid: Grid, data: str, model: str) -> None:
-        self.grid, self.samples = grid, grid.data[data]
+        self.grid, self.samples, self.pair = grid, grid.data[data], (data, model)
         loaded = grid.models[model].model(self.samples, grid.device)
         self.inputs, self.targets = inputs_for(loaded, self.samples)
         self.model = loaded.with_reference(self.inputs)
@@ -326,8 +354,15 @@ class _Trials:
             return by_rows
         return _Speed((time.perf_counter() - began) / max(count, _ROWS // rows), measured=True)
 
-    def fill_in(self, line: Line, jobs: Sequence[Job], limit: float) -> Line:
-        """The line with what its jobs cost, by trials with the samples of the first, or by the speed of explanations."""
+    def fill_in(self, line: Line, jobs: Sequence[Job], limit: float, must_try: bool = False) -> Line:
+        """The line with what its jobs cost, by trials with the samples of the first, or by the speed of explanations.
+
+        Args:
+            line: without costs.
+            jobs: those that are left.
+            limit: seconds for the trials.
+            must_try: try it also where the first explanation is expected to take longer.
+        """
         job = jobs[0]
         rows = self._choose(job).rows
         metric = self.grid.measured[job.label].bind(extras=self.samples.extras, inputs=self.inputs, rows=rows)
@@ -336,7 +371,9 @@ class _Trials:
         try:
             metric = metric.bind(module=self.model.module)
             # the samples themselves are explained first, and nothing is seen of a metric before
-            if speed.seconds * max(_count(rows), _ROWS // self.grid.explainers[job.explainer].rows_per_input) > limit:
+            filled = _ROWS // self.grid.explainers[job.explainer].rows_per_input
+            is_slow = speed.seconds * max(_count(rows), filled) > limit
+            if is_slow and not must_try:
                 return self._fill_in_by_speed(line, metric, speed)
             return self._fill_in_by_trials(line, metric, job, limit)
         except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
@@ -357,7 +394,7 @@ class _Trials:
         """The line with what the metric takes by a trial of itself and, if that has no end, of its pilot."""
         rows = self._choose(job).rows
         found, basis = self._predict(metric, job, limit)
-        if not found.started:
+        if not found.is_known:
             return self._fill_in_by_speed(line, metric, self.speeds[job.explainer])
         scale = line.samples / _count(rows)
         return replace(
@@ -376,7 +413,7 @@ class _Trials:
     def _predict(self, metric: Metric, job: Job, limit: float) -> tuple[_Trial, Basis]:
         """What the metric will take for a job, and how that is known."""
         whole = self._run_warm(metric, job, _ITSELF * limit)
-        if whole.ended or not whole.started:
+        if whole.ended or not whole.is_known:
             return whole, "trial"
         try:
             pilot = metric.pilot()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from standfast.question.grid import Grid
-from standfast.study.cost import Estimate, estimate_plan
+from standfast.study.cost import Estimate, estimate_plan, try_unknown
 from standfast.study.executors import Executor
 from standfast.study.left_out import KEY
 from standfast.study.plan import Job, Plan, make_plan
@@ -19,6 +19,8 @@ from standfast.study.time_limit import ENOUGH, Choice, choose
 
 #: how long the costs are measured at most, and which share of the time
 MOST_SECONDS, _MOST_SHARE = 10.0, 1 / 6
+#: the share of the time for pilots of metrics whose cost is random
+_PILOTS = 1 / 8
 #: a job takes about this share of the time at most, as what is not done in time is lost
 _JOB = 1 / 30
 #: settings are raised again while so much of the time is left
@@ -81,6 +83,8 @@ def run_limited(
     earlier = store.earlier_manifest().get(KEY)
     seconds = min(MOST_SECONDS, _MOST_SHARE * limit.left)
     estimate = estimate_plan(plan, set(), seconds=max(seconds, 0.1))
+    if estimate.unknown:
+        estimate = try_unknown(plan, estimate, _PILOTS * limit.left)
     choice = choose(grid, estimate, limit.minutes, limit.left, workers=executor.at_once, earlier=earlier)
     assert choice is not None
     summary: RunSummary | None = None
