@@ -112,12 +112,12 @@ def evaluate(
             script that uses several needs `if __name__ == "__main__":`, as always with processes in Python.
         executor: another place to do the jobs, or limits of time and memory for each, such as
             `Processes(2, limits=Limits(timeout=600))`; see `standfast.study.executors`.
-        minutes: how long all of it may take, about; None for as long as it takes. After a trial of ten seconds at most, a
-            table says what everything costs, what is chosen, and what is left out. What the arguments say stays as it is;
-            chosen are the number of samples (the first ones), the options of metrics that are given by name without them
-            or a preset, and as the last resort default controls and checks are left out. The same call again, or with
-            more minutes, continues: first with more samples, and when all are done with more expensive options, which is
-            new work. The results say what was left out.
+        minutes: how long all of it may take, about; None for as long as it takes. After a trial of ten seconds at
+            most, a table says what everything costs, what is chosen, and what is left out. What the arguments say
+            stays as it is; chosen are the number of samples (the first ones), the options of metrics that are given
+            by name without them or a preset, and as the last resort default controls and checks are left out. The
+            same call again, or with more minutes, continues: first with more samples, and when all are done with more
+            expensive options, which is new work. The results say what was left out.
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
@@ -331,7 +331,9 @@ def run_study(
     minutes = study.minutes if minutes is None else minutes
 
     def find_origin(choice: Choice | None) -> Origin:
-        content = study.plain() if choice is None else study.plain_with(choice.settings, choice.controls, choice.checked)
+        content = (
+            study.plain() if choice is None else study.plain_with(choice.settings, choice.controls, choice.checked)
+        )
         return Origin(about, content, str(Path(study.name).resolve()), study.base)
 
     with watch(progress) as report_progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -25,10 +26,8 @@ def test_what_comes_to_its_end_is_not_ended() -> None:
 def test_no_except_exception_holds_it() -> None:
     def hold() -> None:
         while True:
-            try:
+            with contextlib.suppress(Exception):
                 spin(1)
-            except Exception:
-                pass
 
     began = time.perf_counter()
     assert not run_within(0.05, hold)

@@ -83,7 +83,9 @@ def test_the_choice_is_stored_as_ordinary_options_with_the_same_bits(tmp_path: P
     metrics = [f"worst_case:budget={budget}", "max_sensitivity:samples=5"]
     model = make_model(0.0)
     plain = standfast.evaluate(model, EXPLAINERS, draw(40), metrics, out=tmp_path / "plain", **OPTIONS)
-    expected = read_values(plain).join(read_values(limited).select("explainer", "label", "sample"), on=["explainer", "label", "sample"])
+    expected = read_values(plain).join(
+        read_values(limited).select("explainer", "label", "sample"), on=["explainer", "label", "sample"]
+    )
     assert len(expected) > 4
     assert read_values(limited).equals(expected.sort("label", "explainer", "sample"))
 

@@ -141,7 +141,9 @@ def test_controls_and_checks_are_left_out_last() -> None:
 
 def test_too_little_time_is_an_error_that_says_how_much_would_do() -> None:
     grid = make_grid()
-    with pytest.raises(standfast.ArgumentError, match=r"minutes: expected at least about 0.018 for one sample") as error:
+    with pytest.raises(
+        standfast.ArgumentError, match=r"minutes: expected at least about 0.018 for one sample"
+    ) as error:
         choose_for(grid, 0.5)
     assert choose_for(grid, 0.018 * 60 / 0.85 + 0.1) is not None
     assert "got 0.00833" in str(error.value)

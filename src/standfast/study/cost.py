@@ -1,9 +1,10 @@
 """Estimate what a study costs before it runs: evaluations, time and memory of each metric and explainer.
 
-First the speed of predictions and of each explainer's explanations is measured. Then metrics are tried on the samples of
-their first job, each for a share of the time: as they are, and if that has no end also as their pilot (`Metric.pilot`), a
-cheaper configuration. What the trials took is scaled to all jobs. Where not even the first explanation would end within
-its share, the cost of a metric is that of its explanations and predictions, and is marked as such.
+First the speed of predictions and of each explainer's explanations is measured. Then metrics are tried on the samples
+of their first job, each for a share of the time: as they are, and if that has no end also as their pilot
+(`Metric.pilot`), a cheaper configuration. What the trials took is scaled to all jobs. Where not even the first
+explanation would end within its share, the cost of a metric is that of its explanations and predictions, and is marked
+as such.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import torch
 from standfast.errors import StandfastError, check
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
-from standfast.metrics.base import Cost
 from standfast.metrics.probe import Call, Probe
 from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid, Part
@@ -43,8 +43,9 @@ _ITSELF = 1 / 3
 #: a model runs so many rows in the time of a single one, which is filled up
 _ROWS = 2 * ROW_ALIGNMENT
 
-#: how the seconds of a line are known: by a trial of the metric; by its pilot, a cheaper configuration; by the speed of
-#: single explanations; by that of the model alone; not at all, as the cost is random; or nothing is left to do, or fails
+#: how the seconds of a line are known: by a trial of the metric; by its pilot, a cheaper configuration; by the time of
+#: single explanations; by that of the model alone; not at all, as the cost is random; or there is nothing to do, or it
+#: fails
 Basis = Literal["trial", "pilot", "explanations", "model", "unknown", "done", "fails"]
 
 

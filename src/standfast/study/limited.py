@@ -135,7 +135,7 @@ def _run_choice(
         executor.at_once,
         seconds=_JOB * 60 * limit.minutes,
     )
-    unknown = [label for label in choice.unknown]
+    unknown = list(choice.unknown)
     # a metric of which nobody knows what it costs must not take the time of the others
     jobs = sorted(plan.jobs, key=lambda job: (job.repeat, job.start, job.label in unknown))
     manifest = {**plan.manifest, KEY: choice.describe(grid), "jobs": [job.identity for job in jobs]}

@@ -1,9 +1,9 @@
 """What is evaluated in a limited time: which settings, how many samples, and what is left out.
 
-What the user has asked for in so many words stays as it is: named explainers, metrics with their options, named controls.
-The rest is chosen by what `standfast.study.cost` measures: first everything has its cheapest settings; then the settings
-that cost least are raised, as long as enough samples fit into the time. Controls and sanity checks are the last to be left
-out.
+What the user has asked for in so many words stays as it is: named explainers, metrics with their options, named
+controls. The rest is chosen by what `standfast.study.cost` measures: first everything has its cheapest settings; then
+the settings that cost least are raised, as long as enough samples fit into the time. Controls and sanity checks are
+the last to be left out.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from standfast.errors import ArgumentError, as_number, check
+from standfast.errors import as_number, check
 from standfast.metrics import Metric
 from standfast.metrics.base import Ladder
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Grid
-from standfast.study.cost import Estimate, Line, describe_seconds
+from standfast.study.cost import Estimate, Line
 
 #: settings are raised while so many samples fit into the time; more samples come before settings that cost more
 ENOUGH = 24
@@ -95,8 +95,10 @@ class Choice:
         Args:
             grid: as it would be without a limit.
         """
-        own_options = {label: {name: metric.options()[name] for name in self.settings.get(label, {})}
-                       for label, metric in grid.metrics.items()}
+        own_options = {
+            label: {name: metric.options()[name] for name in self.settings.get(label, {})}
+            for label, metric in grid.metrics.items()
+        }
         return {
             "minutes": self.minutes,
             "settings": {label: dict(options) for label, options in self.settings.items()},
@@ -145,27 +147,19 @@ def choose(
         levels = chooser.raise_levels(levels, checked, controls, _PLANNED * seconds)
     if must_rise and levels == earlier_levels:
         return None
-    # the least that is left out comes first
-    fewer_checked = None if checked is None else min(checked, FEWEST_CHECKED)
-    without_checks = None if checked is None else 0
-    options = [
-        (checked, controls),
-        (fewer_checked, controls),
-        (fewer_checked, ()),
-        (without_checks, controls),
-        (without_checks, ()),
-    ]
-    for checked, controls in options:
-        count = chooser.count_samples(levels, checked, controls, _PLANNED * seconds)
-        if count >= 1:
-            break
-    else:
-        least = chooser.sum_seconds(levels, checked, controls, 1)
+    fitting = chooser.leave_out(levels, checked, controls, _PLANNED * seconds)
+    if fitting is None:
         # a forecast is not exact, and so what nearly fits is tried
-        expected = f"at least about {max(least / 60 + minutes - seconds / 60, 0.01):.2g} for one sample of this question"
+        least_checked = None if checked is None else 0
+        least = chooser.sum_seconds(levels, least_checked, (), 1)
+        needed = max((least - seconds) / 60 + minutes, 0.01)
+        expected = f"at least about {needed:.2g} for one sample of this question"
         check(least <= seconds, "minutes", expected, f"{minutes:g}")
-        count = 1
-    raised = [] if earlier_levels is None else [label for label in levels if levels[label] > earlier_levels[label]]
+        fitting = least_checked, (), 1
+    checked, controls, count = fitting
+    raised: list[str] = []
+    if earlier_levels is not None:
+        raised = [label for label in levels if levels[label] > earlier_levels[label]]
     return Choice(
         minutes,
         chooser.list_settings(levels),
@@ -251,6 +245,28 @@ class _Chooser:
                 many = middle - 1
         return few
 
+    def leave_out(
+        self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float
+    ) -> tuple[int | None, Sequence[str], int] | None:
+        """Which checks and controls stay, and how many samples fit; None if not one does.
+
+        First checks get fewer samples, then controls are left out, or else the checks, and at last both.
+        """
+        fewer_checked = None if checked is None else min(checked, FEWEST_CHECKED)
+        without_checks = None if checked is None else 0
+        ways = [
+            (checked, controls),
+            (fewer_checked, controls),
+            (fewer_checked, ()),
+            (without_checks, controls),
+            (without_checks, ()),
+        ]
+        for kept_checks, kept_controls in ways:
+            count = self.count_samples(levels, kept_checks, kept_controls, seconds)
+            if count >= 1:
+                return kept_checks, kept_controls, count
+        return None
+
     def choose_checked(self, seconds: float, earlier: Mapping[str, Any] | None) -> int | None:
         """How many samples are checked; None where that is not free."""
         if not self.grid.free.sanity or not self.checked:
@@ -282,7 +298,7 @@ class _Chooser:
             raised = best[1]
 
     def _list_groups(self) -> list[list[str]]:
-        """The labels of the same metric with the same ladder, such as in several neighbourhoods, are raised together."""
+        """The labels of a metric with the same ladder, such as in several neighbourhoods, are raised together."""
         groups: dict[tuple[str, str], list[str]] = {}
         for label, ladder in self.ladders.items():
             groups.setdefault((self.grid.metrics[label].name, repr(ladder)), []).append(label)

@@ -329,7 +329,6 @@ class Study(Entry):
             content[section] = {label: to_plain(entry.plain) for label, entry in checked.items()}
         return {**content, "executor": self.executor.model_dump(mode="json", exclude_none=True)}
 
-
     def plain_with(
         self, settings: Mapping[str, Mapping[str, Any]], controls: Sequence[str], checked: int | None
     ) -> dict[str, Any]:
