@@ -21,40 +21,49 @@ _LEGEND: Mapping[Basis, str] = {
 
 def format_costs(estimate: Estimate) -> str:
     """A table of the times: a row for each explainer, a column for each metric; and what all of it takes."""
-    lines: list[str] = []
+    text_lines: list[str] = []
     pairs = list(dict.fromkeys((line.data, line.model) for line in estimate.lines))
-    for data, model in pairs:
-        own = [line for line in estimate.lines if (line.data, line.model) == (data, model)]
+    for pair in pairs:
+        lines_of_pair = [line for line in estimate.lines if (line.data, line.model) == pair]
         if len(pairs) > 1:
-            lines.append(f"{model} on {data}:")
-        lines += _format_matrix(own)
-    shown = dict.fromkeys(line.basis for line in estimate.lines)
-    lines += [words for basis, words in _LEGEND.items() if basis in shown]
+            data, model = pair
+            text_lines.append(f"{model} on {data}:")
+        text_lines += _format_table(lines_of_pair)
+    bases = {line.basis for line in estimate.lines}
+    for basis, words in _LEGEND.items():
+        if basis in bases:
+            text_lines.append(words)
     total = f"all of it: {describe_seconds(estimate.seconds)} with one worker"
     if estimate.unknown:
-        total += f", and {', '.join(estimate.unknown)}, whose time is not known"
-    lines.append(total)
-    return "\n".join(lines)
+        labels = ", ".join(estimate.unknown)
+        total += f", and {labels}, whose time is not known"
+    text_lines.append(total)
+    return "\n".join(text_lines)
 
 
-def _format_matrix(lines: Sequence[Line]) -> list[str]:
+def _format_table(lines: Sequence[Line]) -> list[str]:
+    """The table of a data set and a model."""
     labels = list(dict.fromkeys(line.label for line in lines))
     explainers = list(dict.fromkeys(line.explainer for line in lines))
-    cells = {(line.explainer, line.label): _format_cell(line) for line in lines}
-    name_width = max(map(len, explainers))
-    heads = [label.partition(":")[0] if labels.count(label) == 1 else label for label in labels]
-    # two configurations of one metric are told apart by their labels alone
-    if len(set(heads)) < len(heads):
-        heads = labels
-    widths = [
-        max(len(head), *(len(cells.get((name, label), "")) for name in explainers))
-        for head, label in zip(heads, labels, strict=True)
-    ]
-    rows = ["  ".join([" " * name_width, *(head.rjust(width) for head, width in zip(heads, widths, strict=True))])]
-    for name in explainers:
-        own = [cells.get((name, label), "").rjust(width) for label, width in zip(labels, widths, strict=True)]
-        rows.append("  ".join([name.ljust(name_width), *own]).rstrip())
-    return rows
+    columns = [["", *explainers]]
+    for label, head in zip(labels, _shorten_labels(labels), strict=True):
+        cells = {line.explainer: _format_cell(line) for line in lines if line.label == label}
+        columns.append([head, *(cells.get(name, "") for name in explainers)])
+    names, *numbers = columns
+    name_width = max(map(len, names))
+    rows = [name.ljust(name_width) for name in names]
+    for column in numbers:
+        width = max(map(len, column))
+        for index, cell in enumerate(column):
+            rows[index] += "  " + cell.rjust(width)
+    return [row.rstrip() for row in rows]
+
+
+def _shorten_labels(labels: Sequence[str]) -> list[str]:
+    """The names of the metrics, where these alone tell them apart."""
+    names = [label.partition(":")[0] for label in labels]
+    is_clear = len(set(names)) == len(names)
+    return names if is_clear else list(labels)
 
 
 def _format_cell(line: Line) -> str:
@@ -79,11 +88,13 @@ def advise(grid: Grid, estimate: Estimate, minutes: float) -> str:
 
 def describe_choice(grid: Grid, choice: Choice) -> str:
     """What is evaluated in the time, and what is left out."""
-    content = choice.describe(grid)
-    counts = {name: [count, len(grid.data[name])] for name, count in choice.samples.items()}
-    left_out = describe_left_out({**content, "samples": counts})
-    parts = "; ".join(left_out) if left_out else "everything"
+    counts: dict[str, list[int]] = {}
+    for name, count in choice.samples.items():
+        counts[name] = [count, len(grid.data[name])]
+    left_out = describe_left_out({**choice.describe(grid), "samples": counts})
+    parts = "; ".join(left_out) or "everything"
     text = f"in {choice.minutes:g} minutes: {parts} (about {describe_seconds(choice.seconds)})"
     if choice.raised:
-        text += f"; new work, with higher settings than before: {', '.join(choice.raised)}"
+        labels = ", ".join(choice.raised)
+        text += f"; new work, with higher settings than before: {labels}"
     return text

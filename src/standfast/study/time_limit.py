@@ -95,16 +95,17 @@ class Choice:
         Args:
             grid: as it would be without a limit.
         """
-        own_options = {
-            label: {name: metric.options()[name] for name in self.settings.get(label, {})}
-            for label, metric in grid.metrics.items()
-        }
+        usual_settings: dict[str, dict[str, Any]] = {}
+        for label, options in self.settings.items():
+            usual_options = grid.metrics[label].options()
+            usual_settings[label] = {name: usual_options[name] for name in options}
+        dropped = [name for name in grid.free.controls if name not in self.controls]
         return {
             "minutes": self.minutes,
             "settings": {label: dict(options) for label, options in self.settings.items()},
-            "without limit": {label: options for label, options in own_options.items() if options},
+            "without limit": usual_settings,
             "controls": list(self.controls),
-            "left out controls": [name for name in grid.free.controls if name not in self.controls],
+            "left out controls": dropped,
             "checked": self.checked,
             "seconds of all": None if math.isnan(self.whole) else self.whole,
             "unknown": list(self.unknown),
@@ -156,17 +157,17 @@ def choose(
         expected = f"at least about {needed:.2g} for one sample of this question"
         check(least <= seconds, "minutes", expected, f"{minutes:g}")
         fitting = least_checked, (), 1
-    checked, controls, count = fitting
+    checked, kept_controls, count = fitting
     raised: list[str] = []
     if earlier_levels is not None:
         raised = [label for label in levels if levels[label] > earlier_levels[label]]
     return Choice(
         minutes,
         chooser.list_settings(levels),
-        tuple(controls),
+        tuple(kept_controls),
         checked,
         {name: min(len(samples), count) for name, samples in grid.data.items()},
-        chooser.sum_seconds(levels, checked, controls, count),
+        chooser.sum_seconds(levels, checked, kept_controls, count),
         estimate.seconds / workers,
         tuple(estimate.unknown),
         tuple(raised),
@@ -201,8 +202,10 @@ class _Chooser:
         """The places of settings on their ladders."""
         levels: dict[str, int] = {}
         for label, ladder in self.ladders.items():
-            own = settings.get(label)
-            levels[label] = ladder.index(own) if own in ladder else len(ladder)
+            chosen = settings.get(label)
+            levels[label] = len(ladder)
+            if chosen in ladder:
+                levels[label] = ladder.index(chosen)
         return levels
 
     def list_settings(self, levels: Levels) -> dict[str, Mapping[str, Any]]:
@@ -218,11 +221,16 @@ class _Chooser:
         total = 0.0
         dropped = set(self.grid.free.controls) - set(controls)
         for line in self.lines:
-            if line.explainer not in dropped and not math.isnan(line.seconds):
-                length = len(self.grid.data[line.data])
-                total += self._rescale(line, levels) * min(samples, length) / length
-        share = 1.0 if checked is None else checked / max(self.checked, 1)
-        total += math.fsum(share * line.seconds for line in self.check_lines if not math.isnan(line.seconds))
+            if line.explainer in dropped or math.isnan(line.seconds):
+                continue
+            length = len(self.grid.data[line.data])
+            total += self._rescale(line, levels) * min(samples, length) / length
+        share = 1.0
+        if checked is not None:
+            share = checked / max(self.checked, 1)
+        for line in self.check_lines:
+            if not math.isnan(line.seconds):
+                total += share * line.seconds
         return total / self.workers
 
     def _rescale(self, line: Line, levels: Levels) -> float:
@@ -232,7 +240,8 @@ class _Chooser:
             return line.seconds
         metric = self.grid.metrics[line.label]
         cheaper = replace(metric, **self.ladders[line.label][level])
-        return line.start + (line.seconds - line.start) * _count_beyond(cheaper) / max(_count_beyond(metric), 1)
+        share = _count_beyond(cheaper) / max(_count_beyond(metric), 1)
+        return line.start + share * (line.seconds - line.start)
 
     def count_samples(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> int:
         """How many samples of each data set fit into so many seconds."""
