@@ -217,3 +217,14 @@ def test_ladders_ascend(name: str) -> None:
     assert whole.list_cheaper(["preset"]) == ()
     for option in {option for options in ladder for option in options}:
         assert all(option not in options for options in whole.list_cheaper([option]))
+
+
+def test_a_doubtful_forecast_is_no_error() -> None:
+    """What follows from the time of the model alone may be three times too long."""
+    grid = make_grid(sanity=False, controls=False)
+    lines = tuple(replace(line, basis="model") for line in estimate(grid).lines)
+    choice = choose(grid, Estimate(lines), 1.0 / 60, 1.0)
+    assert choice is not None
+    assert choice.samples == {"x": 1}
+    with pytest.raises(standfast.ArgumentError, match="minutes"):
+        choose(grid, Estimate(lines), 0.7 / 60, 0.7)

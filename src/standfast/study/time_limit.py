@@ -26,6 +26,8 @@ ENOUGH = 24
 FEWEST_CHECKED = 8
 #: the share of the time that sanity checks may take before they get fewer samples
 _CHECKS = 1 / 3
+#: by how much a time may be overestimated that follows from the time of the model alone
+_DOUBT = 3.0
 #: the share of the time that is planned; forecasts are not exact
 _PLANNED = 0.85
 
@@ -107,6 +109,7 @@ class Choice:
             "controls": list(self.controls),
             "left out controls": dropped,
             "checked": self.checked,
+            "forecast": {"samples": dict(self.samples), "seconds": self.seconds},
             "seconds of all": None if math.isnan(self.whole) else self.whole,
             "unknown": list(self.unknown),
         }
@@ -150,9 +153,9 @@ def choose(
         return None
     fitting = chooser.leave_out(levels, checked, controls, _PLANNED * seconds)
     if fitting is None:
-        # a forecast is not exact, and so what nearly fits is tried
+        # a forecast is not exact, and so what may fit is tried
         least_checked = None if checked is None else 0
-        least = chooser.sum_seconds(levels, least_checked, (), 1)
+        least = chooser.sum_seconds(levels, least_checked, (), 1, at_least=True)
         needed = max((least - seconds) / 60 + minutes, 0.01)
         expected = f"at least about {needed:.2g} for one sample of this question"
         check(least <= seconds, "minutes", expected, f"{minutes:g}")
@@ -216,15 +219,26 @@ class _Chooser:
                 settings[label] = self.ladders[label][level]
         return settings
 
-    def sum_seconds(self, levels: Levels, checked: int | None, controls: Sequence[str], samples: float) -> float:
-        """Seconds for so many samples of each data set, and for the checks."""
+    def sum_seconds(
+        self,
+        levels: Levels,
+        checked: int | None,
+        controls: Sequence[str],
+        samples: float,
+        at_least: bool = False,
+    ) -> float:
+        """Seconds for so many samples of each data set, and for the checks.
+
+        With `at_least` those that it takes even if what was not measured is overestimated.
+        """
         total = 0.0
         dropped = set(self.grid.free.controls) - set(controls)
         for line in self.lines:
             if line.explainer in dropped or math.isnan(line.seconds):
                 continue
             length = len(self.grid.data[line.data])
-            total += self._rescale(line, levels) * min(samples, length) / length
+            doubt = _DOUBT if at_least and line.basis == "model" else 1.0
+            total += self._rescale(line, levels) * min(samples, length) / length / doubt
         share = 1.0
         if checked is not None:
             share = checked / max(self.checked, 1)
