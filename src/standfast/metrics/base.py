@@ -21,7 +21,7 @@ from standfast.metrics.publications import read_publications
 from standfast.metrics.result import Result
 from standfast.model import Model, module_name
 from standfast.needs import Needs, check_declarations
-from standfast.neighbourhoods import Neighbourhood, NormBall
+from standfast.neighbourhoods import Neighbourhood, NormBall, check_neighbourhood
 from standfast.records import ConfigurationType, SampleOption, set_fields, split_tag
 from standfast.registry import Registry
 from standfast.segments import check_one_for_all
@@ -106,7 +106,6 @@ class _PresetsApplied(ConfigurationType):
         own = {option: value for option, value in preset_options(kind, preset).items() if option not in given}
         try:
             made: T = ConfigurationType.__call__(cls, *values, **options, **own)
-            return made
         except ArgumentError as error:
             if not own:
                 raise
@@ -115,6 +114,26 @@ class _PresetsApplied(ConfigurationType):
             sets = ", ".join(f"{option}={value!r}" for option, value in named.items())
             got = f"{error.got} (preset {preset!r} sets {sets})"
             raise ArgumentError(error.argument, error.expected, got) from error
+        _check_neighbourhoods(made)
+        return made
+
+
+def _check_neighbourhoods(metric: Any) -> None:
+    """Raise `ArgumentError` if a metric has a neighbourhood of which its class says nothing.
+
+    Nothing would fit it to a data frame, or check it against the inputs.
+    """
+    kind = type(metric)
+    options = {option.name: getattr(metric, option.name) for option in dataclasses.fields(metric)}
+    declared = kind.neighbourhood_option
+    if declared:
+        if options[declared] is not None:
+            check_neighbourhood(options[declared], declared)
+        return
+    for name, value in options.items():
+        expected = f"{name!r}, as this option holds a neighbourhood"
+        argument = f"{kind.__qualname__}.neighbourhood_option"
+        check(not isinstance(value, Neighbourhood), argument, expected, "no declaration")
 
 
 @dataclass(frozen=True)
@@ -151,6 +170,10 @@ class Metric(metaclass=_PresetsApplied):
         needs: what the model, the explainer or the data must have (`Needs`); options without a default are known
             anyway. A model without the gradients or parameters that it needs is refused before any work.
         removal_options: the options that say what stands in the place of removed features, such as `"baseline"`.
+        neighbourhood_option: the option that holds the neighbourhood in which inputs are perturbed; empty if there is
+            none. What a study or `evaluate` says of neighbourhoods goes to this option.
+        budget_option: the option that limits the model evaluations of a sample, where None is no limit; empty if there
+            is none.
         controls: whether control explainers (`Explainer.control`) are shown beside the others by default, and tests
             say which explainers do better than all of them. For metrics that claim to say something about the model.
         citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty. The
@@ -161,7 +184,8 @@ class Metric(metaclass=_PresetsApplied):
         presets: the options of a preset, where they differ from the defaults: `{"quick": {"samples": 10}}`.
 
     Raises:
-        ArgumentError: when a metric is made with an unknown preset.
+        ArgumentError: when a metric is made with an unknown preset, or with a neighbourhood in an option although its
+            class declares no `neighbourhood_option`.
         ArgumentError: when a class is created whose `name` is no text, whose `direction` is missing or is none of the
             above, whose `values` are no `ValueSpec`, or that defines a method which another one has replaced.
 
@@ -179,6 +203,8 @@ class Metric(metaclass=_PresetsApplied):
     evidence: ClassVar[str] = ""
     needs: ClassVar[Needs] = Needs()
     removal_options: ClassVar[tuple[str, ...]] = ()
+    neighbourhood_option: ClassVar[str] = ""
+    budget_option: ClassVar[str] = ""
     #: whether it takes texts of different lengths at once
     takes_widths: ClassVar[bool] = False
     controls: ClassVar[bool] = False
@@ -318,6 +344,8 @@ class Metric(metaclass=_PresetsApplied):
             "roles": [*cls.roles, *owners],
             "presets": of_presets,
             "mask_option": [cls.mask_option] if cls.mask_option else [],
+            "neighbourhood_option": [cls.neighbourhood_option] if cls.neighbourhood_option else [],
+            "budget_option": [cls.budget_option] if cls.budget_option else [],
         }
 
     @classmethod
@@ -365,6 +393,27 @@ class Metric(metaclass=_PresetsApplied):
         own = {name: value.of_samples(inputs, rows) for name, value in held.items()}
         is_cut = any(own[name] is not held[name] for name in own)
         return dataclasses.replace(bound, **own) if is_cut else bound
+
+    @property
+    def neighbourhood_in_use(self) -> Neighbourhood | None:
+        """The neighbourhood in which this configuration perturbs inputs; None if there is none."""
+        value = getattr(self, self.neighbourhood_option) if self.neighbourhood_option else None
+        return value if isinstance(value, Neighbourhood) else None
+
+    def with_neighbourhood(self, neighbourhood: Neighbourhood) -> Metric:
+        """The same metric in another neighbourhood; of a metric that declares `neighbourhood_option`."""
+        options: dict[str, Any] = {self.neighbourhood_option: neighbourhood}
+        return dataclasses.replace(self, **options)
+
+    @property
+    def most_evaluations(self) -> int | None:
+        """How many model evaluations a sample takes at most; None for no limit."""
+        return getattr(self, self.budget_option) if self.budget_option else None
+
+    def without_limit(self) -> Metric:
+        """The same metric with as many evaluations as it takes; of one that declares `budget_option`."""
+        options: dict[str, Any] = {self.budget_option: None}
+        return dataclasses.replace(self, **options)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         """The value that the metric would have if a map became that of another input, `(M,)`; None, as by default,
@@ -467,8 +516,10 @@ def _check_widths(model: Model, inputs: Tensor) -> None:
 
 def warn_of_radius(metric: Metric, model: Model, inputs: Tensor) -> None:
     """Warn, once for each model, if the neighbourhood of a metric reaches beyond the range of the inputs."""
-    ball = getattr(metric, "neighbourhood", None)
-    excess = ball.describe_excess(inputs.shape[1:], model.bounds) if isinstance(ball, Neighbourhood) else ""
+    neighbourhood = metric.neighbourhood_in_use
+    if neighbourhood is None:
+        return
+    excess = neighbourhood.describe_excess(inputs.shape[1:], model.bounds)
     if excess:
         model.warn_once(excess)
 
@@ -500,17 +551,35 @@ metrics: Registry[type[Metric]] = Registry(
 
 
 def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> bool:
-    """Whether a metric, or the registered one of a name, has the option `neighbourhood`; or needs it, if `required`.
+    """Whether a metric, or the registered one of a name, has a neighbourhood; or needs one, if `required`.
 
     >>> import standfast
     >>> has_neighbourhood("worst_case:budget=100"), has_neighbourhood("aopc"), has_neighbourhood("worst_cas")
     (True, False, False)
     """
+    option = find_neighbourhood_option(metric)
+    if not option or not required:
+        return bool(option)
+    kind = metrics[_find_name(metric)] if isinstance(metric, str) else metric
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    return defaults.get(option) is dataclasses.MISSING
+
+
+def find_neighbourhood_option(metric: str | type) -> str:
+    """The option in which a class, or the registered metric of a name, declares a neighbourhood; empty for none.
+
+    >>> find_neighbourhood_option(Metric)
+    ''
+    """
     if isinstance(metric, str):
-        name = metric.partition(":")[0].strip()
-        return name in metrics and has_neighbourhood(metrics[name], required)
-    known: dict[str, dataclasses.Field[Any]] = getattr(metric, "__dataclass_fields__", {})
-    return "neighbourhood" in known and not (required and known["neighbourhood"].default is not dataclasses.MISSING)
+        name = _find_name(metric)
+        return find_neighbourhood_option(metrics[name]) if name in metrics else ""
+    return metric.neighbourhood_option if isinstance(metric, type) and issubclass(metric, Metric) else ""
+
+
+def _find_name(text: str) -> str:
+    """The name in a text such as "worst_case:budget=100"."""
+    return text.partition(":")[0].strip()
 
 
 def _store(value: Any) -> dict[str, Any]:

@@ -133,15 +133,14 @@ class Frames(Inputs):
         return bound
 
     def fit_metric(self, label: str, metric: Metric) -> dict[str, Metric]:
-        neighbourhood = getattr(metric, "neighbourhood", None)
-        if not isinstance(neighbourhood, Neighbourhood):
+        neighbourhood = metric.neighbourhood_in_use
+        if neighbourhood is None:
             return {label: metric}
-        bound = self.fit_neighbourhood(neighbourhood)
-        return {label: dataclasses.replace(metric, neighbourhood=bound)}  # type: ignore[call-arg]
+        return {label: metric.with_neighbourhood(self.fit_neighbourhood(neighbourhood))}
 
     def check_model(self, model: Model, metrics: Iterable[Metric]) -> None:
         for metric in metrics:
-            check_losses(model, getattr(metric, "neighbourhood", None))
+            check_losses(model, metric.neighbourhood_in_use)
 
     def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
         if not self.has_reference:
@@ -158,7 +157,7 @@ def find_losses(parts: Iterable[Any]) -> bool | list[str]:
     """The columns whose cells neighbourhoods, and those of metrics, may lose; True for all."""
     column_names: list[str] = []
     for part in parts:
-        neighbourhood = getattr(part, "neighbourhood", part)
+        neighbourhood = part.neighbourhood_in_use if isinstance(part, Metric) else part
         if not isinstance(neighbourhood, TableChanges) or not neighbourhood.may_become_missing:
             continue
         if not isinstance(neighbourhood.changes, Mapping):

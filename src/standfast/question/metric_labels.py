@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 from standfast.metrics import Metric, get
-from standfast.metrics.base import Preset, has_neighbourhood
+from standfast.metrics.base import Preset, find_neighbourhood_option
 from standfast.metrics.base import metrics as registry
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import join_label, label_neighbourhoods
@@ -60,12 +60,13 @@ def _configure(metric: Metric | str, neighbourhoods: Sequence[Neighbourhood], pr
     """A metric; one that is given by name once in each of the neighbourhoods, by a few words for each."""
     if not isinstance(metric, str):
         return {"": get(metric)}
-    if not neighbourhoods or not has_neighbourhood(metric):
+    option = find_neighbourhood_option(metric)
+    if not neighbourhoods or not option:
         return {"": build(registry, metric, defaults={"preset": preset})}
     configured: dict[str, Metric] = {}
     labels = label_neighbourhoods(neighbourhoods)
     for words, neighbourhood in zip(labels, neighbourhoods, strict=True):
-        defaults = {"preset": preset, "neighbourhood": neighbourhood}
+        defaults = {"preset": preset, option: neighbourhood}
         configured[words] = build(registry, metric, defaults=defaults)
     return configured
 

@@ -160,11 +160,10 @@ class Texts(Inputs):
     def fit_metric(self, label: str, metric: Metric) -> dict[str, Metric]:
         """A metric that removes words is there once for each way in which the first model does."""
         _check_metric(metric)
-        neighbourhood = getattr(metric, "neighbourhood", None)
-        if isinstance(neighbourhood, Neighbourhood):
+        neighbourhood = metric.neighbourhood_in_use
+        if neighbourhood is not None:
             self.fit_neighbourhood(neighbourhood)
-        is_set = getattr(metric, "baseline", None) is not None
-        if is_set or not _removes(metric) or not self.readers:
+        if not _is_unset(metric) or not self.readers:
             return {label: metric}
         reader = next(iter(self.readers.values()))
         removals: dict[str, Removal] = self.about.setdefault("removal", {})
@@ -310,6 +309,11 @@ def _removes(metric: Metric) -> bool:
     return "baseline" in metric.removal_options
 
 
+def _is_unset(metric: Any) -> bool:
+    """Whether a metric puts something in the place of features, and the user does not say what."""
+    return _removes(metric) and metric.baseline is None
+
+
 def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
     """The metric with what the model puts in the place of a removed word."""
     options: dict[str, Any] = {}
@@ -328,6 +332,9 @@ def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
 
 
 def _check_metric(metric: Metric) -> None:
+    expected = "an option 'baseline' among removal_options, which gets what stands in the place of removed words"
+    fits = not metric.removal_options or _removes(metric)
+    check(fits, f"{type(metric).__qualname__}.removal_options", expected, ", ".join(metric.removal_options))
     needs_numbers = metric.needs.distances or metric.needs.gradients
     expected = "those of predictions and maps (worst_case, misinterpretation_probability, aopc, ...)"
     check(not needs_numbers, "metrics", f"{expected}, since words are no numbers", metric.name)

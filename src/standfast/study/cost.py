@@ -209,9 +209,9 @@ class _Trials:
             pilot = metric.pilot()
         except StandfastError:  # options of the user's do not go together with those of the preset
             pilot = metric
-        most = getattr(metric, "budget", None)
-        if most is not None and getattr(pilot, "budget", most) is None:
-            metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
+        most = metric.most_evaluations
+        if most is not None and pilot.most_evaluations is None:
+            metric = metric.without_limit()  # the pilot has none either
         count = len(self.inputs[self._choose(job).rows])
         expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
         small = whole

@@ -181,6 +181,7 @@ class AttributionAttack(Metric):
     needs: ClassVar[Needs] = Needs(
         other="gradients and an explainer that can be differentiated, unless attack is random_sign or universal"
     )
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
     evidence: ClassVar[str] = "searched"
     citation: ClassVar[str] = "kamath2024rethinking"
     roles: ClassVar[Mapping[str, Role]] = {

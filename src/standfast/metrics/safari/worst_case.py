@@ -148,6 +148,8 @@ class WorstCase(Metric):
     """
 
     name: ClassVar[str] = "worst_case"
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
+    budget_option: ClassVar[str] = "budget"
     evidence: ClassVar[str] = "searched"
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import Field, ValidationInfo
 
 from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
-from standfast.metrics.base import Metric, has_neighbourhood
+from standfast.metrics.base import Metric, find_neighbourhood_option, has_neighbourhood
 from standfast.neighbourhoods import LinfBall
 from standfast.neighbourhoods.naming import join_label
 from standfast.question.metric_labels import number_labels
@@ -71,8 +70,9 @@ class MetricFunction(Entry):
         """The class with the options of the entry, and those of the study that it has."""
         defaults = _select_known(kind, common)
         with errors_at("options"):
-            has_several = isinstance(defaults.get("neighbourhood"), tuple)
-            if has_several and "neighbourhood" not in self.options:
+            option = find_neighbourhood_option(kind)
+            has_several = isinstance(defaults.get(option), tuple)
+            if has_several and option not in self.options:
                 raise reject("a neighbourhood, as the study has several", "nothing")
             return configure(kind, label, {**defaults, **self.options})
 
@@ -205,21 +205,22 @@ def _build_metric(named: NamedEntry, common: Mapping[str, Any]) -> _Built:
         return _build_function(MetricFunction, named)
     kind = METRICS.registry[named.name]
     options = _select_known(kind, common) | dict(named.options)
-    neighbourhood = options.get("neighbourhood")
+    option = find_neighbourhood_option(kind)
+    neighbourhood = options.get(option)
     if neighbourhood is None and has_neighbourhood(kind, required=True):
-        own = f"{{{named.name}: {{neighbourhood: {{linf: 0.1}}}}}}"
+        own = f"{{{named.name}: {{{option}: {{linf: 0.1}}}}}}"
         words = f"a neighbourhood for {named.name}, as in {own}, or neighbourhood: {{linf: 0.1}} for all metrics"
-        raise reject(words, "nothing", "neighbourhood")
-    if not isinstance(neighbourhood, list | tuple) or not has_neighbourhood(kind):
+        raise reject(words, "nothing", option)
+    if not isinstance(neighbourhood, list | tuple):
         return {"": _with_plain_form(configure(kind, named.name, options), named.name)}
-    with errors_at("neighbourhood"):
+    with errors_at(option):
         neighbourhoods = neighbourhoods_from(neighbourhood)
     built: _Built = {}
     for words, each_neighbourhood in neighbourhoods.items():
         metric = configure(
             kind,
             named.name,
-            {**options, "neighbourhood": each_neighbourhood},
+            {**options, option: each_neighbourhood},
         )
         built[words] = _with_plain_form(metric, named.name)
     return built
@@ -263,8 +264,12 @@ def _read_tuples(raw: Any) -> Any:
 
 
 def _select_known(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the study's options that a class has."""
-    if not dataclasses.is_dataclass(kind):
+    """Those of the study's options that a class of metrics has, under its own names of them."""
+    if not issubclass(kind, Metric):
         return {}
-    option_names = {option.name for option in dataclasses.fields(kind)}
-    return {name: value for name, value in common.items() if value is not None and name in option_names}
+    own_names = {"preset": "preset", "neighbourhood": find_neighbourhood_option(kind)}
+    known: dict[str, Any] = {}
+    for name, value in common.items():
+        if own_names[name] and value is not None:
+            known[own_names[name]] = value
+    return known
