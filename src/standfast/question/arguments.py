@@ -168,7 +168,8 @@ def _name_explainers(explainers: ExplainersLike, argument: str, inputs: Inputs) 
     if isinstance(explainers, str | Explainer) or callable(explainers):
         explainers = [explainers]
     got = describe_foreign(explainers, ADAPTERS, adapters=True)
-    check(isinstance(explainers, Iterable), argument, _SEVERAL, got)
+    expected = f"True, False, or {_SEVERAL}" if argument == "controls" else _SEVERAL
+    check(isinstance(explainers, Iterable), argument, expected, got)
     named: dict[str, Explainer] = {}
     for explainer in explainers:
         fitted = inputs.fit_explainer(explainer)

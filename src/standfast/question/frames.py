@@ -92,6 +92,7 @@ class Frames(Inputs):
 
     name: ClassVar[str] = "frames"
     words: ClassVar[str] = "tables"
+    forms: ClassVar[str] = "a data frame of pandas or polars"
     given: ClassVar[type] = GivenFrame
 
     @classmethod

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from standfast.errors import StandfastError, check, warn_user
+from standfast.errors import ArgumentError, StandfastError, check, warn_user
 from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
 from standfast.explainers import get as get_explainer
 from standfast.metrics import Metric
@@ -21,6 +21,7 @@ from standfast.model import Model, module_name
 from standfast.neighbourhoods import Neighbourhood, check_neighbourhood
 from standfast.question.grid import LoadedModel, ModelSource, Samples
 from standfast.registry import Registry
+from standfast.tensors import describe_no_tensor
 from standfast.texts import find_text_box
 
 
@@ -89,6 +90,8 @@ class Inputs(ABC):
     name: ClassVar[str]
     #: several data sets of this kind, in a word
     words: ClassVar[str]
+    #: what a user hands over in Python, in a few words for errors; empty for `words`
+    forms: ClassVar[str] = ""
     #: the type of data of this kind, as a study file and `give` have them
     given: ClassVar[type]
 
@@ -207,9 +210,35 @@ kinds: Registry[type[Inputs]] = Registry(
 
 
 def find_kind(inputs: object, models: Sequence[object]) -> type[Inputs]:
-    """The kind of what a user hands over in Python; that of tensors where no other one takes it."""
-    others = _load_kinds([name for name in [*kinds.plugins, *kinds.names()] if name != "tensors"])
-    return next((kind for kind in others if kind.takes(inputs, models)), kinds["tensors"])
+    """The kind of what a user hands over in Python; that of tensors where no other one takes it.
+
+    Raises:
+        ArgumentError: no kind takes it.
+    """
+    tensors = kinds["tensors"]
+    others = _load_kinds([name for name in [*kinds.plugins, *kinds.names()] if name != tensors.name])
+    for kind in [*others, tensors]:
+        if kind.takes(inputs, models):
+            return kind
+    got = describe_no_tensor(inputs)
+    for model in models:
+        if hasattr(model, "predict") and not isinstance(model, Model):
+            got = f"{type(inputs).__name__} beside {type(model).__name__}, whose data are a data frame"
+    raise ArgumentError("inputs", join_forms([tensors, *others]), got)
+
+
+def join_forms(listed: Iterable[type[Inputs]]) -> str:
+    """What a user may hand over of several kinds.
+
+    >>> join_forms([kinds["tensors"]])
+    'a torch.Tensor or a Dataset'
+    """
+    return "; or ".join(kind.forms or kind.words for kind in listed)
+
+
+def list_other_kinds(name: str) -> list[type[Inputs]]:
+    """The kinds beside the one of a name: those of this package, and those of plug-ins that can be loaded."""
+    return _load_kinds([other for other in kinds.names() if other != name])
 
 
 def find_given_kind(data: object) -> type[Inputs] | None:

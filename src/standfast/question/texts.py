@@ -22,7 +22,7 @@ from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
 from standfast.neighbourhoods.text import CODES, Word, count_too_long, has_candidates
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
-from standfast.question.inputs import Given, Inputs, kinds
+from standfast.question.inputs import Given, Inputs, kinds, list_other_kinds
 from standfast.segments import FEWEST
 from standfast.tasks import Task
 from standfast.texts import TextModel, encode_texts
@@ -102,6 +102,7 @@ class Texts(Inputs):
 
     name: ClassVar[str] = "texts"
     words: ClassVar[str] = "texts"
+    forms: ClassVar[str] = "texts, where the model is a TextModel"
     given: ClassVar[type] = GivenTexts
 
     @classmethod
@@ -410,8 +411,13 @@ def explain(
     >>> [word for word, value in found[0]], max(found[0], key=lambda pair: pair[1])[0]
     (['a', 'great', 'film'], 'great')
     """
-    expected = "a TextModel, since other inputs are explained by standfast.explainers.get(name)(model, inputs)"
-    check(isinstance(model, TextModel), "model", expected, type(model).__name__)
+    if not isinstance(model, TextModel):
+        others = ", ".join(kind.words for kind in list_other_kinds(Texts.name) if kind.name != "tensors")
+        expected = (
+            "a TextModel, since explain takes texts alone. Tensors are explained by"
+            f" standfast.explainers.get(name)(model, inputs); explainers of {others} are compared by evaluate"
+        )
+        raise ArgumentError("model", expected, type(model).__name__)
     words_of_texts = model.split(list_texts(texts))
     fitted = fit_explainer(explainer)
     check_removal(model, [fitted])

@@ -119,6 +119,8 @@ class ExplainerFunction(MetricFunction):
 #: what the sections hold: the thing itself, or the function that is imported for it
 Explained = CheckedEntry[Explainer | ExplainerFunction]
 Measured = CheckedEntry[Metric | MetricFunction]
+#: what older versions of YAML take for true or false, and a study file for a text
+_TRUTH_IN_WORDS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
 #: what is made of an entry, and its plain form; several of a metric that is evaluated in several neighbourhoods
 _Built = dict[str, tuple[Any, dict[str, Any]]]
 
@@ -133,9 +135,19 @@ def explainers_from(raw: object) -> dict[str, Explained]:
 
 
 def controls_from(raw: object) -> bool | dict[str, Explained]:
-    """The section `controls`: whether there are the usual ones, or some by label."""
+    """The section `controls`: whether there are the usual ones, or some by label.
+
+    >>> controls_from("yes")
+    Traceback (most recent call last):
+        ...
+    standfast.study.file.problems.StudyFieldError: the file: expected true, false, or...'yes' (did you mean true?)
+    """
     if isinstance(raw, bool):
         return raw
+    if not isinstance(raw, Mapping | list | tuple) or not raw:
+        near = _TRUTH_IN_WORDS.get(str(raw).casefold(), "")
+        hint = f" (did you mean {near}?)" if near else ""
+        raise reject("true, false, or explainers as a list or under labels", f"{show(raw)}{hint}")
     return read_section(raw, CONTROLS, _build_explainer, _labels_of_explainers)
 
 
