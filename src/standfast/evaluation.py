@@ -26,6 +26,7 @@ from standfast.question.arguments import (
     ModelLike,
     NeighbourhoodsLike,
 )
+from standfast.question.grid import Grid
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_failures
 from standfast.study.cache import run_kept
@@ -160,8 +161,8 @@ def evaluate(
         about=facts,
     )
     grid = arguments.ask().make_grid()
-    if progress and DEFAULT_NEIGHBOURHOOD in grid.about:
-        print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
+    if progress:
+        _tell_default(grid)
     chosen = executor or local(workers, device=grid.device)
     earlier = None if out is None else Store(out).earlier_manifest()
     plan = make_plan(grid, facts, earlier, chosen.at_once)
@@ -176,6 +177,12 @@ def evaluate(
         weakref.finalize(found, let_go)
     _warn_of_failures(found)
     return found
+
+
+def _tell_default(grid: Grid) -> None:
+    """Print which neighbourhood was taken because none was given."""
+    if DEFAULT_NEIGHBOURHOOD in grid.about:
+        print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
 
 
 def _warn_of_failures(found: Results) -> None:
@@ -280,6 +287,8 @@ def run_study(
     if out is None:
         _check_own(default_folder(study), study)
     grid = study.grid()
+    if progress:
+        _tell_default(grid)
     chosen = executor or executor_of(study)
     about = {"title": study.title, "command": command} if command else {"title": study.title}
     with watch(progress) as report_progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from pydantic import Field, ValidationInfo
 from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
 from standfast.metrics.base import Metric, find_neighbourhood_option, has_neighbourhood
-from standfast.neighbourhoods import LinfBall
+from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import join_label
 from standfast.question.metric_labels import number_labels
 from standfast.study.file.entries import Count, OptionValues, Reference
@@ -29,6 +30,44 @@ from standfast.study.file.options import (
 )
 from standfast.study.file.problems import Entry, errors_at, reject, show, with_article
 from standfast.study.file.references import ReferenceReader
+
+
+@dataclass(frozen=True)
+class UnplacedMetric:
+    """A metric for which the file names no neighbourhood: it gets the default one of its kind of inputs.
+
+    Attributes:
+        stand_in: the metric in a neighbourhood that only shows whether its other options fit.
+    """
+
+    stand_in: Metric
+
+    @classmethod
+    def configure(cls, kind: type[Metric], name: str, options: Mapping[str, Any]) -> UnplacedMetric:
+        """A metric of a class, with options from the file in which its neighbourhood is missing.
+
+        Raises:
+            StudyFieldError: the other options do not fit.
+        """
+        neighbourhood: Neighbourhood | None = None
+        with contextlib.suppress(Exception):  # a class of the user's may have no example
+            neighbourhood = kind.example().neighbourhood_in_use
+        stand_in = {find_neighbourhood_option(kind): neighbourhood or LinfBall(0.1)}
+        return cls(configure(kind, name, {**options, **stand_in}))
+
+    def place(self, neighbourhood: Neighbourhood) -> Metric:
+        """The metric in a neighbourhood.
+
+        Raises:
+            ArgumentError: it is none for this metric.
+        """
+        return self.stand_in.with_neighbourhood(neighbourhood)
+
+    def write_plain(self) -> dict[str, Any]:
+        """The options as a file has them."""
+        options = plain_options(self.stand_in)
+        del options[self.stand_in.neighbourhood_option]
+        return options
 
 
 class MetricFunction(Entry):
@@ -74,7 +113,10 @@ class MetricFunction(Entry):
             has_several = isinstance(defaults.get(option), tuple)
             if has_several and option not in self.options:
                 raise reject("a neighbourhood, as the study has several", "nothing")
-            return configure(kind, label, {**defaults, **self.options})
+            options = {**defaults, **self.options}
+            if option not in options and has_neighbourhood(kind, required=True):
+                return UnplacedMetric.configure(kind, label, options)
+            return configure(kind, label, options)
 
     def _make(self, function: Any, label: str, base: Path, entry: Mapping[str, Any]) -> Any:
         """The metric that the function returns."""
@@ -118,7 +160,7 @@ class ExplainerFunction(MetricFunction):
 
 #: what the sections hold: the thing itself, or the function that is imported for it
 Explained = CheckedEntry[Explainer | ExplainerFunction]
-Measured = CheckedEntry[Metric | MetricFunction]
+Measured = CheckedEntry[Metric | MetricFunction | UnplacedMetric]
 #: what older versions of YAML take for true or false, and a study file for a text
 _TRUTH_IN_WORDS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
 #: what is made of an entry, and its plain form; several of a metric that is evaluated in several neighbourhoods
@@ -198,7 +240,8 @@ def _describe_options(entry: Explained) -> str:
 def _labels_of_metrics(entries: Sequence[Measured]) -> list[str]:
     labels: list[str] = []
     for entry in entries:
-        own_label = entry.value.own_label if isinstance(entry.value, Metric) else entry.name
+        metric = entry.value.stand_in if isinstance(entry.value, UnplacedMetric) else entry.value
+        own_label = metric.own_label if isinstance(metric, Metric) else entry.name
         labels.append(join_label(own_label, entry.variant))
     return number_labels(labels)
 
@@ -220,9 +263,8 @@ def _build_metric(named: NamedEntry, common: Mapping[str, Any]) -> _Built:
     option = find_neighbourhood_option(kind)
     neighbourhood = options.get(option)
     if neighbourhood is None and has_neighbourhood(kind, required=True):
-        own = f"{{{named.name}: {{{option}: {{linf: 0.1}}}}}}"
-        words = f"a neighbourhood for {named.name}, as in {own}, or neighbourhood: {{linf: 0.1}} for all metrics"
-        raise reject(words, "nothing", option)
+        unplaced = UnplacedMetric.configure(kind, named.name, options)
+        return {"": (unplaced, {named.name: unplaced.write_plain()})}
     if not isinstance(neighbourhood, list | tuple):
         return {"": _with_plain_form(configure(kind, named.name, options), named.name)}
     with errors_at(option):
