@@ -26,7 +26,7 @@ from standfast.errors import ArgumentError
 from standfast.explainers import Explainer, smooth_relu
 from standfast.explainers.attention.attention_maps import AttentionExplainer
 from standfast.metrics import Metric, Result
-from standfast.metrics.base import PRESETS, has_neighbourhood, preset_options
+from standfast.metrics.base import PRESETS, has_neighbourhood, preset_options, set_neighbourhood
 from standfast.metrics.result import COMMON_COLUMNS, STATUSES
 from standfast.model import ROW_ALIGNMENT, Model
 from standfast.neighbourhoods import L2Ball, LinfBall
@@ -140,7 +140,7 @@ def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -
     accepted = 0
     for kind in (LinfBall, L2Ball):
         try:
-            inside, still = (metric.with_neighbourhood(kind(radius)) for radius in (0.2, 0.0))
+            inside, still = (set_neighbourhood(metric, kind(radius)) for radius in (0.2, 0.0))
         except ArgumentError as error:
             names = (metric.neighbourhood_option, "neighbourhood")
             _require(error.argument in names, f"an error names the neighbourhood, not {error.argument}")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ArgumentError, StandfastError, check, suggest_name
+from standfast.errors import ArgumentError, check, suggest_name
 from standfast.explainers import Explainer, InputCopy
 from standfast.explainers import get as get_explainer
 from standfast.explainers.base import collect_choices
@@ -26,7 +26,6 @@ from standfast.records import ConfigurationType, SampleOption, set_fields, split
 from standfast.registry import Registry
 from standfast.segments import check_one_for_all
 from standfast.similarity import Similarity
-from standfast.similarity import get as get_similarity
 from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.value_spec import Direction, ValueSpec, check_direction
 
@@ -400,20 +399,10 @@ class Metric(metaclass=_PresetsApplied):
         value = getattr(self, self.neighbourhood_option) if self.neighbourhood_option else None
         return value if isinstance(value, Neighbourhood) else None
 
-    def with_neighbourhood(self, neighbourhood: Neighbourhood) -> Metric:
-        """The same metric in another neighbourhood; of a metric that declares `neighbourhood_option`."""
-        options: dict[str, Any] = {self.neighbourhood_option: neighbourhood}
-        return dataclasses.replace(self, **options)
-
     @property
     def most_evaluations(self) -> int | None:
         """How many model evaluations a sample takes at most; None for no limit."""
         return getattr(self, self.budget_option) if self.budget_option else None
-
-    def without_limit(self) -> Metric:
-        """The same metric with as many evaluations as it takes; of one that declares `budget_option`."""
-        options: dict[str, Any] = {self.budget_option: None}
-        return dataclasses.replace(self, **options)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         """The value that the metric would have if a map became that of another input, `(M,)`; None, as by default,
@@ -514,6 +503,18 @@ def _check_widths(model: Model, inputs: Tensor) -> None:
     check(fits, "inputs", "texts of the same length, for a metric alone (evaluate takes any)", got)
 
 
+def set_neighbourhood(metric: Metric, neighbourhood: Neighbourhood) -> Metric:
+    """The same metric in another neighbourhood; of one that declares `neighbourhood_option`."""
+    options: dict[str, Any] = {metric.neighbourhood_option: neighbourhood}
+    return dataclasses.replace(metric, **options)
+
+
+def remove_limit(metric: Metric) -> Metric:
+    """The same metric with as many evaluations as it takes; of one that declares `budget_option`."""
+    options: dict[str, Any] = {metric.budget_option: None}
+    return dataclasses.replace(metric, **options)
+
+
 def warn_of_radius(metric: Metric, model: Model, inputs: Tensor) -> None:
     """Warn, once for each model, if the neighbourhood of a metric reaches beyond the range of the inputs."""
     neighbourhood = metric.neighbourhood_in_use
@@ -522,24 +523,6 @@ def warn_of_radius(metric: Metric, model: Model, inputs: Tensor) -> None:
     excess = neighbourhood.describe_excess(inputs.shape[1:], model.bounds)
     if excess:
         model.warn_once(excess)
-
-
-def find_similarity(options: Mapping[str, Any]) -> Similarity | None:
-    """The similarity in the options of a metric; None where it is not known here, such as a class of the user."""
-    try:
-        return get_similarity(str(options.get("similarity")))
-    except StandfastError:
-        return None
-
-
-def larger_is_closer(options: Mapping[str, Any]) -> bool:
-    """Whether the similarity in the options is larger for more similar maps; assumed where it is not known here.
-
-    >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
-    (True, False)
-    """
-    known = find_similarity(options)
-    return True if known is None else known.larger_is_closer
 
 
 metrics: Registry[type[Metric]] = Registry(

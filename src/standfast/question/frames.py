@@ -22,6 +22,7 @@ from standfast.explainers.adapters.frame_functions import FrameExplainer
 from standfast.frames import Table, find_frame_function, is_frame, make_model
 from standfast.frames.model import check_losses
 from standfast.metrics import Metric
+from standfast.metrics.base import set_neighbourhood
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.tables import TableChanges
@@ -137,7 +138,7 @@ class Frames(Inputs):
         neighbourhood = metric.neighbourhood_in_use
         if neighbourhood is None:
             return {label: metric}
-        return {label: metric.with_neighbourhood(self.fit_neighbourhood(neighbourhood))}
+        return {label: set_neighbourhood(metric, self.fit_neighbourhood(neighbourhood))}
 
     def check_model(self, model: Model, metrics: Iterable[Metric]) -> None:
         for metric in metrics:

@@ -19,6 +19,7 @@ import torch
 
 from standfast.errors import StandfastError, check
 from standfast.metrics import Metric
+from standfast.metrics.base import remove_limit
 from standfast.question.grid import Grid, Part
 from standfast.study.plan import Job, Plan, inputs_for, job_seed
 
@@ -211,7 +212,7 @@ class _Trials:
             pilot = metric
         most = metric.most_evaluations
         if most is not None and pilot.most_evaluations is None:
-            metric = metric.without_limit()  # the pilot has none either
+            metric = remove_limit(metric)  # the pilot has none either
         count = len(self.inputs[self._choose(job).rows])
         expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
         small = whole

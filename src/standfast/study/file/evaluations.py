@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo
 
 from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
-from standfast.metrics.base import Metric, find_neighbourhood_option, has_neighbourhood
+from standfast.metrics.base import Metric, find_neighbourhood_option, has_neighbourhood, set_neighbourhood
 from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import join_label
 from standfast.question.metric_labels import number_labels
@@ -61,7 +61,7 @@ class UnplacedMetric:
         Raises:
             ArgumentError: it is none for this metric.
         """
-        return self.stand_in.with_neighbourhood(neighbourhood)
+        return set_neighbourhood(self.stand_in, neighbourhood)
 
     def write_plain(self) -> dict[str, Any]:
         """The options as a file has them."""

@@ -14,7 +14,7 @@ import torch
 import standfast
 from standfast.data.bundled_samples import bundled
 from standfast.errors import ArgumentError
-from standfast.metrics.base import Cost, Metric, metrics
+from standfast.metrics.base import Cost, Metric, metrics, set_neighbourhood
 from standfast.metrics.probe import Probe
 from standfast.metrics.result import Result
 from standfast.neighbourhoods import LinfBall, Neighbourhood
@@ -137,7 +137,7 @@ def test_a_declared_limit_is_the_options_own(name: str) -> None:
     metric = standfast.metrics.get(name, neighbourhood=LinfBall(0.1), budget=2000)
     assert metric.most_evaluations == 2000
     assert metric.neighbourhood_in_use == LinfBall(0.1)
-    assert metric.with_neighbourhood(LinfBall(0.2)).neighbourhood_in_use == LinfBall(0.2)
+    assert set_neighbourhood(metric, LinfBall(0.2)).neighbourhood_in_use == LinfBall(0.2)
     assert standfast.metrics.get("aopc").most_evaluations is None
 
 
