@@ -51,7 +51,7 @@ def ask_like(study: Study, grid: Grid, data: str, inputs: Any, model_names: Mapp
     explainers = {name: explainer for name, explainer in grid.explainers.items() if name not in grid.controls}
     arguments = Arguments(
         model=model_names,
-        explainers=explainers,
+        explainers=options.pop("explainers", explainers),
         inputs=inputs,
         metrics=options.pop("metrics", grid.metrics),
         controls=study.controls if isinstance(study.controls, bool) else list(study.controls),
@@ -115,6 +115,22 @@ def test_digits(changes: dict[str, Any]) -> None:
     assert list_jobs(make_plan(ask_like(study, grid, "digits", digits, {"lenet": model})), "digits") == list_jobs(
         plan, "digits"
     )
+
+
+def test_explainers_with_options_have_the_same_jobs_where_they_are_named() -> None:
+    """By themselves they have other labels in a file and in Python; stored jobs are known by these."""
+    listed = ["kernel_shap:samples=40", "saliency"]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
+    digits = standfast.data.bundled("digits")[:4]
+    in_a_file = study_from({**DIGITS, "explainers": listed, "controls": False})
+    assert list(in_a_file.explainers) == ["kernel_shap", "saliency"]
+    asked = Arguments(model, listed, digits, [standfast.metrics.AOPC(steps=3, samples=2)], controls=False).ask()
+    assert list(asked.explainers) == listed
+    named = {"KS": "kernel_shap:samples=40", "saliency": "saliency"}
+    study = study_from({**DIGITS, "explainers": named})
+    grid, plan = plan_study(study)
+    asked_grid = ask_like(study, grid, "digits", digits, {"lenet": model}, explainers=named)
+    assert list_jobs(make_plan(asked_grid), "digits") == list_jobs(plan, "digits")
 
 
 def test_the_same_verdict() -> None:
