@@ -68,6 +68,8 @@ class Cost:
         return self.predictions + self.explanations
 
 
+#: what the numbers of a metric may be to an auditor; empty for numbers that speak to no clause of an evidence pack
+EVIDENCE = ("", "searched", "drawn", "probability", "faithful", "plausible")
 #: what an option means where configurations of a metric are compared
 Role = PartOf | Literal["no effect"]
 
@@ -163,9 +165,12 @@ class Metric(metaclass=_PresetsApplied):
         values: how its numbers are read: what they are called, which samples count, what is only a bound. It has a
             direction of its own, so `direction` is left out. A metric in which that depends on the options overrides
             `value_spec` instead; one that does neither is read by its name and direction.
-        evidence: what its numbers are to an auditor: worst cases that were `"searched"` or `"drawn"` at random, a
-            `"probability"`, or how `"faithful"` or `"plausible"` maps are. Empty: they speak to no clause of an
-            evidence pack.
+        evidence: what its numbers are to an auditor (`EVIDENCE`). How much maps change in a neighbourhood is
+            `"searched"` where the worst case is looked for, also where it is exact because everything was tried;
+            `"drawn"` where it is the worst of random draws; `"probability"` where it is how often they change. How maps
+            go with the model is `"faithful"`, and with what is known about the data `"plausible"`. Empty, for all
+            else: also for an exact number of stability without a neighbourhood, such as the agreement of two fixed
+            maps or of seeds. Evidence packs then say that it speaks to no clause.
         needs: what the model, the explainer or the data must have (`Needs`); options without a default are known
             anyway. A model without the gradients or parameters that it needs is refused before any work.
         removal_options: the options that say what stands in the place of removed features, such as `"baseline"`.
@@ -186,7 +191,8 @@ class Metric(metaclass=_PresetsApplied):
         ArgumentError: when a metric is made with an unknown preset, or with a neighbourhood in an option although its
             class declares no `neighbourhood_option`.
         ArgumentError: when a class is created whose `name` is no text, whose `direction` is missing or is none of the
-            above, whose `values` are no `ValueSpec`, or that defines a method which another one has replaced.
+            above, whose `evidence` is none of `EVIDENCE`, whose `values` are no `ValueSpec`, or that defines a method
+            which another one has replaced.
 
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:2]
@@ -232,6 +238,9 @@ class Metric(metaclass=_PresetsApplied):
         own = cls.__qualname__
         has_name = isinstance(cls.name, str) and cls.name != ""
         check(has_name, f"{own}.name", "a text", repr(cls.name))
+        if isinstance(cls.evidence, str):  # or a property, which decides when it is asked
+            known = ", ".join(map(repr, EVIDENCE))
+            check(cls.evidence in EVIDENCE, f"{own}.evidence", f"one of {known}", repr(cls.evidence))
         cls.bibtex = cls.bibtex or read_publications().get(cls.citation, "")
         arguments = list(inspect.signature(cls.evaluate).parameters)
         check(len(arguments) == 2, f"{own}.evaluate", "the arguments (self, call)", ", ".join(arguments))
