@@ -126,7 +126,9 @@ def check_result(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
         f"at most {padding} are padding",
     )
     _require(metric.cost().evaluations >= 1, "cost has at least one evaluation")
-    budget = math.inf if metric.most_evaluations is None else metric.most_evaluations
+    budget = math.inf
+    if metric.most_evaluations is not None:
+        budget = metric.most_evaluations
     most = int(result.model_evaluations.max())
     _require(most <= budget, f"the budget of {budget} model evaluations is kept, not exceeded by {most - budget}")
 

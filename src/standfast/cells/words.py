@@ -21,15 +21,35 @@ def describe_cell(column: Mapping[str, Any], number: float) -> str:
     >>> describe_cell(day, 366.0), describe_cell(day, -3.0)
     ('1971-01-02', 'missing')
     """
-    missing, nan = column.get("missing"), column.get("nan")
-    categories = column.get("categories") or []
     if not math.isfinite(number):
         return "missing"
-    if missing is not None and number < (missing + column["low"]) / 2:
-        is_nan = nan is not None and (nan == missing or number < (missing + nan) / 2)
-        return "NaN" if is_nan else "missing"
+    empty = _describe_empty(column, number)
+    if empty:
+        return empty
+    categories = column.get("categories")
     if categories:
-        return str(categories[min(max(round(number), 0), len(categories) - 1)])
-    if column["kind"] == "date":
-        return describe_time(number, column["unit"], column.get("zone", ""), bool(column.get("duration")))
-    return f"{number:.0f}" if column["kind"] == "whole" else ""
+        last = len(categories) - 1
+        place = min(max(round(number), 0), last)
+        return str(categories[place])
+    kind = column["kind"]
+    if kind == "date":
+        is_duration = bool(column.get("duration"))
+        return describe_time(number, column["unit"], column.get("zone", ""), is_duration)
+    return f"{number:.0f}" if kind == "whole" else ""
+
+
+def _describe_empty(column: Mapping[str, Any], number: float) -> str:
+    """Which kind of empty cell a number stands for; an empty text where it is another cell."""
+    missing = column.get("missing")
+    if missing is None:
+        return ""
+    edge = (missing + column["low"]) / 2
+    if number >= edge:
+        return ""
+    nan = column.get("nan")
+    if nan is None:
+        return "missing"
+    if nan == missing:
+        return "NaN"
+    edge_of_nan = (missing + nan) / 2
+    return "NaN" if number < edge_of_nan else "missing"

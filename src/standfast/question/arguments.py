@@ -168,7 +168,9 @@ def _name_explainers(explainers: ExplainersLike, argument: str, inputs: Inputs) 
     if isinstance(explainers, str | Explainer) or callable(explainers):
         explainers = [explainers]
     got = describe_foreign(explainers, ADAPTERS, adapters=True)
-    expected = f"True, False, or {_SEVERAL}" if argument == "controls" else _SEVERAL
+    expected = _SEVERAL
+    if argument == "controls":
+        expected = f"True, False, or {_SEVERAL}"
     check(isinstance(explainers, Iterable), argument, expected, got)
     named: dict[str, Explainer] = {}
     for explainer in explainers:

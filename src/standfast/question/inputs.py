@@ -216,15 +216,22 @@ def find_kind(inputs: object, models: Sequence[object]) -> type[Inputs]:
         ArgumentError: no kind takes it.
     """
     tensors = kinds["tensors"]
-    others = _load_kinds([name for name in [*kinds.plugins, *kinds.names()] if name != tensors.name])
+    others = list_other_kinds(tensors.name)
     for kind in [*others, tensors]:
         if kind.takes(inputs, models):
             return kind
-    got = describe_no_tensor(inputs)
+    expected = join_forms([tensors, *others])
+    raise ArgumentError("inputs", expected, _describe_no_inputs(inputs, models))
+
+
+def _describe_no_inputs(inputs: object, models: Sequence[object]) -> str:
+    """What a user handed over in the place of inputs, and what to do about it."""
     for model in models:
-        if hasattr(model, "predict") and not isinstance(model, Model):
-            got = f"{type(inputs).__name__} beside {type(model).__name__}, whose data are a data frame"
-    raise ArgumentError("inputs", join_forms([tensors, *others]), got)
+        is_estimator = hasattr(model, "predict") and not isinstance(model, Model)
+        if is_estimator:
+            name = type(model).__name__
+            return f"{type(inputs).__name__} beside {name}, whose data are a data frame"
+    return describe_no_tensor(inputs)
 
 
 def join_forms(listed: Iterable[type[Inputs]]) -> str:
@@ -237,8 +244,9 @@ def join_forms(listed: Iterable[type[Inputs]]) -> str:
 
 
 def list_other_kinds(name: str) -> list[type[Inputs]]:
-    """The kinds beside the one of a name: those of this package, and those of plug-ins that can be loaded."""
-    return _load_kinds([other for other in kinds.names() if other != name])
+    """The kinds beside the one of a name: first those of plug-ins that can be loaded, then those of this package."""
+    other_names = [other for other in [*kinds.plugins, *kinds.names()] if other != name]
+    return _load_kinds(other_names)
 
 
 def find_given_kind(data: object) -> type[Inputs] | None:

@@ -187,9 +187,11 @@ def controls_from(raw: object) -> bool | dict[str, Explained]:
     if isinstance(raw, bool):
         return raw
     if not isinstance(raw, Mapping | list | tuple) or not raw:
-        near = _TRUTH_IN_WORDS.get(str(raw).casefold(), "")
-        hint = f" (did you mean {near}?)" if near else ""
-        raise reject("true, false, or explainers as a list or under labels", f"{show(raw)}{hint}")
+        got = show(raw)
+        near = _TRUTH_IN_WORDS.get(str(raw).casefold())
+        if near is not None:
+            got += f" (did you mean {near}?)"
+        raise reject("true, false, or explainers as a list or under labels", got)
     return read_section(raw, CONTROLS, _build_explainer, _labels_of_explainers)
 
 
@@ -240,9 +242,12 @@ def _describe_options(entry: Explained) -> str:
 def _labels_of_metrics(entries: Sequence[Measured]) -> list[str]:
     labels: list[str] = []
     for entry in entries:
-        metric = entry.value.stand_in if isinstance(entry.value, UnplacedMetric) else entry.value
+        metric = entry.value
+        if isinstance(metric, UnplacedMetric):
+            metric = metric.stand_in
         own_label = metric.own_label if isinstance(metric, Metric) else entry.name
-        labels.append(join_label(own_label, entry.variant))
+        label = join_label(own_label, entry.variant)
+        labels.append(label)
     return number_labels(labels)
 
 
@@ -324,6 +329,7 @@ def _select_known(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
     own_names = {"preset": "preset", "neighbourhood": find_neighbourhood_option(kind)}
     known: dict[str, Any] = {}
     for name, value in common.items():
-        if own_names[name] and value is not None:
-            known[own_names[name]] = value
+        option = own_names[name]
+        if option and value is not None:
+            known[option] = value
     return known
