@@ -159,6 +159,30 @@ def test_an_option_of_another_name_is_served_wherever_it_is_declared() -> None:
         assert dict(own.ask().metrics) == {"moved": Moved(LinfBall(0.3))}
 
 
+@dataclass(frozen=True)
+class Optional(Undeclared):
+    """Works in a neighbourhood, and without."""
+
+    name = "optional"
+    neighbourhood_option = "neighbourhood"
+
+
+@pytest.mark.parametrize("names", [["optional"], ["optional", "max_sensitivity:samples=2"]])
+def test_a_neighbourhood_that_is_not_needed_is_the_same_in_a_file_and_in_a_call(names: list[str]) -> None:
+    """It has the default where another metric needs one, and is without where none does."""
+    digits = bundled("digits")[:2]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    content = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"]}
+    with Registered(optional=Optional):
+        asked = Arguments(model, "saliency", digits, names, sanity=False).ask()
+        study = study_from({**content, "metrics": names})
+        assert dict(study.ask().metrics) == asked.metrics
+        assert dict(study_from(study.plain()).ask().metrics) == asked.metrics
+        (metric,) = study_from({**content, "metrics": [{"optional": {"neighbourhood": None}}]}).ask().metrics.values()
+    assert metric.neighbourhood_in_use is None
+    assert (asked.metrics["optional"].neighbourhood_in_use is None) == (len(names) == 1)
+
+
 def test_a_declared_limit_bounds_what_is_estimated() -> None:
     digits = bundled("digits")[:2]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))

@@ -38,9 +38,11 @@ class UnplacedMetric:
 
     Attributes:
         stand_in: the metric in a neighbourhood that only shows whether its other options fit.
+        alone: the metric without one; None where it needs one.
     """
 
     stand_in: Metric
+    alone: Metric | None
 
     @classmethod
     def configure(cls, kind: type[Metric], name: str, options: Mapping[str, Any]) -> UnplacedMetric:
@@ -53,7 +55,10 @@ class UnplacedMetric:
         with contextlib.suppress(Exception):  # a class of the user's may have no example
             neighbourhood = kind.example().neighbourhood_in_use
         stand_in = {find_neighbourhood_option(kind): neighbourhood or LinfBall(0.1)}
-        return cls(configure(kind, name, {**options, **stand_in}))
+        alone: Metric | None = None
+        if not has_neighbourhood(kind, required=True):
+            alone = configure(kind, name, options)
+        return cls(configure(kind, name, {**options, **stand_in}), alone)
 
     def place(self, neighbourhood: Neighbourhood) -> Metric:
         """The metric in a neighbourhood.
@@ -114,7 +119,7 @@ class MetricFunction(Entry):
             if has_several and option not in self.options:
                 raise reject("a neighbourhood, as the study has several", "nothing")
             options = {**defaults, **self.options}
-            if option not in options and has_neighbourhood(kind, required=True):
+            if option and option not in options:
                 return UnplacedMetric.configure(kind, label, options)
             return configure(kind, label, options)
 
@@ -267,7 +272,9 @@ def _build_metric(named: NamedEntry, common: Mapping[str, Any]) -> _Built:
     options = _select_known(kind, common) | dict(named.options)
     option = find_neighbourhood_option(kind)
     neighbourhood = options.get(option)
-    if neighbourhood is None and has_neighbourhood(kind, required=True):
+    # None in the file is an answer, where the metric can do without
+    is_missing = option not in options or has_neighbourhood(kind, required=True)
+    if option and neighbourhood is None and is_missing:
         unplaced = UnplacedMetric.configure(kind, named.name, options)
         return {"": (unplaced, {named.name: unplaced.write_plain()})}
     if not isinstance(neighbourhood, list | tuple):

@@ -353,12 +353,19 @@ def _fit_explainers(
 def _place_metrics(
     metrics: Mapping[str, Metric | UnplacedMetric], inputs: Inputs, places: Places, about: dict[str, Any]
 ) -> dict[str, Metric]:
-    """The metrics, of which those without a neighbourhood get the default one; `about` gets what the report says."""
+    """The metrics, of which those without a neighbourhood get the default one; `about` gets what the report says.
+
+    As in `evaluate`, there is a default only where a metric needs one; then all have it.
+    """
+    is_needed = any(isinstance(metric, UnplacedMetric) and metric.alone is None for metric in metrics.values())
     placed: dict[str, Metric] = {}
     default: Neighbourhood | None = None
     for label, metric in metrics.items():
         if isinstance(metric, Metric):
             placed[label] = metric
+            continue
+        if metric.alone is not None and not is_needed:
+            placed[label] = metric.alone
             continue
         if not inputs.samples:  # none could be read, and errors say so
             continue
