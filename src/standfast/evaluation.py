@@ -176,8 +176,8 @@ def evaluate(
         about=facts,
     )
     grid = arguments.ask().make_grid()
-    if progress and DEFAULT_NEIGHBOURHOOD in grid.about:
-        print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
+    if progress:
+        _tell_default(grid)
     chosen = executor or local(workers, device=grid.device)
     earlier = None if out is None else Store(out).earlier_manifest()
     plan = make_plan(grid, facts, earlier, chosen.at_once)
@@ -208,6 +208,12 @@ def evaluate(
 def _print_choice(grid: Grid, estimate: Estimate, choice: Choice) -> None:
     """Print what everything costs, and what was chosen for a limited time."""
     print(f"{format_costs(estimate)}\n{describe_choice(grid, choice)}", file=sys.stderr, flush=True)
+
+
+def _tell_default(grid: Grid) -> None:
+    """Print which neighbourhood was taken because none was given."""
+    if DEFAULT_NEIGHBOURHOOD in grid.about:
+        print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
 
 
 def _warn_of_failures(found: Results) -> None:
@@ -324,6 +330,8 @@ def run_study(
     if out is None:
         _check_own(default_folder(study), study)
     grid = study.grid()
+    if progress:
+        _tell_default(grid)
     chosen = executor or executor_of(study)
     about = {"title": study.title, "command": command} if command else {"title": study.title}
     address = out or default_folder(study)

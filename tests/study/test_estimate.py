@@ -75,6 +75,7 @@ class Repeated(Metric):
     name = "repeated"
     direction = "higher"
     presets = {"quick": {"samples": 100}}  # noqa: RUF012
+    budget_option = "budget"
 
     samples: int = 10_000
     factor: int = 1

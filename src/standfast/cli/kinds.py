@@ -93,8 +93,9 @@ def find_needs(kind: Kind, entry: Any) -> str:
         return ""
     options = dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ()
     required = [f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING]
+    neighbourhood_option = getattr(entry, "neighbourhood_option", "")  # which only metrics declare
     given = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
-    if "neighbourhood" in required:
+    if neighbourhood_option in required:
         given += f" (in evaluate by default {DEFAULT_RADIUS})"
     needs = str(getattr(entry, "needs", ""))
     if kind is KINDS["schemes"]:

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from standfast.cells.words import describe_cell
 from standfast.errors import ArgumentError, check, suggest_name
-from standfast.frames.columns import Cells, Column, describe_cell
+from standfast.frames.columns import Cells, Column
 from standfast.frames.joining import join_cells
 from standfast.frames.pandas_cells import read_pandas, write_pandas
 from standfast.frames.polars_cells import read_polars, write_polars

@@ -171,7 +171,10 @@ def _name_explainers(explainers: ExplainersLike, argument: str, inputs: Inputs) 
     if isinstance(explainers, str | Explainer) or callable(explainers):
         explainers = [explainers]
     got = describe_foreign(explainers, ADAPTERS, adapters=True)
-    check(isinstance(explainers, Iterable), argument, _SEVERAL, got)
+    expected = _SEVERAL
+    if argument == "controls":
+        expected = f"True, False, or {_SEVERAL}"
+    check(isinstance(explainers, Iterable), argument, expected, got)
     named: dict[str, Explainer] = {}
     for explainer in explainers:
         fitted = inputs.fit_explainer(explainer)

@@ -22,6 +22,7 @@ from standfast.explainers.adapters.frame_functions import FrameExplainer
 from standfast.frames import Table, find_frame_function, is_frame, make_model
 from standfast.frames.model import check_losses
 from standfast.metrics import Metric
+from standfast.metrics.base import set_neighbourhood
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.tables import TableChanges
@@ -92,6 +93,7 @@ class Frames(Inputs):
 
     name: ClassVar[str] = "frames"
     words: ClassVar[str] = "tables"
+    forms: ClassVar[str] = "a data frame of pandas or polars"
     given: ClassVar[type] = GivenFrame
 
     @classmethod
@@ -133,15 +135,14 @@ class Frames(Inputs):
         return bound
 
     def fit_metric(self, label: str, metric: Metric) -> dict[str, Metric]:
-        neighbourhood = getattr(metric, "neighbourhood", None)
-        if not isinstance(neighbourhood, Neighbourhood):
+        neighbourhood = metric.neighbourhood_in_use
+        if neighbourhood is None:
             return {label: metric}
-        bound = self.fit_neighbourhood(neighbourhood)
-        return {label: dataclasses.replace(metric, neighbourhood=bound)}  # type: ignore[call-arg]
+        return {label: set_neighbourhood(metric, self.fit_neighbourhood(neighbourhood))}
 
     def check_model(self, model: Model, metrics: Iterable[Metric]) -> None:
         for metric in metrics:
-            check_losses(model, getattr(metric, "neighbourhood", None))
+            check_losses(model, metric.neighbourhood_in_use)
 
     def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
         if not self.has_reference:
@@ -158,7 +159,7 @@ def find_losses(parts: Iterable[Any]) -> bool | list[str]:
     """The columns whose cells neighbourhoods, and those of metrics, may lose; True for all."""
     column_names: list[str] = []
     for part in parts:
-        neighbourhood = getattr(part, "neighbourhood", part)
+        neighbourhood = part.neighbourhood_in_use if isinstance(part, Metric) else part
         if not isinstance(neighbourhood, TableChanges) or not neighbourhood.may_become_missing:
             continue
         if not isinstance(neighbourhood.changes, Mapping):

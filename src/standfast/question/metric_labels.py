@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from standfast.metrics import Metric, get
-from standfast.metrics.base import Ladder, Preset, has_neighbourhood
+from standfast.metrics.base import Ladder, Preset, find_neighbourhood_option
 from standfast.metrics.base import metrics as registry
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import join_label, label_neighbourhoods
@@ -95,12 +95,13 @@ def _configure(
         return [NamedMetric("", get(metric))]
     common: dict[str, Any] = {} if preset is None else {"preset": preset}
     given = frozenset({*common, *read_options(registry, metric)})
-    if not neighbourhoods or not has_neighbourhood(metric):
+    option = find_neighbourhood_option(metric)
+    if not neighbourhoods or not option:
         return [NamedMetric("", build(registry, metric, defaults=common), given)]
     configured: list[NamedMetric] = []
     labels = label_neighbourhoods(neighbourhoods)
     for words, neighbourhood in zip(labels, neighbourhoods, strict=True):
-        made = build(registry, metric, defaults={**common, "neighbourhood": neighbourhood})
+        made = build(registry, metric, defaults={**common, option: neighbourhood})
         configured.append(NamedMetric(words, made, given))
     return configured
 

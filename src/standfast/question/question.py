@@ -184,7 +184,7 @@ class Question:
                     self._check_channels(metric)
                 for data_name, model in first_models.items():
                     samples = self.inputs.samples[data_name]
-                    with self.places.at("metrics", label, "neighbourhood"):
+                    with self.places.at("metrics", label, metric.neighbourhood_option):
                         check_neighbourhood_of(metric, samples, model)
 
     def _check_channels(self, configured: Explainer | Metric) -> None:
@@ -226,8 +226,7 @@ def find_model(answer: Answered) -> Model:
 def check_neighbourhood_of(metric: Metric, samples: Samples, model: Model | None) -> None:
     """Raise `ArgumentError` for a neighbourhood of other inputs, and warn of a radius beyond their range."""
     lower, upper = map(torch.as_tensor, samples.bounds)
-    neighbourhood = getattr(metric, "neighbourhood", None)
-    check_fits(neighbourhood, samples.inputs, (lower, upper))
+    check_fits(metric.neighbourhood_in_use, samples.inputs, (lower, upper))
     if model is not None:
         warn_of_radius(metric, model, samples.inputs)
 

@@ -42,6 +42,7 @@ class Tensors(Inputs):
 
     name: ClassVar[str] = "tensors"
     words: ClassVar[str] = "tensors"
+    forms: ClassVar[str] = "a torch.Tensor or a Dataset"
     given: ClassVar[type] = Samples
 
     @classmethod

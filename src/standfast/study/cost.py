@@ -24,6 +24,7 @@ import torch
 from standfast.errors import StandfastError, check
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
+from standfast.metrics.base import remove_limit
 from standfast.metrics.probe import Call, Probe
 from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid, Part
@@ -420,9 +421,9 @@ class _Trials:
             pilot = metric.pilot()
         except StandfastError:  # options of the user's do not go together with those of the preset
             pilot = metric
-        most = getattr(metric, "budget", None)
-        if most is not None and getattr(pilot, "budget", most) is None:
-            metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
+        most = metric.most_evaluations
+        if most is not None and pilot.most_evaluations is None:
+            metric = remove_limit(metric)  # the pilot has none either
         count = _count(self._choose(job).rows)
         expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
         small = whole

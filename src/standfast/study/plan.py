@@ -21,7 +21,6 @@ from torch import Tensor
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
 from standfast.model import Model, module_name
-from standfast.neighbourhoods import Neighbourhood
 from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples
 from standfast.segments import check_one_for_all
 from standfast.study.identity import (
@@ -468,8 +467,8 @@ def _ask_nearby(grid: Grid, meeting: _Meeting, known: _Known) -> dict[str, list[
     answers_of: dict[str, Answers] = {}
     nearby: dict[str, list[str]] = {}
     for label, metric in grid.measured.items():
-        neighbourhood = getattr(metric, "neighbourhood", None)
-        if not isinstance(neighbourhood, Neighbourhood):
+        neighbourhood = metric.neighbourhood_in_use
+        if neighbourhood is None:
             continue
         around = Description(neighbourhood).digest
         if around not in answers_of:

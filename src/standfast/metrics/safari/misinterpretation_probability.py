@@ -181,6 +181,8 @@ class MisinterpretationProbability(Metric):
 
     name: ClassVar[str] = "misinterpretation_probability"
     version: ClassVar[int] = 2
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
+    budget_option: ClassVar[str] = "budget"
     evidence: ClassVar[str] = "probability"
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {

@@ -48,6 +48,7 @@ class SensitivityResult(NeighbourhoodResult):
 @dataclass(frozen=True)
 class _Sensitivity(Metric):
     direction: ClassVar[Direction] = "lower"
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
     evidence: ClassVar[str] = "drawn"
     per_distance: ClassVar[bool]
     #: what is largest, for the title and for the axis of a report

@@ -29,7 +29,7 @@ from standfast.algorithms.searches.auto import AutoSearch
 from standfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
-from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
@@ -40,6 +40,7 @@ from standfast.records import Range
 from standfast.registry import build
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
+from standfast.similarity.stored import larger_is_closer
 from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.value_spec import Direction, ValueSpec
 
@@ -148,6 +149,8 @@ class WorstCase(Metric):
     """
 
     name: ClassVar[str] = "worst_case"
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
+    budget_option: ClassVar[str] = "budget"
     evidence: ClassVar[str] = "searched"
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them

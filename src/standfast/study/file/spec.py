@@ -28,7 +28,6 @@ from pydantic import (
     Field,
     PlainValidator,
     PrivateAttr,
-    ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
@@ -38,16 +37,17 @@ from standfast.explainers import Explainer
 from standfast.metrics.base import Ladder, Metric, Preset
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
+from standfast.question.arguments import DEFAULT_NEIGHBOURHOOD
 from standfast.question.grid import Grid, ModelSource, Samples
 from standfast.question.inputs import Given, Inputs, Places, read_given
 from standfast.question.question import Question
-from standfast.question.texts import default_change
 from standfast.study.file import entries
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
 from standfast.study.file.entries import Count, RequirementEntry, as_tuple
 from standfast.study.file.evaluations import (
     Explained,
     Measured,
+    UnplacedMetric,
     controls_from,
     explainers_from,
     load_evaluation,
@@ -65,7 +65,7 @@ from standfast.study.file.problems import (
     reject,
 )
 from standfast.study.file.references import ReferenceReader
-from standfast.study.file.sources import DataEntry, ModelEntry, ModelFolder, build_source, try_out
+from standfast.study.file.sources import DataEntry, ModelEntry, build_source, try_out
 from standfast.study.file.tables import DataTable
 
 #: a form of data that is read beside the others
@@ -104,15 +104,11 @@ def _sources(names: Names) -> PlainValidator:
     return PlainValidator(lambda raw: read_section(raw, names, build_source, _labels))
 
 
-def _neighbourhood(raw: object, info: ValidationInfo) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
-    """As the file says; of texts there is a default."""
+def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
+    """As the file says; None where it says nothing."""
     if isinstance(raw, list | tuple):
         return tuple(neighbourhoods_from(raw).values())
-    if raw is not None:
-        return neighbourhood_from(raw)
-    entries = [entry.value for section in ("data", "models") for entry in info.data.get(section, {}).values()]
-    texts = any(isinstance(each, ModelFolder) or getattr(each, "text", None) is not None for each in entries)
-    return default_change() if texts else None
+    return None if raw is None else neighbourhood_from(raw)
 
 
 def _refer_to(definition: str) -> WithJsonSchema:
@@ -133,8 +129,8 @@ class Study(Entry):
             memory and take about 20 seconds.
         data: Data: of a loader, in a file, or from a function; a list or under labels.
         models: Models: of the zoo, from a function, or in a file; a list or under labels.
-        neighbourhood: for all metrics that have one and do not set it; a list for each in turn. Of texts, typos in one
-            word of ten by default.
+        neighbourhood: for all metrics that have one and do not set it; a list for each in turn. By default that of
+            `evaluate`, which depends on the data.
         preset: values for metric options that this file does not set. A metric may have a preset of its own.
         explainers: Explainers, as a list or under labels.
         metrics: Metrics, as a list or under labels.
@@ -208,11 +204,13 @@ class Study(Entry):
         metrics = _load_all(self.metrics, "metrics", places, references, self._read_common_options(places, references))
         inputs: Inputs | None = None
         with places.at("data"):
-            changes = list(metrics.values())
+            changes = [metric for metric in metrics.values() if isinstance(metric, Metric)]
             inputs = read_given(Given(data, models, self._pairs(), changes, places=places))
         if inputs is None:
             places.raise_errors()
         assert inputs is not None
+        about: dict[str, Any] = {}
+        metrics = _place_metrics(metrics, inputs, places, about)
         _look_up_extras(metrics, inputs, places)
         fitted_controls = _fit_explainers(controls, "controls", inputs, places)
         return Question(
@@ -228,6 +226,7 @@ class Study(Entry):
             samples_per_job=self.samples_per_job,
             device=self.device,
             paths=(str(self.base),),
+            about=about,
             places=places,
         )
 
@@ -382,6 +381,32 @@ def _fit_explainers(
         with places.at(section, label):
             fitted[label] = inputs.fit_explainer(explainer)
     return fitted
+
+
+def _place_metrics(
+    metrics: Mapping[str, Metric | UnplacedMetric], inputs: Inputs, places: Places, about: dict[str, Any]
+) -> dict[str, Metric]:
+    """The metrics, of which those without a neighbourhood get the default one; `about` gets what the report says.
+
+    As in `evaluate`, there is a default only where a metric needs one; then all have it.
+    """
+    is_needed = any(isinstance(metric, UnplacedMetric) and metric.alone is None for metric in metrics.values())
+    placed: dict[str, Metric] = {}
+    default: Neighbourhood | None = None
+    for label, metric in metrics.items():
+        if isinstance(metric, Metric):
+            placed[label] = metric
+            continue
+        if metric.alone is not None and not is_needed:
+            placed[label] = metric.alone
+            continue
+        if not inputs.samples:  # none could be read, and errors say so
+            continue
+        with places.at("metrics", label, metric.stand_in.neighbourhood_option):
+            if default is None:
+                default, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
+            placed[label] = metric.place(default)
+    return placed
 
 
 def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, places: Places) -> None:
