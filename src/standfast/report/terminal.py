@@ -18,6 +18,7 @@ from standfast.report.sentences import (
     list_cautions,
     say,
 )
+from standfast.report.wording import describe_changes
 from standfast.report.words import make_environment
 from standfast.results import StoredResults
 from standfast.results.formatting import format_confidence, format_count, format_estimate, to_ascii
@@ -99,13 +100,15 @@ def format_html(results: StoredResults) -> str:
 
 def _make_matrices(results: StoredResults) -> list[Matrix]:
     summary, found = results.summary, []
+    changes = describe_changes(results)
+    change = f"{changes[:1].upper()}{changes[1:]}: " if changes else ""
     for data, model in summary.pairs:
         samples = summary.samples.get(data, 0)
         where = f"{model} on {format_count(samples, 'sample')} of {data}"
         sanity = {at[2]: say("says", checks) for at, checks in summary.sanity.items() if at[:2] == (data, model)}
         found.append(
             Matrix(
-                f"{count_explainers(results.explainers)} of {where}. Median over samples",
+                f"{change}{count_explainers(results.explainers)} of {where}. Median over samples",
                 samples,
                 summary.sort_explainers(data, model),
                 summary.controls,

@@ -1,13 +1,20 @@
-"""How inputs are changed, in words: norm balls, transformations and their parameters."""
+"""How inputs are changed, in words: norm balls, transformations and their parameters, and all of a study together."""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from standfast.neighbourhoods import Transformation
-from standfast.neighbourhoods.naming import read_stored
+from standfast.neighbourhoods.naming import describe_change, read_stored
 from standfast.records import split_tag
+from standfast.results import StoredResults
+from standfast.tensors import is_image
+
+#: how many ways of changing inputs are named, and from how many words on what they share is said once
+_MOST_WAYS, _SHARED_WORDS = 2, 3
 
 
 def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
@@ -26,6 +33,50 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     if title == "L2Ball":
         return f"by a Euclidean distance of at most {size}"
     return f"by at most {size} in each {part}" if title == "LinfBall" else f"by at most {size}"
+
+
+def describe_changes(results: StoredResults) -> str:
+    """How far the metrics change inputs, in a few plain words, for the beginning of an answer; empty where none does."""
+    feature, width = _name_feature(results)
+    places = (metric.options.get("neighbourhood") for metric in results.metrics.values())
+    ways = list(dict.fromkeys(_describe_place(place, feature, width) for place in places if place is not None))
+    if len(ways) > _MOST_WAYS:
+        return f"inputs changed in {len(ways)} ways"
+    shared = os.path.commonprefix([way.split() for way in ways])
+    if len(ways) == 1 or len(shared) < _SHARED_WORDS:
+        return " or ".join(ways)
+    endings = (" ".join(way.split()[len(shared) :]) for way in ways)
+    return f"{' '.join(shared)} {' or '.join(endings)}"
+
+
+def _name_feature(results: StoredResults) -> tuple[str, float | None]:
+    """What a number of an input is called, and the width of the range of each pixel; None where there are others."""
+    known = [results.manifest.get("data", {}).get(name) or {} for name in results.data]
+    if any(about.get("tokens") and not about.get("texts") for about in known):
+        return "number of the embedding", None
+    if not known or not all(is_image(about.get("input_shape") or ()) for about in known):
+        return "feature", None
+    widths = {_find_width(about.get("bounds")) for about in known}
+    return "pixel", widths.pop() if len(widths) == 1 else None
+
+
+def _find_width(bounds: Any) -> float | None:
+    """The width of the range of all features, from the bounds in a manifest; None if it is infinite, or differs."""
+    try:
+        lower, upper = (list(map(float, ends)) for ends in bounds)
+    except (TypeError, ValueError):
+        return None
+    width = upper[0] - lower[0]
+    same = len({*lower}) == len({*upper}) == 1
+    return width if same and math.isfinite(width) and width > 0 else None
+
+
+def _describe_place(place: Any, feature: str, width: float | None) -> str:
+    known = read_stored(place)
+    if known is not None:
+        return describe_change(known, feature, width)
+    options = {"neighbourhood": place}
+    return describe_transformation(options) or f"moved {describe_reach(options, feature)}"
 
 
 def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shape: Sequence[int]) -> str:
