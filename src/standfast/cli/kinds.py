@@ -18,7 +18,7 @@ from standfast.registry import Registry
 #: the sections of a docstring, after which no more is said of what a thing is
 _SECTIONS = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$|^>>> ", re.MULTILINE)
 #: of a neighbourhood, in words
-DEFAULT_RADIUS = "one tenth of the range"
+DEFAULT_RADIUS = "8/255 of the range of pixels, 2% of numbers in data frames, one tenth of other ranges"
 
 
 @dataclass(frozen=True)

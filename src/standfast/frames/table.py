@@ -233,10 +233,8 @@ class Table:
                 feature = _choose_range(column, self.rows[:, place])
                 if feature is not None:
                     changes[column.name] = feature
-        varied = (
-            "one with a number that can change by 2%, or a neighbourhood, such as TableChanges({'town': 'category'})"
-        )
-        check(len(changes) > 0, "reference", varied, "none")
+        expected = "a number that can change by 2%, or neighbourhood=TableChanges({'town': 'category'}), say"
+        check(len(changes) > 0, "reference", expected, "none")
         return self.bind(TableChanges(changes))
 
     def bind(self, changes: TableChanges) -> TableChanges:
@@ -324,7 +322,12 @@ def _find_codes(column: Column, categories: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _choose_range(column: Column, cells: Tensor) -> Feature | None:
-    """How far a column of numbers may change by default, given its cells `(B,)` in the reference; None for not at all."""
+    """How far a column of numbers may change by default; None for not at all.
+
+    Args:
+        column: of numbers, not all of them the same.
+        cells: of the reference, `(B,)`.
+    """
     is_whole = column.kind == "whole"
     step = 1 if is_whole else None
     typical = float(cells[cells > column.edge].abs().median())

@@ -1,4 +1,4 @@
-"""The names of neighbourhoods: registered ones, labels and a few words for reports, neighbourhoods from stored options."""
+"""The names of neighbourhoods: registered ones, labels and words for reports; neighbourhoods from stored options."""
 
 from __future__ import annotations
 
@@ -124,17 +124,16 @@ def _describe_columns(value: TableChanges) -> str:
     """Which columns change, and how far: those that change alike together."""
     if isinstance(value.changes, Feature):
         return f"every column {_describe_range(value.changes, 1)}".rstrip()
+    features: Mapping[str, Any] = value.changes  # type: ignore[assignment]
+    categories = [name for name, feature in features.items() if feature.by is None]
     names_of_ranges: dict[str, list[str]] = {}
-    categories: list[str] = []
-    for name, feature in value.changes.items():
-        if feature.by is None:
-            categories.append(name)
-        else:
+    for name, feature in features.items():
+        if feature.by is not None:
             names_of_ranges.setdefault(_describe_range(feature, 1), []).append(name)
     words: list[str] = []
     for names in names_of_ranges.values():
-        feature = value.changes[names[0]]
-        words.append(f"{_list_names(names)} {_describe_range(feature, len(names))}")
+        reach = _describe_range(features[names[0]], len(names))
+        words.append(f"{_list_names(names)} {reach}")
     if categories:
         words.append(f"other categories of {_list_names(categories)}")
     rules = f", such that {' and '.join(value.rules)}" if value.rules else ""

@@ -410,7 +410,7 @@ class TableChanges(Transformation):
         return measure_plausibility(perturbed, self._table, self._plan(inputs).groups, self._missing)
 
     def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Which rows `(N, F)` can change at all, bool `(N,)`: not those whose numbers are 0, or too small for a step."""
+        """Which rows `(N, F)` can change at all, bool `(N,)`; not one whose numbers are 0, or too small for a step."""
         plan = self._plan(inputs)
         if plan.categories or plan.losing:
             return torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,9 @@ from standfast.records import split_tag
 from standfast.results import StoredResults
 from standfast.tensors import is_image
 
-#: how many ways of changing inputs are named, and from how many words on what they share is said once
-_MOST_WAYS, _SHARED_WORDS = 2, 3
+#: how many ways of changing inputs are named
+_MOST_WAYS = 2
+_UP_TO = " by up to "
 
 
 def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
@@ -36,17 +36,17 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
 
 
 def describe_changes(results: StoredResults) -> str:
-    """How far the metrics change inputs, in a few plain words, for the beginning of an answer; empty where none does."""
+    """How far the metrics change inputs, in a few words, for the beginning of an answer; empty where none does."""
     feature, width = _name_feature(results)
     places = (metric.options.get("neighbourhood") for metric in results.metrics.values())
     ways = list(dict.fromkeys(_describe_place(place, feature, width) for place in places if place is not None))
     if len(ways) > _MOST_WAYS:
         return f"inputs changed in {len(ways)} ways"
-    shared = os.path.commonprefix([way.split() for way in ways])
-    if len(ways) == 1 or len(shared) < _SHARED_WORDS:
-        return " or ".join(ways)
-    endings = (" ".join(way.split()[len(shared) :]) for way in ways)
-    return f"{' '.join(shared)} {' or '.join(endings)}"
+    first, *others = ways or [""]
+    beginning, _, size = first.partition(_UP_TO)
+    if size and all(way.startswith(beginning + _UP_TO) for way in others):  # the same features by several radii
+        others = [way.removeprefix(beginning + _UP_TO) for way in others]
+    return " or ".join([first, *others])
 
 
 def _name_feature(results: StoredResults) -> tuple[str, float | None]:
