@@ -18,7 +18,7 @@ from standfast.registry import Registry
 #: the sections of a docstring, after which no more is said of what a thing is
 _SECTIONS = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$|^>>> ", re.MULTILINE)
 #: of a neighbourhood, in words
-DEFAULT_RADIUS = "8/255 of the range of pixels, 2% of numbers in data frames, one tenth of other ranges"
+DEFAULT_REACH = "8/255 of a pixel's range, 2% of a number in a data frame"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def find_needs(kind: Kind, entry: Any) -> str:
     required = [f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING]
     given = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
     if "neighbourhood" in required:
-        given += f" (in evaluate by default {DEFAULT_RADIUS})"
+        given += f" (in evaluate by default {DEFAULT_REACH})"
     needs = str(getattr(entry, "needs", ""))
     if kind is KINDS["schemes"]:
         scheme: Any = entry

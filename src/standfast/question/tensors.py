@@ -100,7 +100,9 @@ class Tensors(Inputs):
         ball = balls.pop()
         words = f"each feature by up to {ball.radius:g}, a tenth of its range, because none was given"
         if self._hold_images:
-            words = f"each pixel by up to {levels}/255 of its range, because none was given"
+            several = any(len(list_ranges(samples.bounds)) > 1 for samples in self.samples.values())
+            whose = "the smallest range of a channel" if several else "its range"
+            words = f"each pixel by up to {levels}/255 of {whose}, because none was given"
         logger.info("neighbourhood: %s", words)
         return ball, words
 
@@ -111,29 +113,39 @@ def choose_ball(inputs: Tensor, bounds: tuple[Bound, Bound], levels: int = LEVEL
     Args:
         inputs: `(N, ...)`. Images (`is_image`) have so many of 255 levels; other inputs a tenth of the range.
         bounds: the smallest and the largest valid value: numbers, or tensors that broadcast against one input.
-        levels: of images.
+        levels: of images. Where channels have different ranges, of the smallest range.
 
     Raises:
-        ArgumentError: the bounds are infinite, or the features have different ranges.
+        ArgumentError: the bounds are infinite, or the features have different ranges, but for the channels of images.
 
     >>> choose_ball(torch.zeros(1, 3, 8, 8), (0.0, 255.0)).radius
     8.0
     >>> choose_ball(torch.zeros(1, 5), (-1.0, 1.0)).radius
     0.2
     """
-    lower, upper = (torch.as_tensor(bound) for bound in bounds)
-    widths = (upper - lower).double().flatten().tolist()
-    ranges = sorted({float(f"{width:.6g}") for width in widths})
+    ranges = list_ranges(bounds)
+    holds_images = is_image(inputs.shape[1:])
     words = ", ".join(f"{width:g}" for width in ranges)
     check(
-        len(ranges) == 1 and math.isfinite(ranges[0]),
+        all(map(math.isfinite, ranges)) and ranges[0] > 0 and (len(ranges) == 1 or holds_images),
         "neighbourhood",
         "a neighbourhood, such as LinfBall(0.1): its default is a share of the one finite range of all inputs",
         f"None, for ranges of {words}",
     )
-    if is_image(inputs.shape[1:]):
+    if holds_images:
         return LinfBall(ranges[0] * levels / 255)
     return LinfBall(float(f"{SHARE * ranges[0]:.6g}"))
+
+
+def list_ranges(bounds: tuple[Bound, Bound]) -> list[float]:
+    """The widths of the ranges of all features, with six digits: those that differ, the smallest first.
+
+    >>> list_ranges((0.0, torch.tensor([1.0, 2.0, 1.0])))
+    [1.0, 2.0]
+    """
+    lower, upper = (torch.as_tensor(bound) for bound in bounds)
+    widths = (upper - lower).double().flatten().tolist()
+    return sorted({float(f"{width:.6g}") for width in widths})
 
 
 def _make_model(model: Any, data: GivenTensors, reference: Any, about: dict[str, Any]) -> Model:
