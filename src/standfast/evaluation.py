@@ -130,7 +130,7 @@ def evaluate(
     >>> found.frame().shape[0], found.failures
     (12, [])
     >>> print(str(found).splitlines()[0])
-    2 explainers and 1 control of LeNet5 on 2 samples of digits. Median over
+    Neighbourhood: each pixel by up to 8/255 of its range or 10% of its range. By
     >>> found.best(), found.sanity["digits", "LeNet5", "saliency"].state  # two samples pass no check
     ({}, 'undecided')
     """

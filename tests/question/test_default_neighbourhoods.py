@@ -102,9 +102,12 @@ def test_words() -> None:
 @pytest.mark.parametrize(
     ("balls", "beginning"),
     [
-        (None, "Each pixel by up to 8/255 of its range: 1 explainer of"),
-        ([8 / 255, 4 / 255], "Each pixel by up to 8/255 of its range or 4/255 of its range: 1 explainer of"),
-        ([0.1, 0.2, 0.3], "Inputs changed in 3 ways: 1 explainer of"),
+        (None, "Neighbourhood: each pixel by up to 8/255 of its range, because none was given. 1 explainer of"),
+        (
+            [8 / 255, 4 / 255],
+            "Neighbourhood: each pixel by up to 8/255 of its range or 4/255 of its range. 1 explainer of",
+        ),
+        ([0.1, 0.2, 0.3], "Neighbourhood: inputs changed in 3 ways. 1 explainer of"),
     ],
 )
 def test_an_answer_begins_with_the_neighbourhood(balls: list[float] | None, beginning: str) -> None:

@@ -35,11 +35,31 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     return f"by at most {size} in each {part}" if title == "LinfBall" else f"by at most {size}"
 
 
+def describe_neighbourhood(results: StoredResults) -> str:
+    """The sentence that an answer begins with: how far the metrics change inputs; empty where none does."""
+    ways = _list_ways(results)
+    if not ways:
+        return ""
+    assumed = (results.manifest.get("about") or {}).get("default neighbourhood")
+    if assumed and len(ways) == 1:
+        return f"Neighbourhood: {assumed}."
+    by_default = f" By default {assumed}." if assumed else ""
+    return f"Neighbourhood: {_join_ways(ways)}.{by_default}"
+
+
 def describe_changes(results: StoredResults) -> str:
-    """How far the metrics change inputs, in a few words, for the beginning of an answer; empty where none does."""
+    """How far the metrics change inputs, in a few words; empty where none does."""
+    return _join_ways(_list_ways(results))
+
+
+def _list_ways(results: StoredResults) -> list[str]:
+    """In words each way in which a metric changes inputs."""
     feature, width = _name_feature(results)
     places = (metric.options.get("neighbourhood") for metric in results.metrics.values())
-    ways = list(dict.fromkeys(_describe_place(place, feature, width) for place in places if place is not None))
+    return list(dict.fromkeys(_describe_place(place, feature, width) for place in places if place is not None))
+
+
+def _join_ways(ways: Sequence[str]) -> str:
     if len(ways) > _MOST_WAYS:
         return f"inputs changed in {len(ways)} ways"
     first, *others = ways or [""]

@@ -148,5 +148,7 @@ def test_a_map_that_changes_its_sign_has_changed() -> None:
         )
         values.append(found.frame()["value"].to_list())
         answer = " ".join(str(found).split())
-        assert answer.startswith("Income and amount by up to 2% of their value, year by up to 2: 1 explainer of Rule")
+        assert answer.startswith(
+            "Neighbourhood: income and amount by up to 2% of their value, year by up to 2, because"
+        )
     assert values == [pytest.approx([-1.0] * 4), pytest.approx([1.0] * 4)]
