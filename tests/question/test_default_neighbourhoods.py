@@ -130,3 +130,25 @@ def test_an_answer_without_a_neighbourhood_begins_as_ever() -> None:
     images = torch.linspace(0, 1, 128).reshape(2, *IMAGE)
     found = standfast.evaluate(model, "saliency", images, "aopc:steps=2", controls=False, sanity=False, progress=False)
     assert str(found).startswith("1 explainer of Sequential on 2 samples of inputs")
+
+
+def test_grad_cam_holds_better_where_nobody_sees_the_change() -> None:
+    """A tenth of the range is 25 grey levels, which is another picture."""
+    digits = standfast.data.bundled("digits")[10:14]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
+    medians = [
+        standfast.evaluate(
+            model,
+            "gradcam",
+            digits,
+            "worst_case:budget=40",
+            neighbourhood=neighbourhood,
+            controls=False,
+            sanity=False,
+            progress=False,
+        )
+        .frame()["value"]
+        .median()
+        for neighbourhood in (None, LinfBall(0.1))
+    ]
+    assert medians[0] > medians[1] + 0.2  # type: ignore[operator]
