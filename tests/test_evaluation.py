@@ -185,7 +185,7 @@ def test_names_functions_and_objects_together(model: standfast.Model, inputs: to
     assert set(found.frame()["explainer"]) == {"saliency", "brightness"}
     assert found.frame().height == 2 * 3 * 2
     worst = found.manifest["metrics"]["worst_case: changed_explanation"]["options"]
-    assert worst["neighbourhood"]["radius"] == 0.1
+    assert worst["neighbourhood"]["radius"] == 8 / 255
     given = standfast.evaluate(
         model, ["saliency"], inputs[:2], metrics[:1], neighbourhood=standfast.L2Ball(0.2), progress=False
     )

@@ -85,10 +85,12 @@ def evaluate(
         reference: training rows, for what explainers and metrics put in place of values (`Model`), and for a data frame
             also for the default neighbourhood. By default the inputs themselves, if they are at least 8 rows.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. With a list of
-            several, each of these metrics is evaluated in each of them, and its label says in which. By default an
-            `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). Of a data frame,
-            numbers change by a tenth of their standard deviation (`Table.default_changes`). The report says so, and a
-            line before the progress.
+            several, each of these metrics is evaluated in each of them, and its label says in which. By default each
+            pixel of images `(N, 1, H, W)` or `(N, 3, H, W)` changes by up to 8/255 of its range, each feature of other
+            tensors by a tenth of its range. Of a data frame, numbers change by up to 2% of their value
+            (`Table.default_changes`), and `absolute=False` is the default: maps are compared with their signs. Of
+            texts, one of ten longer words has a typing error. The answer begins with it, and so does a line before the
+            progress.
         preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
             defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
             metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
@@ -142,7 +144,7 @@ def evaluate(
     >>> found.frame().shape[0], found.failures
     (12, [])
     >>> print(str(found).splitlines()[0])
-    2 explainers and 1 control of LeNet5 on 2 samples of digits. Median over
+    Neighbourhood: each pixel by up to 8/255 of its range or 10% of its range. By
     >>> found.best(), found.sanity["digits", "LeNet5", "saliency"].state  # two samples pass no check
     ({}, 'undecided')
     """

@@ -119,13 +119,13 @@ class Arguments:
         if self.preset not in (None, "standard") and not names:
             words = "has no effect, because no metric is given by name; configured metrics keep their options"
             warn_user(f"preset={self.preset!r} {words}")
-        neighbourhoods: list[Neighbourhood] = []
         if self.neighbourhood is not None:
             neighbourhoods = self._fit_neighbourhoods(inputs, names)
-        elif any(has_neighbourhood(name, required=True) for name in names):
-            usual, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
-            neighbourhoods = [usual]
-        return list_metrics(metrics, neighbourhoods, self.preset, inputs.choose_label)
+            return list_metrics(metrics, neighbourhoods, self.preset, inputs.choose_label)
+        if not any(has_neighbourhood(name, required=True) for name in names):
+            return list_metrics(metrics, None, self.preset, inputs.choose_label)
+        usual, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
+        return list_metrics(metrics, usual, self.preset, inputs.choose_label, inputs.default_options)
 
     def _fit_neighbourhoods(self, inputs: Inputs, names: Sequence[str]) -> list[Neighbourhood]:
         """The neighbourhoods that are given; a warning if no metric has one of them."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
@@ -22,9 +23,10 @@ from standfast.explainers.adapters.frame_functions import FrameExplainer
 from standfast.frames import Table, find_frame_function, is_frame, make_model
 from standfast.frames.model import check_losses
 from standfast.metrics import Metric
-from standfast.metrics.base import set_neighbourhood
+from standfast.metrics.base import has_neighbourhood, set_neighbourhood
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
+from standfast.neighbourhoods.naming import describe_change
 from standfast.neighbourhoods.tables import TableChanges
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
 from standfast.question.inputs import Given, Inputs, kinds
@@ -152,7 +154,20 @@ class Frames(Inputs):
             raise ArgumentError("reference", expected, "neither, so that nothing says how much columns vary")
         usual = self.table.default_changes()
         self._bound.append(usual)
-        return usual, f"rows {usual.describe()}, because none was given"
+        return usual, f"{describe_change(usual)}, because none was given{self._describe_still_rows(usual)}"
+
+    def _describe_still_rows(self, changes: TableChanges) -> str:
+        """How many of the rows cannot change, in words; empty if all can."""
+        rows = torch.cat([samples.inputs for samples in self.samples.values()])
+        still = int((~changes.find_movable(rows, self.table.bounds)).sum())
+        return f"; rows that cannot change: {still} of {len(rows)}" if still else ""
+
+    def default_options(self, metric: type[Metric]) -> dict[str, Any]:
+        """Maps are compared with their signs: a number that speaks for an answer, and then against it, has changed."""
+        takes_changes = has_neighbourhood(metric, required=True)
+        if takes_changes and "absolute" in metric.__dataclass_fields__:
+            return {"absolute": False}
+        return {}
 
 
 def find_losses(parts: Iterable[Any]) -> bool | list[str]:

@@ -172,6 +172,14 @@ class Inputs(ABC):
             ArgumentError: nothing says how much inputs vary.
         """
 
+    def default_neighbourhoods(self) -> list[tuple[Neighbourhood, str]]:
+        """The default neighbourhood, and behind it those that are evaluated beside it where there is time for them."""
+        return [self.default_neighbourhood()]
+
+    def default_options(self, metric: type[Metric]) -> dict[str, Any]:
+        """Options of a metric in the default neighbourhood, where they are not given either."""
+        return {}
+
     def default_controls(self, explainers: Mapping[str, Explainer], models: Sequence[Model]) -> dict[str, Explainer]:
         """The controls that fit all models and all inputs; none beside explainers that are nothing but controls.
 

@@ -31,11 +31,16 @@ class NamedMetric:
     given: frozenset[str] | None = None
 
 
+#: from a class of metrics to options that it gets where they are not given
+FindDefaults = Callable[[type[Metric]], Mapping[str, Any]]
+
+
 def name_metrics(
     metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
     neighbourhood: Neighbourhood | Sequence[Neighbourhood] | None = None,
     preset: Preset | None = None,
     choose_label: Callable[[str, Metric], str] = lambda text, metric: metric.own_label,
+    find_defaults: FindDefaults = lambda kind: {},
 ) -> dict[str, Metric]:
     """Metrics by label: the given labels, or the metric's own label, with a number if several have the same.
 
@@ -46,6 +51,7 @@ def name_metrics(
         neighbourhood: for metrics that are given by name and have this option; one or several.
         preset: for metrics that are given by name and do not say which; None for the defaults.
         choose_label: from the text and the metric to its label, for one that is given by name without a label.
+        find_defaults: options that a metric gets together with the neighbourhood, where its text does not give them.
 
     >>> from standfast.neighbourhoods import LinfBall
     >>> list(name_metrics(["worst_case", "max_sensitivity", "max_sensitivity:samples=9"], LinfBall(0.1)))
@@ -53,7 +59,8 @@ def name_metrics(
     >>> list(name_metrics(["max_sensitivity", "aopc"], [LinfBall(0.1), LinfBall(0.2)]))
     ['max_sensitivity: linf 0.1', 'max_sensitivity: linf 0.2', 'aopc']
     """
-    return {named.label: named.metric for named in list_metrics(metrics, neighbourhood, preset, choose_label)}
+    listed = list_metrics(metrics, neighbourhood, preset, choose_label, find_defaults)
+    return {named.label: named.metric for named in listed}
 
 
 def list_metrics(
@@ -61,6 +68,7 @@ def list_metrics(
     neighbourhood: Neighbourhood | Sequence[Neighbourhood] | None = None,
     preset: Preset | None = None,
     choose_label: Callable[[str, Metric], str] = lambda text, metric: metric.own_label,
+    find_defaults: FindDefaults = lambda kind: {},
 ) -> list[NamedMetric]:
     """The metrics of `name_metrics`, each with its label and the options that the user has set."""
     if isinstance(neighbourhood, Neighbourhood):
@@ -69,11 +77,11 @@ def list_metrics(
     listed: list[NamedMetric] = []
     if isinstance(metrics, Mapping):
         for label, metric in metrics.items():
-            for configured in _configure(metric, neighbourhoods, preset):
+            for configured in _configure(metric, neighbourhoods, preset, find_defaults):
                 listed.append(replace(configured, label=join_label(label, configured.label)))
         return listed
     for metric in metrics:
-        for configured in _configure(metric, neighbourhoods, preset):
+        for configured in _configure(metric, neighbourhoods, preset, find_defaults):
             own_label = configured.metric.own_label
             if isinstance(metric, str):
                 own_label = choose_label(metric, configured.metric)
@@ -88,7 +96,10 @@ def list_ladders(metrics: Sequence[NamedMetric]) -> dict[str, Ladder]:
 
 
 def _configure(
-    metric: Metric | str, neighbourhoods: Sequence[Neighbourhood], preset: Preset | None
+    metric: Metric | str,
+    neighbourhoods: Sequence[Neighbourhood],
+    preset: Preset | None,
+    find_defaults: FindDefaults,
 ) -> list[NamedMetric]:
     """A metric; one that is given by name once in each of the neighbourhoods. The labels say only in which."""
     if not isinstance(metric, str):
@@ -99,9 +110,11 @@ def _configure(
     if not neighbourhoods or not option:
         return [NamedMetric("", build(registry, metric, defaults=common), given)]
     configured: list[NamedMetric] = []
+    name = metric.partition(":")[0].strip()
+    further_defaults = find_defaults(registry[name])
     labels = label_neighbourhoods(neighbourhoods)
     for words, neighbourhood in zip(labels, neighbourhoods, strict=True):
-        made = build(registry, metric, defaults={**common, option: neighbourhood})
+        made = build(registry, metric, defaults={**common, option: neighbourhood, **further_defaults})
         configured.append(NamedMetric(words, made, given))
     return configured
 

@@ -39,10 +39,12 @@ class UnplacedMetric:
     Attributes:
         stand_in: the metric in a neighbourhood that only shows whether its other options fit.
         alone: the metric without one; None where it needs one.
+        given: the names of the options that the file sets.
     """
 
     stand_in: Metric
     alone: Metric | None
+    given: frozenset[str] = frozenset()
 
     @classmethod
     def configure(cls, kind: type[Metric], name: str, options: Mapping[str, Any]) -> UnplacedMetric:
@@ -58,21 +60,26 @@ class UnplacedMetric:
         alone: Metric | None = None
         if not has_neighbourhood(kind, required=True):
             alone = configure(kind, name, options)
-        return cls(configure(kind, name, {**options, **stand_in}), alone)
+        return cls(configure(kind, name, {**options, **stand_in}), alone, frozenset(options))
 
-    def place(self, neighbourhood: Neighbourhood) -> Metric:
+    def place(self, neighbourhood: Neighbourhood, usual_options: Mapping[str, Any]) -> Metric:
         """The metric in a neighbourhood.
+
+        Args:
+            neighbourhood: which.
+            usual_options: what goes with it where the file does not say otherwise.
 
         Raises:
             ArgumentError: it is none for this metric.
         """
-        return set_neighbourhood(self.stand_in, neighbourhood)
+        placed = set_neighbourhood(self.stand_in, neighbourhood)
+        open_options = {name: value for name, value in usual_options.items() if name not in self.given}
+        return dataclasses.replace(placed, **open_options)
 
     def write_plain(self) -> dict[str, Any]:
-        """The options as a file has them."""
+        """The options as a file has them: those that it sets, as the kind of inputs decides on others."""
         options = plain_options(self.stand_in)
-        del options[self.stand_in.neighbourhood_option]
-        return options
+        return {name: value for name, value in options.items() if name in self.given}
 
 
 class MetricFunction(Entry):

@@ -258,7 +258,8 @@ class Study(Entry):
         """Cheaper settings of the metrics whose options the file leaves open, by label."""
         if "preset" in self.model_fields_set:
             return {}
-        named = {label: entry for label, entry in self.metrics.items() if isinstance(entry.value, Metric)}
+        by_name = Metric | UnplacedMetric
+        named = {label: entry for label, entry in self.metrics.items() if isinstance(entry.value, by_name)}
         return {label: metrics[label].list_cheaper(named[label].given) for label in metrics if label in named}
 
     def find_place(self, section: str, name: str = "") -> tuple[Keys, str]:
@@ -405,7 +406,7 @@ def _place_metrics(
         with places.at("metrics", label, metric.stand_in.neighbourhood_option):
             if default is None:
                 default, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
-            placed[label] = metric.place(default)
+            placed[label] = metric.place(default, inputs.default_options(type(metric.stand_in)))
     return placed
 
 
