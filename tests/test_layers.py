@@ -261,7 +261,13 @@ def test_folders_are_small_and_files_well_named() -> None:
 
 def test_functions_have_at_most_seven_parameters() -> None:
     """Those that have more are what a user calls with names."""
-    allowed = {"evaluation.py: evaluate", "model.py: __init__", "cli/commands.py: init"}
+    allowed = {
+        "evaluation.py: evaluate",
+        "checks/sequence.py: check",
+        "model.py: __init__",
+        "cli/commands.py: init",
+        "cli/commands.py: run",
+    }
     wrong = set()
     for _, file in files():
         for node in ast.walk(ast.parse(file.read_text())):

@@ -31,17 +31,17 @@ from standfast.question.grid import Grid
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_failures
 from standfast.study.cache import run_kept
-from standfast.study.cost import Estimate, estimate_plan
-from standfast.study.cost_table import advise, describe_choice, format_costs
 from standfast.study.executors import Executor, local
 from standfast.study.executors.base import UNLIMITED
+from standfast.study.forecast.choice import Choice, advise, check_minutes, describe_choice
+from standfast.study.forecast.estimate import Estimate, format_costs
+from standfast.study.forecast.limited import LimitedRun, TimeLimit
+from standfast.study.forecast.trials import estimate_plan
 from standfast.study.import_paths import importing_from
-from standfast.study.limited import TimeLimit, run_limited
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import watch
 from standfast.study.run import Origin, RunSummary, run_grid
 from standfast.study.store import Store
-from standfast.study.time_limit import Choice, check_minutes
 
 if TYPE_CHECKING:
     from standfast.study.file.spec import Study
@@ -188,9 +188,8 @@ def evaluate(
         def run(plan: Plan, store: Store) -> RunSummary:
             if minutes is None:
                 return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
-            return run_limited(
+            limited = LimitedRun(
                 grid,
-                plan,
                 store,
                 TimeLimit(minutes, began),
                 chosen,
@@ -198,6 +197,7 @@ def evaluate(
                 tell=_print_choice if progress else None,
                 progress=report_progress,
             )
+            return limited.run(plan)
 
         store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
     found = load_results(store, summary)
@@ -352,9 +352,8 @@ def run_study(
         else:
             with importing_from(grid.paths):
                 plan = make_plan(grid, about, store.earlier_manifest(), chosen.at_once)
-                run = run_limited(
+                limited = LimitedRun(
                     grid,
-                    plan,
                     store,
                     TimeLimit(minutes, began),
                     chosen,
@@ -362,6 +361,7 @@ def run_study(
                     tell=_print_choice if progress else None,
                     progress=report_progress,
                 )
+                run = limited.run(plan)
     found = load_results(address, run)
     if command is None:
         _warn_of_failures(found)

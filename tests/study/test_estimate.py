@@ -19,7 +19,7 @@ import standfast
 from conftest import SHAPES, small_net
 from standfast.metrics import Cost, Metric, Probe, Result, metrics
 from standfast.question.grid import Grid, LoadedModel, ModelSource, Samples
-from standfast.study import cost
+from standfast.study.forecast import trials as cost
 from standfast.study.plan import make_plan
 
 #: the sanity checks would be lines of their own

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from standfast.evaluation import executor_of
 from standfast.report.sentences import describe_misfits
-from standfast.study.cost import Estimate, Line, describe_seconds, estimate_plan
-from standfast.study.cost_table import advise
+from standfast.study.forecast.choice import advise, check_minutes
+from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
+from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import make_plan
 from standfast.study.store import Store
-from standfast.study.time_limit import check_minutes
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -498,29 +498,6 @@ class Metric(metaclass=_PresetsApplied):
         """
         return dataclasses.replace(self, **preset_options(type(self), "quick"))
 
-    def list_cheaper(self, given: Collection[str]) -> Ladder:
-        """Cheaper settings of the options that are not given, the cheapest first; empty if there are none.
-
-        Args:
-            given: the names of options that must stay as they are. With `"preset"` among them, all of them stay.
-
-        >>> import standfast
-        >>> standfast.metrics.AOPC().list_cheaper([])
-        ({'steps': 30, 'samples': 1}, {'steps': 30, 'samples': 2}, {'samples': 1}, {'samples': 2})
-        >>> standfast.metrics.AOPC(samples=9).list_cheaper(["samples"])
-        ({'steps': 30},)
-        """
-        if "preset" in given:
-            return ()
-        settings: list[Mapping[str, Any]] = []
-        for rung in self.ladder or (preset_options(type(self), "quick"),):
-            free = {option: value for option, value in rung.items() if option not in given}
-            with contextlib.suppress(ArgumentError):  # of what is given, not everything goes with it
-                is_other = dataclasses.replace(self, **free) != self
-                if is_other and free not in settings:
-                    settings.append(free)
-        return tuple(settings)
-
     def options(self) -> dict[str, Any]:
         """The configuration as plain values, for reports and files."""
         return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
@@ -590,6 +567,31 @@ def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> boo
     kind = metrics[_find_name(metric)] if isinstance(metric, str) else metric
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     return defaults.get(option) is dataclasses.MISSING
+
+
+def list_cheaper(metric: Metric, given: Collection[str]) -> Ladder:
+    """Cheaper settings of the options that are not given, the cheapest first; empty if there are none.
+
+    Args:
+        metric: with its own options.
+        given: the names of options that must stay as they are. With `"preset"` among them, all of them stay.
+
+    >>> import standfast
+    >>> list_cheaper(standfast.metrics.AOPC(), [])
+    ({'steps': 30, 'samples': 1}, {'steps': 30, 'samples': 2}, {'samples': 1}, {'samples': 2})
+    >>> list_cheaper(standfast.metrics.AOPC(samples=9), ["samples"])
+    ({'steps': 30},)
+    """
+    if "preset" in given:
+        return ()
+    settings: list[Mapping[str, Any]] = []
+    for rung in metric.ladder or (preset_options(type(metric), "quick"),):
+        free = {option: value for option, value in rung.items() if option not in given}
+        with contextlib.suppress(ArgumentError):  # of what is given, not everything goes with it
+            is_other = dataclasses.replace(metric, **free) != metric
+            if is_other and free not in settings:
+                settings.append(free)
+    return tuple(settings)
 
 
 def find_neighbourhood_option(metric: str | type) -> str:

@@ -203,7 +203,7 @@ class Freedom:
     """What nobody has asked for in so many words, and what may therefore be chosen where the time is limited.
 
     Attributes:
-        ladders: cheaper settings of metrics whose options are not given, by label (`Metric.list_cheaper`).
+        ladders: cheaper settings of metrics whose options are not given, by label.
         controls: the names of the controls that are there by default.
         sanity: whether the sanity checks are there by default.
     """

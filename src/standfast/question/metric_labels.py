@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from standfast.metrics import Metric, get
-from standfast.metrics.base import Ladder, Preset, find_neighbourhood_option
+from standfast.metrics.base import Ladder, Preset, find_neighbourhood_option, list_cheaper
 from standfast.metrics.base import metrics as registry
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import join_label, label_neighbourhoods
@@ -92,7 +92,7 @@ def list_metrics(
 
 def list_ladders(metrics: Sequence[NamedMetric]) -> dict[str, Ladder]:
     """Cheaper settings of the metrics that are given by name, by label."""
-    return {named.label: named.metric.list_cheaper(named.given) for named in metrics if named.given is not None}
+    return {named.label: list_cheaper(named.metric, named.given) for named in metrics if named.given is not None}
 
 
 def _configure(

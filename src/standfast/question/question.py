@@ -70,7 +70,7 @@ class Question:
         inputs: the data, with the models that take them.
         explainers: by name, for these inputs.
         metrics: by label.
-        ladders: cheaper settings of the metrics whose options are not given, by label (`Metric.list_cheaper`).
+        ladders: cheaper settings of the metrics whose options are not given, by label.
         controls: True for those that fit models and inputs, False for none, or explainers by name.
         sanity: whether each explainer is checked for sanity, or on how many samples.
         pairs: the combinations of data and models, `(data, model)`; None for all.

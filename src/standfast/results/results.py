@@ -29,7 +29,7 @@ from standfast.results.summary import Summary, summarise_metric
 from standfast.results.tables import Best, count_explainers, list_best, make_table
 from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
-from standfast.study.left_out import KEY, describe_left_out
+from standfast.study.forecast.left_out import KEY, describe_left_out
 from standfast.study.store import COORDINATES, ArraysInMemory, Store
 from standfast.tasks import TaskWords, read_common_words
 from standfast.tensors import Array

@@ -34,7 +34,7 @@ from pydantic import (
 
 from standfast.errors import ArgumentError, suggest_name
 from standfast.explainers import Explainer
-from standfast.metrics.base import Ladder, Metric, Preset
+from standfast.metrics.base import Ladder, Metric, Preset, list_cheaper
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
 from standfast.question.arguments import DEFAULT_NEIGHBOURHOOD
@@ -260,7 +260,7 @@ class Study(Entry):
             return {}
         by_name = Metric | UnplacedMetric
         named = {label: entry for label, entry in self.metrics.items() if isinstance(entry.value, by_name)}
-        return {label: metrics[label].list_cheaper(named[label].given) for label in metrics if label in named}
+        return {label: list_cheaper(metrics[label], named[label].given) for label in metrics if label in named}
 
     def find_place(self, section: str, name: str = "") -> tuple[Keys, str]:
         """Where a part stands in the file, and the key of it that errors are about."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: the key of the choice in a manifest (`standfast.study.time_limit.Choice.describe`)
+#: the key of the choice in a manifest (`standfast.study.forecast.choice.Choice.describe`)
 KEY = "limit"
 
 

@@ -13,12 +13,12 @@ import torch
 import standfast
 from conftest import small_net
 from standfast.metrics import Cost, Metric, metrics
-from standfast.metrics.base import has_neighbourhood
+from standfast.metrics.base import has_neighbourhood, list_cheaper
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Freedom, Grid, LoadedModel, Samples
 from standfast.registry import build
-from standfast.study.cost import Estimate, Line
-from standfast.study.time_limit import ENOUGH, Choice, check_minutes, choose
+from standfast.study.forecast.choice import ENOUGH, Choice, check_minutes, choose
+from standfast.study.forecast.estimate import Estimate, Line
 
 LADDER = ({"samples": 10}, {"samples": 100})
 
@@ -210,13 +210,13 @@ def test_ladders_ascend(name: str) -> None:
     kind = metrics[name]
     needed = {"neighbourhood": standfast.LinfBall(0.1)} if has_neighbourhood(kind, required=True) else {}
     whole = build(metrics, name, needed)
-    ladder = whole.list_cheaper(needed)
+    ladder = list_cheaper(whole, needed)
     configured = [*(replace(whole, **options) for options in ladder), whole]
     costs = [metric.cost(10).evaluations for metric in configured]
     assert all(first < second for first, second in pairwise(costs))
-    assert whole.list_cheaper(["preset"]) == ()
+    assert list_cheaper(whole, ["preset"]) == ()
     for option in {option for options in ladder for option in options}:
-        assert all(option not in options for options in whole.list_cheaper([option]))
+        assert all(option not in options for options in list_cheaper(whole, [option]))
 
 
 def test_a_doubtful_forecast_is_no_error() -> None:

@@ -1,6 +1,6 @@
 """What `estimate` and a limit of minutes foretell, and what then happens, for ten questions.
 
-    PYTHONPATH=. python benchmarks/time_limit.py --out EMPTY [--minutes 2] [--only digits frame] [--folder DIR]
+    PYTHONPATH=. python benchmarks/full_size/forecasts.py --out EMPTY [--minutes 2] [--only digits frame] [--folder DIR]
 
 Five kinds of inputs, each asked twice. With explicit options, the seconds of `standfast.estimate` are compared with
 those that `standfast.evaluate` takes. With free ones, `evaluate(..., minutes=...)` says how many samples it will
@@ -65,7 +65,7 @@ def ask_frame() -> dict[str, Any]:
 
 def ask_reviews() -> dict[str, Any]:
     """100 film reviews, MiniLM."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
     import text as example
 
     model, texts = example.load()

@@ -1,9 +1,9 @@
 """What is evaluated in a limited time: which settings, how many samples, and what is left out.
 
 What the user has asked for in so many words stays as it is: named explainers, metrics with their options, named
-controls. The rest is chosen by what `standfast.study.cost` measures: first everything has its cheapest settings; then
-the settings that cost least are raised, as long as enough samples fit into the time. Controls and sanity checks are
-the last to be left out.
+controls. The rest is chosen by what the trials measures: first everything has its cheapest settings; then the settings
+that cost least are raised, as long as enough samples fit into the time. Controls and sanity checks are the last to be
+left out.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from standfast.errors import as_number, check
+from standfast.errors import ArgumentError, as_number, check
 from standfast.metrics import Metric
 from standfast.metrics.base import Ladder
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Grid
-from standfast.study.cost import Estimate, Line
+from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
+from standfast.study.forecast.left_out import describe_left_out
 
 #: settings are raised while so many samples fit into the time; more samples come before settings that cost more
 ENOUGH = 24
@@ -331,3 +332,27 @@ class _Chooser:
 def _count_beyond(metric: Metric) -> int:
     """The evaluations of a sample beyond the explanation of itself."""
     return max(metric.cost(None).evaluations - 1, 0)
+
+
+def advise(grid: Grid, estimate: Estimate, minutes: float) -> str:
+    """What fits into so many minutes, in words."""
+    try:
+        choice = choose(grid, estimate, minutes, 60 * minutes)
+    except ArgumentError as error:
+        return f"in {minutes:g} minutes: nothing, as one sample needs {error.expected}"
+    assert choice is not None
+    return describe_choice(grid, choice)
+
+
+def describe_choice(grid: Grid, choice: Choice) -> str:
+    """What is evaluated in the time, and what is left out."""
+    counts: dict[str, list[int]] = {}
+    for name, count in choice.samples.items():
+        counts[name] = [count, len(grid.data[name])]
+    left_out = describe_left_out({**choice.describe(grid), "samples": counts})
+    parts = "; ".join(left_out) or "everything"
+    text = f"in {choice.minutes:g} minutes: {parts} (about {describe_seconds(choice.seconds)})"
+    if choice.raised:
+        labels = ", ".join(choice.raised)
+        text += f"; new work, with higher settings than before: {labels}"
+    return text
