@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 # torch by its exact version, so that nothing else decides which build comes
 PINNED = "$$(grep '^torch==' constraints.txt)" -c constraints.txt
 INSTALL := $(BIN)/python scripts/install.py
+# what is compiled at the first import is kept, also where somebody has asked for the opposite: pip compiles nothing here
+export PYTHONDONTWRITEBYTECODE :=
 # the rooms beside the library, which a checkout need not have
 ROOMS := $(wildcard papers board/standfast_board)
 BOARD := $(wildcard board/pyproject.toml)
@@ -19,14 +21,14 @@ setup: $(STAMP)
 	@echo "next: make demo"
 
 $(DEMO_STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "the demonstration's packages go into $(VENV)"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) $(PINNED) -e .
 	touch $@
 
 $(STAMP): $(DEMO_STAMP) $(BOARD)
 	@echo "the packages of tests, documentation and benchmarks go into $(VENV)"
-	$(INSTALL) --compile $(PINNED) -e '.[dev,docs,peers]' $(if $(BOARD),-e ./board)
+	$(INSTALL) $(PINNED) -e '.[dev,docs,peers]' $(if $(BOARD),-e ./board)
 	touch $@
 
 demo: $(DEMO_STAMP)

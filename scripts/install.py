@@ -2,9 +2,8 @@
 
     .venv/bin/python scripts/install.py -c constraints.txt -e .
 
-The Makefile runs it. What pip says is shown only if it fails; its exit code is ours. Modules are not compiled until they
-are imported, because compiling all of torch takes longer than unpacking it; with `--compile` first, all are compiled
-then, for hundreds of processes that import them.
+The Makefile runs it. What pip says is shown only if it fails; its exit code is ours. Modules are compiled when they are
+first imported: to compile all of torch takes longer than to unpack it.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ def describe_step(line: str) -> str | None:
     >>> describe_step("Collecting pillow==13.0.0"), describe_step("Requirement already satisfied: pip")
     ('looking for pillow', None)
     """
-    wheel = re.match(r"\s*(?:Downloading|Using cached|Processing) (\S*?)([\w.]+-[\w.]+)-\S+\.whl(.*)", line)
+    wheel = re.match(r"\s*(?:Downloading|Using cached|Processing) (?:\S*/)?([^-/]+-[^-]+)-\S+\.whl(.*)", line)
     if wheel is not None:
-        return f"downloading {wheel[2]}{wheel[3].partition(' (from')[0]}"
+        return f"downloading {wheel[1]}{wheel[2].partition(' (from')[0]}"
     wanted = re.match(r"Collecting ([\w.-]+)", line)
     if wanted is not None:
         return f"looking for {wanted[1]}"
@@ -73,10 +72,12 @@ def _read_lines(process: subprocess.Popen[str], timeout: float) -> Iterator[str 
         yield line
 
 
-def run_visibly(arguments: Sequence[str], step: str) -> int:
-    """Run `python -m` with these arguments, say every few seconds what it does, and return its exit code."""
-    command = [sys.executable, "-m", *arguments]
+def install(arguments: Sequence[str]) -> int:
+    """Run pip with these arguments, and return its exit code."""
+    options = ["--no-compile", "--progress-bar", "off", "--disable-pip-version-check", "--no-input"]
+    command = [sys.executable, "-m", "pip", "install", *options, *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    step = "starting pip"
     began = last = time.monotonic()
     said: list[str] = []
     packages_before = _count_packages()
@@ -95,28 +96,10 @@ def run_visibly(arguments: Sequence[str], step: str) -> int:
     return code
 
 
-def install(arguments: Sequence[str]) -> int:
-    """Run pip with these arguments, and return its exit code."""
-    options = ["--no-compile", "--progress-bar", "off", "--disable-pip-version-check", "--no-input"]
-    return run_visibly(["pip", "install", *options, *arguments], "starting pip")
-
-
-def compile_all() -> None:
-    """Compile all modules that are installed, as pip does otherwise, but on all cores.
-
-    Some packages have files that are no Python, so a failure says nothing.
-    """
-    run_visibly(["compileall", "-qq", "-j", "0", sysconfig.get_path("purelib")], "compiling modules")
-
-
 def main() -> None:
-    """Install what the command line names; with `--compile` first, also compile everything that is installed."""
-    arguments = sys.argv[1:]
-    compiles = arguments[:1] == ["--compile"]
+    """Install what the command line names."""
     try:
-        code = install(arguments[compiles:])
-        if compiles and not code:
-            compile_all()
+        code = install(sys.argv[1:])
     except KeyboardInterrupt:  # pip gets it, too, and ends
         print("interrupted; the same command goes on with what is downloaded", file=sys.stderr)
         code = 130

@@ -33,7 +33,7 @@ from standfast.study.cost import Estimate, estimate_plan
 from standfast.study.executors import Executor, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.plan import Plan, make_plan
-from standfast.study.progress import watch
+from standfast.study.progress import show_trials, watch
 from standfast.study.run import Origin, RunSummary, run_grid
 from standfast.study.store import Store
 
@@ -108,7 +108,8 @@ def evaluate(
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
-        progress: show a progress bar with the time left; without a terminal, a line every ten seconds.
+        progress: show a progress bar with the time left, once that is known; without a terminal, a line every ten
+            seconds.
 
     If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
     which metrics, and why.
@@ -159,13 +160,13 @@ def evaluate(
         samples_per_job=samples_per_job,
         about=facts,
     )
-    grid = arguments.ask().make_grid()
-    if progress and DEFAULT_NEIGHBOURHOOD in grid.about:
-        print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
-    chosen = executor or local(workers, device=grid.device)
-    earlier = None if out is None else Store(out).earlier_manifest()
-    plan = make_plan(grid, facts, earlier, chosen.at_once)
     with watch(progress) as report_progress:
+        grid = arguments.ask().make_grid()
+        if progress and DEFAULT_NEIGHBOURHOOD in grid.about:
+            print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
+        chosen = executor or local(workers, device=grid.device)
+        earlier = None if out is None else Store(out).earlier_manifest()
+        plan = make_plan(grid, facts, earlier, chosen.at_once)
 
         def run(plan: Plan, store: Store) -> RunSummary:
             return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
@@ -193,6 +194,7 @@ def estimate(
     metrics: MetricsLike,
     *,
     seconds: float = 1.0,
+    progress: bool = True,
     **options: Any,
 ) -> Estimate:
     """Estimate what `evaluate` would cost: evaluations, time and memory for every metric and explainer.
@@ -205,6 +207,7 @@ def estimate(
         model, explainers, inputs, metrics: as for `evaluate`.
         seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
             of the metric is tried for up to twice as long, and once more if that takes below two seconds.
+        progress: show what is tried; without a terminal, in a line every ten seconds.
         options: `neighbourhood`, `preset`, `controls`, `sanity`, `targets`, `repeats` and `samples_per_job`, as for
             `evaluate`.
 
@@ -226,8 +229,9 @@ def estimate(
     for option, value in options.items():
         if option not in argument_names:
             raise UnknownOptionError("estimate", option, value, argument_names[4:])
-    question = Arguments(model, explainers, inputs, metrics, **options).ask()
-    return estimate_plan(make_plan(question.make_grid()), set(), seconds=seconds)
+    with show_trials(progress) as tell:
+        question = Arguments(model, explainers, inputs, metrics, **options).ask()
+        return estimate_plan(make_plan(question.make_grid()), set(), tell, seconds)
 
 
 def run_study(
@@ -279,10 +283,10 @@ def run_study(
         study = load_study(study)
     if out is None:
         _check_own(default_folder(study), study)
-    grid = study.grid()
-    chosen = executor or executor_of(study)
     about = {"title": study.title, "command": command} if command else {"title": study.title}
     with watch(progress) as report_progress:
+        grid = study.grid()
+        chosen = executor or executor_of(study)
         run = run_grid(
             grid,
             Store(address := out or default_folder(study)),

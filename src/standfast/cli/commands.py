@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from standfast.cli.kinds import KINDS, describe_names
+from standfast.display import show_activity
 from standfast.errors import ArgumentError, StandfastError, find_version, make_printable
 from standfast.errors import check as check_argument
 
@@ -29,7 +31,25 @@ def _echo(text: object = "", err: bool = False, nl: bool = True) -> None:
     typer.echo(make_printable(str(text)), err=err, nl=nl)
 
 
+class _Commands(typer.core.TyperGroup):
+    """The commands, each of which Ctrl-C ends in one sentence."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _end_interrupted("the same command starts again from the beginning") from None
+
+
+def _end_interrupted(how_to_go_on: str) -> typer.Exit:
+    """What ends a command after Ctrl-C; says how to go on."""
+    _echo(f"\ninterrupted; {how_to_go_on}", err=True)
+    return typer.Exit(130)
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="How far can the explanations of a trained classifier be trusted?",
     epilog="Start with: standfast demo. For a model of your own: standfast init.",
     no_args_is_help=True,
@@ -72,15 +92,16 @@ Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=
 
 @app.command(epilog="Example: standfast demo --out demo")
 def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None:
-    """Evaluate six explainers of the bundled digit classifier in about a minute, and write a report.
+    """Evaluate six explainers of the bundled digit classifier, and write a report: about two minutes on two cores.
 
     After an interruption, the same command continues.
     """
-    from standfast.cli.demo import run_demo
-
     with _resumable():
+        with show_activity("loading the libraries"):
+            from standfast.cli.demo import run_demo
         report, found = run_demo(out, seed, samples)
-    _echo(f"\n{found}\n\nreport: {report}")
+        text = str(found)
+    _echo(f"\n{text}\n\nreport: {report}")
     if failures := len(found.failures):
         _echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
         raise typer.Exit(1)
@@ -210,12 +231,13 @@ def run(
     Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong or a file cannot be written, 130
     interrupted.
     """
-    from standfast.evaluation import default_folder, executor_of, run_study
-    from standfast.report.sentences import describe_failures
-    from standfast.study.executors import InProcess, Processes
-    from standfast.study.file.spec import load_study
-    from standfast.study.lease import has_run
-    from standfast.study.store import Store
+    with show_activity("loading the libraries"):
+        from standfast.evaluation import default_folder, executor_of, run_study
+        from standfast.report.sentences import describe_failures
+        from standfast.study.executors import InProcess, Processes
+        from standfast.study.file.spec import load_study
+        from standfast.study.lease import has_run
+        from standfast.study.store import Store
 
     loaded = load_study(study, None if preset is None else preset.value)
     target = out or str(default_folder(loaded))
@@ -231,16 +253,16 @@ def run(
     command = f"standfast run {study}" + f" --preset {preset}" * bool(preset) + f" --out {out}" * bool(out)
     with _resumable():
         found = run_study(loaded, out, executor=chosen, command=command)
-    run = found.run
-    assert run is not None
-    _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
-    _tell_shared(found.manifest)
-    _echo(f"\n{found}\n")
-    _echo(f"results: {target}")
-    if html:
-        local = target.removeprefix("file://")
-        where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
-        _echo(f"report: {found.to_html(where)}")
+        run = found.run
+        assert run is not None
+        _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
+        _tell_shared(found.manifest)
+        _echo(f"\n{found}\n")
+        _echo(f"results: {target}")
+        if html:
+            local = target.removeprefix("file://")
+            where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
+            _echo(f"report: {found.to_html(where)}")
     if run.failed:
         _tell_failures(describe_failures(found.summary), len(run.failed))
         raise typer.Exit(1)
@@ -351,8 +373,7 @@ def _resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _echo("\ninterrupted; what is done is stored, and the same command continues from there", err=True)
-        raise typer.Exit(130) from None
+        raise _end_interrupted("what is done is stored, and the same command continues from there") from None
 
 
 @app.command(epilog="Example: standfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --options epochs=5")

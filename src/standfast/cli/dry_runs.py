@@ -12,6 +12,7 @@ from standfast.evaluation import executor_of
 from standfast.report.sentences import describe_misfits
 from standfast.study.cost import Estimate, Line, estimate_plan
 from standfast.study.plan import make_plan
+from standfast.study.progress import show_trials
 from standfast.study.store import Store
 
 if TYPE_CHECKING:
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
 def dry_run(study: Study, out: str | Path) -> Estimate:
     """Print what a run of `study` into `out` would do, and return the estimate."""
     from rich.console import Console
-    from rich.markup import escape
 
     console = Console()
-    plan = make_plan(study.grid(), None, Store(out).earlier_manifest(), executor_of(study).at_once)
-    done = {job for job, status in Store(out).statuses().items() if status == "done"}
-    with console.status("calibrating") as status:
-        found = estimate_plan(plan, done, lambda said: status.update(escape(said)))
+    with show_trials() as tell:
+        plan = make_plan(study.grid(), None, Store(out).earlier_manifest(), executor_of(study).at_once)
+        done = {job for job, status in Store(out).statuses().items() if status == "done"}
+        found = estimate_plan(plan, done, tell)
     lines = found.lines
     several = len(plan.grid.combinations()) > 1
     console.print(_table("metric", lambda line: line.label, lines, several, study.title))

@@ -17,6 +17,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
+from standfast.display import show_nothing
 from standfast.errors import StandfastError, check
 from standfast.metrics import Metric
 from standfast.question.grid import Grid, Part
@@ -254,7 +255,7 @@ class _Trials:
         generator = torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat))
         model = copy.copy(model)  # metrics remember things of a model, which no trial must find ready
         watched = model.watch(on_inputs)
-        with measure_peak(self.model.device) as peak, contextlib.suppress(_TimeIsUp), watched:
+        with show_nothing(), measure_peak(self.model.device) as peak, contextlib.suppress(_TimeIsUp), watched:
             result = metric(model, self.grid.explainers[job.explainer], inputs, targets, generator=generator)
         seconds = time.perf_counter() - began
         self.model.classes = self.model.classes or model.classes
