@@ -31,21 +31,32 @@ def _echo(text: object = "", err: bool = False, nl: bool = True) -> None:
     typer.echo(make_printable(str(text)), err=err, nl=nl)
 
 
+_FROM_THE_BEGINNING = "the same command starts again from the beginning"
+_FROM_THERE = "what is done is stored, and the same command continues from there"
+
+
+@contextlib.contextmanager
+def _interruptible(how_to_go_on: str) -> Iterator[None]:
+    """After Ctrl-C, print how to go on, and end with exit code 130. Also a decorator of commands."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _echo(f"\ninterrupted; {how_to_go_on}", err=True)
+        raise typer.Exit(130) from None
+
+
 class _Commands(typer.core.TyperGroup):
-    """The commands, each of which Ctrl-C ends in one sentence."""
+    """The commands. Ctrl-C ends in one sentence, also before one of them has begun."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the arguments."""
+        with _interruptible(_FROM_THE_BEGINNING):
+            return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
-        try:
+        with _interruptible(_FROM_THE_BEGINNING):
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise _end_interrupted("the same command starts again from the beginning") from None
-
-
-def _end_interrupted(how_to_go_on: str) -> typer.Exit:
-    """What ends a command after Ctrl-C; says how to go on."""
-    _echo(f"\ninterrupted; {how_to_go_on}", err=True)
-    return typer.Exit(130)
 
 
 app = typer.Typer(
@@ -91,16 +102,16 @@ Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=
 
 
 @app.command(epilog="Example: standfast demo --out demo")
+@_interruptible(_FROM_THERE)
 def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None:
     """Evaluate six explainers of the bundled digit classifier, and write a report: about two minutes on two cores.
 
     After an interruption, the same command continues.
     """
-    with _resumable():
-        with show_activity("loading the libraries"):
-            from standfast.cli.demo import run_demo
-        report, found = run_demo(out, seed, samples)
-        text = str(found)
+    with show_activity("loading the libraries"):
+        from standfast.cli.demo import run_demo
+    report, found = run_demo(out, seed, samples)
+    text = str(found)
     _echo(f"\n{text}\n\nreport: {report}")
     if failures := len(found.failures):
         _echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
@@ -210,6 +221,7 @@ def replay(
 
 
 @app.command(epilog="Example: standfast run study.yaml --dry-run, and then: standfast run study.yaml --workers auto")
+@_interruptible(_FROM_THERE)
 def run(
     study: Annotated[Path, typer.Argument(help="A study file.", show_default=False)],
     out: Address = None,
@@ -248,21 +260,21 @@ def run(
     if dry_run:
         from standfast.cli.dry_runs import dry_run as describe
 
-        describe(loaded, target)
+        with _interruptible(_FROM_THE_BEGINNING):
+            describe(loaded, target)
         return
     command = f"standfast run {study}" + f" --preset {preset}" * bool(preset) + f" --out {out}" * bool(out)
-    with _resumable():
-        found = run_study(loaded, out, executor=chosen, command=command)
-        run = found.run
-        assert run is not None
-        _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
-        _tell_shared(found.manifest)
-        _echo(f"\n{found}\n")
-        _echo(f"results: {target}")
-        if html:
-            local = target.removeprefix("file://")
-            where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
-            _echo(f"report: {found.to_html(where)}")
+    found = run_study(loaded, out, executor=chosen, command=command)
+    run = found.run
+    assert run is not None
+    _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
+    _tell_shared(found.manifest)
+    _echo(f"\n{found}\n")
+    _echo(f"results: {target}")
+    if html:
+        local = target.removeprefix("file://")
+        where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
+        _echo(f"report: {found.to_html(where)}")
     if run.failed:
         _tell_failures(describe_failures(found.summary), len(run.failed))
         raise typer.Exit(1)
@@ -279,6 +291,7 @@ def _tell_shared(manifest: Mapping[str, Any]) -> None:
 @app.command(
     epilog="Example: standfast check policy.yaml --write junit=check.xml --write markdown=check.md",
 )
+@_interruptible(_FROM_THERE)
 def check(
     policy: Annotated[Path, typer.Argument(help="A study file with requirements.", show_default=False)],
     out: Address = None,
@@ -305,15 +318,14 @@ def check(
 
     targets = [_split_target(text, list(FORMATS)) for text in write or ()]
     loaded = load_study(policy)
-    with _resumable():
-        found = run_check(
-            loaded,
-            out,
-            until_decided=until_decided,
-            most_samples=most_samples,
-            executor=executor_of(loaded, workers=_count(workers)),
-            tell=lambda look: _echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
-        )
+    found = run_check(
+        loaded,
+        out,
+        until_decided=until_decided,
+        most_samples=most_samples,
+        executor=executor_of(loaded, workers=_count(workers)),
+        tell=lambda look: _echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
+    )
     _echo(str(found))
     results = out or str(default_folder(loaded))
     _echo(f"results: {results}")
@@ -367,16 +379,8 @@ def _tell_failures(sentences: Sequence[str], count: int, report: str = "the repo
     _echo(f"tracebacks are in {report}; the same command tries only these jobs again", err=True)
 
 
-@contextlib.contextmanager
-def _resumable() -> Iterator[None]:
-    """After Ctrl-C, print how to continue."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise _end_interrupted("what is done is stored, and the same command continues from there") from None
-
-
 @app.command(epilog="Example: standfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --options epochs=5")
+@_interruptible(_FROM_THERE)
 def train(
     model: Annotated[
         str,
@@ -410,8 +414,7 @@ def train(
     plan = configure(
         Plan, "train", {"model": model, "data": data, "scheme": scheme, **parse_options(options, "options")}
     )
-    with _resumable():
-        found = fit(plan, out, download=download, show=True)
+    found = fit(plan, out, download=download, show=True)
     if found.was_there:
         _echo("this model exists already, with the same options")
     _echo(f"accuracy: train {found.card['train_accuracy']:.2%}, test {found.card['test_accuracy']:.2%}")
