@@ -76,21 +76,21 @@ def install(arguments: Sequence[str]) -> int:
     """Run pip with these arguments, and return its exit code."""
     options = ["--no-compile", "--progress-bar", "off", "--disable-pip-version-check", "--no-input"]
     command = [sys.executable, "-m", "pip", "install", *options, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     step = "starting pip"
     began = last = time.monotonic()
     said: list[str] = []
     packages_before = _count_packages()
-    for line in _read_lines(process, timeout=1.0):
-        if line is not None:
-            said.append(line)
-            step = describe_step(line) or step
-        now = time.monotonic()
-        if now - last >= _SECONDS_BETWEEN_LINES:
-            last = now
-            count = f": {_count_packages() - packages_before} packages are there" if step == "unpacking" else ""
-            print(f"  {now - began:3.0f} s  {step}{count}", flush=True)
-    code = process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for line in _read_lines(process, timeout=1.0):
+            if line is not None:
+                said.append(line)
+                step = describe_step(line) or step
+            now = time.monotonic()
+            if now - last >= _SECONDS_BETWEEN_LINES:
+                last = now
+                count = f": {_count_packages() - packages_before} packages are there" if step == "unpacking" else ""
+                print(f"  {now - began:3.0f} s  {step}{count}", flush=True)
+        code = process.wait()
     if code:
         print("\n".join(said[-_LINES_OF_A_FAILURE:]), file=sys.stderr)
     return code

@@ -104,7 +104,9 @@ Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=
 @app.command(epilog="Example: standfast demo --out demo")
 @_interruptible(_FROM_THERE)
 def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None:
-    """Evaluate six explainers of the bundled digit classifier, and write a report: about two minutes on two cores.
+    """Evaluate six explainers of the bundled digit classifier, and write a report.
+
+    This takes one to two minutes on two idle cores, and several times as long on busy ones.
 
     After an interruption, the same command continues.
     """
