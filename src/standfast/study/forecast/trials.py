@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from standfast.display import show_nothing
 from standfast.errors import StandfastError, check
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
@@ -229,7 +230,7 @@ class _Trials:
         model = copy.copy(part.model)
 
         def explain() -> None:
-            with torch.inference_mode(False), model.session():
+            with show_nothing(), torch.inference_mode(False), model.session():
                 Probe(Call(model, explainer, inputs, targets))
 
         began = time.perf_counter()
@@ -357,7 +358,7 @@ class _Trials:
 
         def evaluate() -> None:
             nonlocal result
-            with contextlib.suppress(_EnoughSeen), watched:
+            with show_nothing(), contextlib.suppress(_EnoughSeen), watched:
                 result = metric(model, self.grid.explainers[job.explainer], inputs, targets, generator=generator)
 
         with measure_peak(self.model.device) as peak:
