@@ -340,17 +340,19 @@ def run_study(
     store = Store(address)
     minutes = study.minutes if minutes is None else minutes
 
-    def find_origin(choice: Choice | None) -> Origin:
-        content = study.plain()
-        if choice is not None:
-            content = study.plain_with(choice.settings, choice.controls, choice.checked)
-        return Origin(about, content, str(Path(study.name).resolve()), study.base)
-
     with watch(progress) as report_progress:
         grid = study.grid()
         if progress:
             _tell_default(grid)
         chosen = executor or executor_of(study)
+
+        def find_origin(choice: Choice | None) -> Origin:
+            content = study.plain()
+            if choice is not None:
+                extras = {label: grid.free.extras[label].metric for label in choice.extras}
+                content = study.plain_with(choice.settings, choice.controls, choice.checked, extras)
+            return Origin(about, content, str(Path(study.name).resolve()), study.base)
+
         if minutes is None:
             run = run_grid(grid, store, executor=chosen, origin=find_origin(None), progress=report_progress)
         else:

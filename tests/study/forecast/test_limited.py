@@ -211,3 +211,35 @@ def test_no_limit_while_samples_are_added_until_it_is_decided() -> None:
     checked = study(minutes=1, requirements=[{"metric": "aopc", "at_least": 0}])
     with pytest.raises(standfast.ArgumentError, match="until_decided: expected False with a time limit"):
         standfast.check(checked, out="memory://limited", until_decided=True, progress=False)
+
+
+def test_images_are_also_moved_half_as_far_where_there_is_time(tmp_path: Path) -> None:
+    """By 8/255 of the range without being asked, and by 4/255 beside it; from Python and from a file."""
+    digits = standfast.data.bundled("digits")[:2]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    metrics = ["max_sensitivity:samples=3"]
+    options: dict[str, Any] = {"sanity": False, "controls": False, "progress": False}
+    limited = standfast.evaluate(model, "saliency", digits.inputs, metrics, minutes=1, out=tmp_path / "a", **options)
+    radii = {
+        label: metric["options"]["neighbourhood"]["radius"] for label, metric in limited.manifest["metrics"].items()
+    }
+    assert sorted(radii.values()) == pytest.approx([4 / 255, 8 / 255])
+    plain = standfast.evaluate(model, "saliency", digits.inputs, metrics, out=tmp_path / "b", **options)
+    assert list(plain.manifest["metrics"]) == ["max_sensitivity"]
+    assert radii["max_sensitivity"] == pytest.approx(8 / 255)
+    shared = set(plain.manifest["jobs"]) & set(limited.manifest["jobs"])
+    assert shared == set(plain.manifest["jobs"])
+    content = {
+        "data": {"digits": "digits"},
+        "samples": 2,
+        "models": {"lenet": "lenet5-mnist"},
+        "explainers": ["saliency"],
+        "metrics": [{"max_sensitivity": {"samples": 3}}],
+        "sanity": False,
+        "controls": False,
+    }
+    from_file = standfast.run_study({**content, "minutes": 1}, tmp_path / "c", progress=False)
+    assert sorted(from_file.manifest["metrics"]) == sorted(radii)
+    stored = study_from(from_file.manifest["study"])
+    again = make_plan(stored.grid(), None, from_file.manifest)
+    assert {job.identity for job in again.jobs} == set(from_file.manifest["jobs"])
