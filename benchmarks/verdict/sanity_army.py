@@ -1,9 +1,9 @@
 """The error rates of the sanity checks: an army of bad explainers, and good ones, on images, series, tables and text.
 
-    python benchmarks/verdict/sanity_army.py [--quick] [--kind tables ...] [--folder FOLDER] [--out army.json]
+    python benchmarks/verdict/sanity_army.py [--quick] [--parts 200] [--kind tables ...] [--folder FOLDER] [--out army.json]
 
 Each kind of data has five trained models. Each explainer is measured once on a pool of samples for each model. Then the
-checks decide on random parts of the pool: 200 of 8, 24 and 100 samples, for each model. No bad
+checks decide on random parts of the pool: 200 (`--parts`) of 8, 24 and 100 samples, for each model. No bad
 explainer should pass; a good one should fail in at most 2% of the parts. What is printed is the share that passed /
 failed / stayed undecided, over the models, and for each check that failed how often it did.
 
@@ -43,7 +43,8 @@ from standfast.tensors import Array
 SIZES = (8, 24, 100)
 #: what the decisions read
 COLUMNS = ["status", "value", "nearby", "within", "scrambled", "removal", "learned", "other_class"]
-COLUMNS += ["negative", "linear", "classes", "outside", "gap", "correct"]
+COLUMNS += ["negative", "linear", "classes", "outside", "gap", "correct", "group"]
+COLUMNS += [sanity.name_gain(place) for place in range(sanity.SCRAMBLED)]
 Change = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -223,12 +224,13 @@ def main() -> None:
     parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "sanity_army")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--parts", type=int, default=200, help="how many random parts of each size decide")
     parser.add_argument("--models", action="store_true", help="print the shares of each model, too")
     parser.add_argument("--measured", action="store_true", help="only decide on what the folder has")
     parser.add_argument("--validate", action="store_true", help="compare with direct calls")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    pool, models, repeats = (110, 2, 20) if options.quick else (160, 5, 200)
+    pool, models, repeats = (110, 2, 20) if options.quick else (160, 5, options.parts)
     result: dict[str, Any] = {}
     for kind in options.kind:
         both: dict[str, dict[str, list[dict[str, Any]]]] = {"good": {}, "bad": {}}

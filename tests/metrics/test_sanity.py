@@ -95,7 +95,7 @@ def test_removal_counts_the_removals_that_lower_the_margin_less(lenet: standfast
     with torch.no_grad():
         classes = lenet.module(x).argmax(1)
     with lenet.session():
-        found, copies = sanity._remove(lenet, x, [maps, scrambled], classes, seed)
+        shares, gains, copies = sanity._remove(lenet, x, [maps, scrambled], classes, seed)
     assert copies == (2 + sanity.ORDERS) * len(sanity.REMOVED) * 3
     shuffles = sanity.Streams.for_rows(x, seed).uniform((1 + sanity.ORDERS, 784), torch.float64).argsort(dim=2)
 
@@ -113,8 +113,41 @@ def test_removal_counts_the_removals_that_lower_the_margin_less(lenet: standfast
         own = maps[row].flatten().argsort(descending=True)
         others = [*shuffles[row, 1:], scrambled[row].flatten().argsort(descending=True)]
         for place, order in enumerate(others):
-            wins = [margin_without(row, own, share) > margin_without(row, order, share) for share in sanity.REMOVED]
-            assert found[place, row].item() == pytest.approx(np.mean(wins))
+            margins = [(margin_without(row, own, share), margin_without(row, order, share)) for share in sanity.REMOVED]
+            assert shares[place, row].item() == pytest.approx(np.mean([first > second for first, second in margins]))
+            differences = [first - second for first, second in margins]
+            assert gains[place, row].item() == pytest.approx(np.mean(differences), abs=1e-5)
+
+
+def test_each_group_of_samples_has_scrambled_models_of_its_own(table: tuple[standfast.Model, Tensor]) -> None:
+    model, x = table
+    explainer = get("input_x_gradient")
+    found = SanityChecks()(model, explainer, x, generator=seeded())
+    assert found.group.tolist() == [row % sanity.GROUPS for row in range(24)]
+    own, classes = explainer(model, x), model.predict(x)
+    for group in range(sanity.GROUPS):
+        rows = range(group, 24, sanity.GROUPS)
+        sizes = []
+        for place in range(sanity.SCRAMBLED):
+            shuffled = standfast.explainers.RandomisedExplainer(explainer, seed=group * sanity.SCRAMBLED + place)
+            maps = shuffled(model, x, classes)
+            sizes.append([abs(np.corrcoef(own[row].numpy(), maps[row].numpy())[0, 1]) for row in rows])
+        torch.testing.assert_close(found.scrambled[list(rows)], torch.tensor(np.mean(sizes, 0)), atol=1e-5, rtol=1e-5)
+
+
+def test_few_samples_are_one_group() -> None:
+    assert sanity._divide_into_groups(torch.zeros(7, 3)).tolist() == [0] * 7
+    assert sanity._divide_into_groups(torch.zeros(9, 3)).tolist() == [0, 1] * 4 + [0]
+
+
+def test_a_model_that_cannot_be_scrambled_has_no_gains(table: tuple[standfast.Model, Tensor]) -> None:
+    factor = nn.Linear(1, 1, bias=False)  # one weight has no other order
+    module = nn.Sequential(nn.Unflatten(1, (8, 1)), factor, nn.Flatten(), nn.Softsign())
+    model = standfast.Model(module, (-torch.inf, torch.inf), device="cpu")
+    found = SanityChecks()(model, "input_x_gradient", table[1], generator=seeded())
+    assert found.gains.isnan().all()
+    assert found.group.isnan().all()
+    assert decide_checks(found.frame()).find("learned").state == "untested"
 
 
 def test_a_model_that_refuses_values_between_samples_is_untested_and_no_failure() -> None:
@@ -227,7 +260,7 @@ def test_pairs_and_classes_move_with_the_order_of_the_samples(table: tuple[stand
     order = torch.randperm(24, generator=seeded(9))
     own = SanityChecks()(model, "input_x_gradient", x, generator=seeded())
     moved = SanityChecks()(model, "input_x_gradient", x[order], generator=seeded())
-    for name in ("elsewhere", "scrambled", "other_class"):  # the others depend on who stands next to whom
+    for name in ("elsewhere", "other_class"):  # the others depend on who stands next to whom, or in which group
         torch.testing.assert_close(getattr(moved, name), getattr(own, name)[order])
 
 

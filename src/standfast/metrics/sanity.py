@@ -15,7 +15,9 @@ Pearson's correlation:
   as much at random. It is 1/2 for maps that mark anything. Removed features get the values of other samples, so that
   the model sees only values of the data.
 - learned: the same against what the maps of the scrambled model mark. Removing the object of an image lowers the margin
-  whatever the model has learned; maps of an untrained network mark it, too, and so do copies of the input.
+  whatever the model has learned; maps of an untrained network mark it, too, and so do copies of the input. Each sample
+  is compared with three scrambled models, and each group of samples with three of its own. So the mean depends little
+  on one scrambling that marks much, or little, by luck; and it shows how much scramblings differ.
 - class: r with the map of the runner-up class. It is 1 for a map that ignores the class.
 
 Pairs of samples share maps. So `excess` has for each sample its jackknife pseudo-value of the mean excess, a
@@ -50,8 +52,9 @@ from standfast.tasks import measure_margin
 from standfast.tensors import Streams
 from standfast.value_spec import SANITY_CHECKS, Direction
 
-#: the version of what is measured here and of what `standfast.results.sanity` decides; it stands in evidence packs
-RULES = 1
+#: the version of what is measured here and of what `standfast.results.sanity` decides; it stands in evidence packs, and
+#: in the identity of stored checks
+RULES = 2
 #: how far a nearby input lies on the way to another sample
 STEP = 0.05
 #: shares of the features that are removed, and how many other samples give the values in their place
@@ -59,9 +62,12 @@ REMOVED = (0.15, 0.35)
 DONORS = 3
 #: the same for tables, where a column is a larger part of the input, and a prediction costs less
 TABLE_DONORS = 10
-#: how many random orders of the features, and how many scrambled models, removal is compared with
+#: how many random orders of the features, and how many scrambled models, removal from a sample is compared with
 ORDERS = 2
 SCRAMBLED = 3
+#: into how many groups samples are divided, each with scrambled models of its own, and how few samples make a group
+GROUPS = 5
+GROUP_SIZE = 4
 #: the margin of the class at a point between two samples is the mean of theirs, up to this share of the difference
 _LINEAR = 1e-3
 _ELEMENTS = 1 << 24  # numbers in the pairs of maps that are compared at once: 64 MB
@@ -79,6 +85,10 @@ class SanityResult(Result):
             explainer cannot explain it. `(N,)`
         removal: the share of random removals that lower the margin less than removing what the map marks, `(N,)`.
         learned: the same for what maps of scrambled models mark, `(N,)`; NaN as `scrambled`.
+        gains: how much more removing what the map marks lowers the margin than removing what the maps of each of the
+            sample's scrambled models mark, `(N, SCRAMBLED)`; NaN as `scrambled`. In the frame: `"gain 0"`, ...
+        group: the number of the group of samples that are compared with the same scrambled models; NaN where nothing is
+            compared. `(N,)`
         other_class: the similarity to the map of the runner-up class, `(N,)`.
         negative: whether the map has negative values, `(N,)` bool.
         linear: whether the model answers between this sample and another one as a linear model would, `(N,)` bool.
@@ -100,6 +110,8 @@ class SanityResult(Result):
     scrambled: Tensor
     removal: Tensor
     learned: Tensor
+    gains: Tensor
+    group: Tensor
     other_class: Tensor
     negative: Tensor
     linear: Tensor
@@ -110,8 +122,15 @@ class SanityResult(Result):
     references: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
 
     def columns(self) -> dict[str, Any]:
-        """Further columns of the frame, with one for each reference."""
-        return {**super().columns(), **{name: values.tolist() for name, values in self.references.items()}}
+        """Further columns of the frame, with one for each of the gains, and one for each reference."""
+        gains = {name_gain(place): self.gains[:, place].tolist() for place in range(SCRAMBLED)}
+        references = {name: values.tolist() for name, values in self.references.items()}
+        return {**super().columns(), **gains, **references}
+
+
+def name_gain(place: int) -> str:
+    """The column of the gains over one of the scrambled models of each sample."""
+    return f"gain {place}"
 
 
 @dataclass(frozen=True)
@@ -138,10 +157,10 @@ class SanityChecks(Metric):
     name: ClassVar[str] = SANITY_CHECKS
     direction: ClassVar[Direction] = None
     citation: ClassVar[str] = "adebayo2018sanity"
+    version: ClassVar[int] = RULES
     takes_widths: ClassVar[bool] = True
 
     samples: Annotated[int, Range(least=3)] = 100
-    rules: int = field(default=RULES, init=False, repr=False)
     labels: Tensor | None = field(default=None, repr=False)
     flat: bool = field(default=False, repr=False, compare=False, metadata=NO_IDENTITY)
     references: Mapping[str, Metric] = field(default_factory=dict, repr=False)
@@ -195,9 +214,8 @@ class SanityChecks(Metric):
         answers, task = probe.targets[rows], model.task
         classes = task.describe(answers)
         blank = torch.full((len(rows),), torch.nan, device=inputs.device, dtype=torch.float64)
-        found = dict.fromkeys(
-            ("nearby", "elsewhere", "excess", "within", "scrambled", "removal", "learned", "other_class"), blank
-        )
+        names = ("nearby", "elsewhere", "excess", "within", "scrambled", "removal", "learned", "group", "other_class")
+        found = {**dict.fromkeys(names, blank), "gains": blank[:, None].expand(-1, SCRAMBLED)}
         linear = torch.zeros_like(rows, dtype=torch.bool)
         scrambled: list[Tensor] = []
         if len(rows) > 1:
@@ -216,10 +234,7 @@ class SanityChecks(Metric):
             alike = [probe.similarity_to(rows, each).double().abs() for each in scrambled]
             found["scrambled"] = _average(alike, lost, blank)
             with contextlib.suppress(Exception):
-                wins, copies = _remove(model, x, [probe.maps[rows], *scrambled], answers, seed)
-                found["removal"] = wins[:ORDERS].nanmean(0)
-                found["learned"] = _average(wins[ORDERS:].unbind(), lost, blank)
-                probe.charge(rows, 1 + copies)
+                found |= self._compare_removals(probe, x, rows, scrambled, lost, seed)
         if len(rows) and task.classes:
             found["other_class"] = self._compare_classes(probe, inputs[rows], rows, classes)
         everywhere = torch.full_like(probe.margin, torch.nan, dtype=torch.float64)
@@ -237,26 +252,62 @@ class SanityChecks(Metric):
             references=self._compare_references(probe, rows, scrambled),
         )
 
+    def _compare_removals(
+        self,
+        probe: Probe,
+        x: Tensor,
+        rows: Tensor,
+        scrambled: Sequence[Tensor],
+        lost: Sequence[Tensor],
+        seed: int,
+    ) -> dict[str, Tensor]:
+        """The fields that say what removing what the map marks does, against chance and against scrambled models."""
+        maps = [probe.maps[rows], *scrambled]
+        wins, gains, copies = _remove(probe.model, x, maps, probe.targets[rows], seed)
+        probe.charge(rows, 1 + copies)
+        against_chance = wins[:ORDERS].nanmean(0)
+        if not scrambled:
+            return {"removal": against_chance}
+        return {
+            "removal": against_chance,
+            "learned": _average(wins[ORDERS:].unbind(), lost, against_chance),
+            "gains": gains[ORDERS:].masked_fill(torch.stack(list(lost)), torch.nan).T,
+            "group": _divide_into_groups(x).double(),
+        }
+
     def _explain_scrambled(self, probe: Probe, x: Tensor, rows: Tensor) -> list[Tensor]:
-        """The maps of scrambled models `(n, ...)`; none if it cannot be scrambled, or not be explained."""
-        model, found = probe.model, []
-        shuffles = any(True for _ in model.module.parameters())
+        """The maps of `SCRAMBLED` scrambled models for each sample, `(n, ...)` each; NaN where there is none.
+
+        Each group of samples has scrambled models of its own. Empty if no model can be scrambled, or be explained.
+        """
         if x[0].numel() < 3:  # two values are always correlated by 1 or -1
             return []
-        own = _centre(model, probe.logits[rows])
+        maps = probe.maps[rows].new_full((SCRAMBLED, *probe.maps[rows].shape), torch.nan)
+        groups = _divide_into_groups(x)
         with contextlib.suppress(Exception):  # a module may refuse what another one accepts
-            for seed in range(SCRAMBLED):
-                shuffled = RandomisedExplainer(probe.explainer, seed=seed)
-                scrambled = model if shuffles else _permute_columns(model, x, seed)
-                with scrambled.session():
-                    with shuffled.shuffling(model.module) if shuffles else contextlib.nullcontext():
-                        logits = _predict(scrambled, x)
-                    if torch.allclose(_centre(model, logits), own, 1e-4, 1e-4 * float(own.abs().max())):
-                        continue  # it answers as before, such as one whose only parameter is a factor
-                    explainer = shuffled if shuffles else probe.explainer
-                    found.append(explainer.attribute_all(scrambled, x, probe.targets[rows])[0])
-                probe.charge(rows, 2)
-        return found
+            for seed in range(SCRAMBLED * (int(groups.max()) + 1)):
+                group, place = divmod(seed, SCRAMBLED)
+                members = (groups == group).nonzero()[:, 0]
+                explained = self._explain_one_scrambled(probe, x[members], rows[members], seed)
+                if explained is not None:
+                    maps[place, members] = explained.to(maps)
+        return list(maps) if bool((~maps.isnan()).any()) else []
+
+    def _explain_one_scrambled(self, probe: Probe, x: Tensor, rows: Tensor, seed: int) -> Tensor | None:
+        """The maps of one scrambled model; None if it answers as before, as one whose only parameter is a factor."""
+        model, shuffled = probe.model, RandomisedExplainer(probe.explainer, seed=seed)
+        shuffles = any(True for _ in model.module.parameters())
+        scrambled = model if shuffles else _permute_columns(model, x, seed)
+        own = _centre(model, probe.logits[rows])
+        with scrambled.session():
+            with shuffled.shuffling(model.module) if shuffles else contextlib.nullcontext():
+                logits = _predict(scrambled, x)
+            if torch.allclose(_centre(model, logits), own, 1e-4, 1e-4 * float(own.abs().max())):
+                return None
+            explainer = shuffled if shuffles else probe.explainer
+            maps, _ = explainer.attribute_all(scrambled, x, probe.targets[rows])
+        probe.charge(rows, 2)
+        return maps
 
     def _compare_classes(self, probe: Probe, x: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
         """The similarity to the maps of the classes with the second largest logit `(n,)`; NaN where there is none."""
@@ -325,6 +376,12 @@ def _choose_partners(classes: Tensor) -> Tensor:
     order = order.to(classes.device)
     other = classes[order] != classes[:, None]
     return order.gather(1, other.long().argmax(1, keepdim=True))[:, 0]
+
+
+def _divide_into_groups(x: Tensor) -> Tensor:
+    """The number of the group of each sample `(n,)`: neighbours are in different groups, which are of equal size."""
+    groups = max(1, min(GROUPS, len(x) // GROUP_SIZE))
+    return torch.arange(len(x), device=x.device) % groups
 
 
 def _pair(classes: Tensor, same: bool = False) -> tuple[Tensor, Tensor]:
@@ -435,7 +492,7 @@ def _average(values: Sequence[Tensor], lost: Sequence[Tensor], blank: Tensor) ->
     return torch.stack(kept).nanmean(0) if kept else blank
 
 
-def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], answers: Tensor, seed: int) -> tuple[Tensor, int]:
+def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], answers: Tensor, seed: int) -> tuple[Tensor, Tensor, int]:
     """How often removing what the first map marks lowers the margin more than removing as much in another order.
 
     Ties are halves, and equal sets of features do not count. Features get the values of other samples; the margin is
@@ -443,7 +500,8 @@ def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], answers: Tensor, se
 
     Returns:
         `(M, n)`: the shares for `ORDERS` random orders, then for those of the other maps, NaN where all sets are equal;
-        and how many copies of each sample were predicted.
+        `(M, n)`: by how much more the margin is lowered, a mean over the shares of the features; and how many copies of
+        each sample were predicted.
     """
     count, features = len(x), x[0].numel() if x.ndim == 2 else x[0, 0].numel()
     shuffles = Streams.for_rows(x, seed).uniform((1 + ORDERS, features), torch.float64).argsort(dim=2)
@@ -466,8 +524,10 @@ def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], answers: Tensor, se
             found = measure_margin(model.task, logits, answers[owners], guide=True)
             margins[place, size] = found.double().reshape(donors, count).mean(0)
     more = (margins[:1] > margins[1:]).double() + 0.5 * (margins[:1] == margins[1:]).double()
-    fine = (margins[:1] + margins[1:]).isfinite() & ~equal[1:]
-    return torch.where(fine, more, torch.nan).nanmean(1), len(orders) * len(sizes) * donors
+    fine = (margins[:1] + margins[1:]).isfinite()
+    wins = torch.where(fine & ~equal[1:], more, torch.nan).nanmean(1)
+    gains = torch.where(fine, margins[:1] - margins[1:], torch.nan).nanmean(1)
+    return wins, gains, len(orders) * len(sizes) * donors
 
 
 def _order(maps: Tensor, shuffle: Tensor) -> Tensor:

@@ -4,18 +4,22 @@
 it is passed if the whole interval is on the good side of the margin, failed if the whole interval is on the other side,
 and undecided in between. The margins are chosen by the error rates on known good and known bad explainers
 (`docs/sanity.md`).
+
+Samples say how surely a map marks more than certain scrambled models do. They say nothing about how far another
+scrambled model may get by luck. So *learned* is passed only if the map also lies above the prediction interval of one
+more scrambled model, which counts scrambled models and not samples (`find_luck`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import Array
@@ -24,6 +28,8 @@ from standfast.tensors import Array
 LEVEL = 0.99
 #: fewer samples pass no check
 FEWEST = 8
+#: a scrambled model is as good as the map by luck with at most this probability
+LUCK = 0.1
 
 #: what a check asks, in the order in which the reason of a failure is looked for
 Question = Literal["accuracy", "finite", "input", "model", "learned", "removal", "baseline", "sum", "class"]
@@ -158,8 +164,9 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     """
     if not len(rows):
         return Sanity(tuple(Check(question, "untested") for question in QUESTIONS))
-    names = ["status", "correct", "within", "linear", "negative", "classes", "outside", "gap"]
+    names = ["status", "correct", "within", "linear", "negative", "classes", "outside", "gap", "group"]
     names += [column for column, _, _ in MARGINS.values()]
+    names += [column for column in rows.columns if column.startswith("gain ")]
     return decide_columns({name: rows[name].to_numpy() for name in names if name in rows.columns})
 
 
@@ -187,6 +194,9 @@ def decide_columns(columns: Mapping[str, Array]) -> Sanity:
     ):  # the gradient of a linear model is rightly the same everywhere
         found["input"] = _exempt(found["input"])
     sums = gap is not None and gap <= GAPS[0]
+    luck = _find_luck_of(columns, fine)
+    if found["learned"].state == "passed" and luck is not None and luck > LUCK:
+        found["learned"] = replace(found["learned"], state="undecided")  # more samples do not help: none are named
     scrambled: tuple[Question, ...] = ("model", "learned")
     for question in scrambled:  # what adds up to each answer of the model depends on the model
         if sums and found[question].state == "untested":
@@ -206,6 +216,44 @@ def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
         rows: of `SanityChecks` for one explainer.
     """
     return _find_accuracy({name: rows[name].to_numpy() for name in ("correct", "classes") if name in rows.columns})
+
+
+def find_luck(gains: Array, groups: Array) -> float:
+    """The probability that a scrambled model gets as far above the others as the map does, if they vary normally.
+
+    It is that of the prediction interval for one more scrambled model. Only scrambled models of the same group are
+    compared with each other: they are measured on the same samples.
+
+    Args:
+        gains: by how much removing what the map marks lowers the margin more than what a scrambled model marks:
+            `(samples, scrambled models of a group)`, NaN where there is none.
+        groups: the number of each sample's group, `(samples,)`.
+
+    Returns:
+        The one-sided p-value; 1 where no two scrambled models of a group can be compared.
+    """
+    means, squares, freedom = [], 0.0, 0
+    for group in np.unique(groups):
+        columns = [column[~np.isnan(column)] for column in gains[groups == group].T]
+        of_models = np.array([column.mean() for column in columns if len(column)])
+        means.extend(of_models)
+        if len(of_models) > 1:
+            squares += float(of_models.var() * len(of_models))
+            freedom += len(of_models) - 1
+    if not freedom:
+        return 1.0
+    above, spread = float(np.mean(means)), math.sqrt(squares / freedom * (1 + 1 / len(means)))
+    if spread == 0:
+        return 0.0 if above > 0 else 1.0
+    return float(stdtr(freedom, -above / spread))
+
+
+def _find_luck_of(columns: Mapping[str, Array], fine: Array) -> float | None:
+    """`find_luck` of the columns; None without gains, as in results of older rules."""
+    gains = [np.asarray(columns[name], dtype=np.float64)[fine] for name in columns if name.startswith("gain ")]
+    if not gains:
+        return None
+    return find_luck(np.stack(gains, 1), np.asarray(columns["group"], dtype=np.float64)[fine])
 
 
 def _find_accuracy(columns: Mapping[str, Array]) -> Accuracy | None:
