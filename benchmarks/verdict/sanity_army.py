@@ -1,6 +1,7 @@
 """The error rates of the sanity checks: an army of bad explainers, and good ones, on images, series, tables and text.
 
-    python benchmarks/verdict/sanity_army.py [--quick] [--parts 200] [--kind tables ...] [--folder FOLDER] [--out army.json]
+    python benchmarks/verdict/sanity_army.py [--quick] [--parts 200] [--kind tables ...] [--folder FOLDER]
+        [--out army.json]
 
 Each kind of data has five trained models. Each explainer is measured once on a pool of samples for each model. Then the
 checks decide on random parts of the pool: 200 (`--parts`) of 8, 24 and 100 samples, for each model. No bad

@@ -13,7 +13,7 @@ import standfast
 from conftest import small_net
 from standfast.explainers import Edges, Explainer
 from standfast.metrics import AOPC, MaxSensitivity, Metric, WorstCase
-from standfast.metrics.sanity import SanityChecks, make_checks
+from standfast.metrics.sanity import RULES, SanityChecks, make_checks
 from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report import load_results
 from standfast.study.file.spec import study_from
@@ -94,6 +94,20 @@ def test_labels_and_what_compares_maps_make_the_identity() -> None:
         identity(metrics={**worst(), "more": MaxSensitivity(BALL, samples=2)}),
     ]
     assert len({first, *others}) == 1 + len(others)
+
+
+def test_other_rules_make_other_checks_and_leave_all_other_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def identities() -> tuple[set[str], set[str]]:
+        jobs = make_plan(a_grid()).jobs
+        checks = {job.identity for job in jobs if job.label == "sanity"}
+        return checks, {job.identity for job in jobs} - checks
+
+    checks, others = identities()
+    assert SanityChecks.version == RULES
+    monkeypatch.setattr(SanityChecks, "version", RULES - 1)
+    older_checks, older_others = identities()
+    assert not checks & older_checks
+    assert others == older_others
 
 
 def test_labels_are_part_of_no_other_job() -> None:

@@ -503,31 +503,81 @@ def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], answers: Tensor, se
         `(M, n)`: by how much more the margin is lowered, a mean over the shares of the features; and how many copies of
         each sample were predicted.
     """
-    count, features = len(x), x[0].numel() if x.ndim == 2 else x[0, 0].numel()
-    shuffles = Streams.for_rows(x, seed).uniform((1 + ORDERS, features), torch.float64).argsort(dim=2)
+    shuffles = _draw_shuffles(x, seed)
     own, *others = (_order(each, shuffles[:, 0]) for each in maps)
     orders = [own, *shuffles[:, 1:].unbind(1), *others]
-    donors = min(TABLE_DONORS if x.ndim == 2 else DONORS, count - 1)
-    sizes = sorted({min(max(1, round(share * features)), max(1, features - 1)) for share in REMOVED})
-    numbers = torch.arange(count, device=x.device)
+    numbers = _choose_numbers(x)
+    margins = torch.stack([_measure_without(model, x, order, numbers, answers) for order in orders])
+    own_sets, *other_sets = ([_mark_first(order, number) for number in numbers] for order in orders)
+    equal = torch.stack(
+        [
+            torch.stack([(first == second).all(1) for first, second in zip(own_sets, sets, strict=True)])
+            for sets in other_sets
+        ]
+    )
+    wins, gains = _compare_margins(margins[0], margins[1:], equal)
+    return wins, gains, len(orders) * len(numbers) * _count_donors(x)
+
+
+def _draw_shuffles(x: Tensor, seed: int) -> Tensor:
+    """Random orders of the features of each sample `(n, 1 + ORDERS, features)`; the first breaks ties in maps."""
+    features = x[0].numel() if x.ndim == 2 else x[0, 0].numel()
+    return Streams.for_rows(x, seed).uniform((1 + ORDERS, features), torch.float64).argsort(dim=2)
+
+
+def _choose_numbers(x: Tensor) -> list[int]:
+    """How many features are removed: at least one, and not all."""
+    features = x[0].numel() if x.ndim == 2 else x[0, 0].numel()
+    return sorted({min(max(1, round(share * features)), max(1, features - 1)) for share in REMOVED})
+
+
+def _count_donors(x: Tensor) -> int:
+    """From how many other samples removed features get their values."""
+    return min(TABLE_DONORS if x.ndim == 2 else DONORS, len(x) - 1)
+
+
+def _mark_first(order: Tensor, number: int) -> Tensor:
+    """Which features are the first `number` of an order, `(n, features)`."""
+    return torch.zeros_like(order, dtype=torch.bool).scatter_(1, order[:, :number], True)
+
+
+def _measure_without(model: Model, x: Tensor, order: Tensor, numbers: Sequence[int], answers: Tensor) -> Tensor:
+    """How far the model is from each answer without the first features of an order, a mean over donors.
+
+    Args:
+        order: of the features, `(n, features)`.
+        numbers: how many of them are removed.
+
+    Returns:
+        `(numbers, n)`; the larger, the less of the margin is left.
+    """
+    count, donors = len(x), _count_donors(x)
     shifts = [1 + donor * (count - 1) // donors for donor in range(donors)]
-    owners, sources = numbers.repeat(donors), torch.cat([(numbers + shift) % count for shift in shifts])
-    margins = torch.empty(len(orders), len(sizes), count, dtype=torch.float64, device=x.device)
-    equal = torch.zeros(margins.shape, dtype=torch.bool, device=x.device)
-    for size, number in enumerate(sizes):
-        marked = torch.zeros_like(own, dtype=torch.bool).scatter_(1, own[:, :number], True)
-        for place, order in enumerate(orders):
-            gone = torch.zeros_like(order, dtype=torch.bool).scatter_(1, order[:, :number], True)
-            equal[place, size] = (gone == marked).all(1)
-            gone = gone if x.ndim == 2 else gone.reshape(count, 1, *x.shape[2:])
-            logits = _predict(model, torch.where(gone[owners], x[sources], x[owners]))
-            found = measure_margin(model.task, logits, answers[owners], guide=True)
-            margins[place, size] = found.double().reshape(donors, count).mean(0)
-    more = (margins[:1] > margins[1:]).double() + 0.5 * (margins[:1] == margins[1:]).double()
-    fine = (margins[:1] + margins[1:]).isfinite()
-    wins = torch.where(fine & ~equal[1:], more, torch.nan).nanmean(1)
-    gains = torch.where(fine, margins[:1] - margins[1:], torch.nan).nanmean(1)
-    return wins, gains, len(orders) * len(sizes) * donors
+    samples = torch.arange(count, device=x.device)
+    owners, sources = samples.repeat(donors), torch.cat([(samples + shift) % count for shift in shifts])
+    margins = []
+    for number in numbers:
+        gone = _mark_first(order, number)
+        gone = gone if x.ndim == 2 else gone.reshape(count, 1, *x.shape[2:])
+        logits = _predict(model, torch.where(gone[owners], x[sources], x[owners]))
+        of_copies = measure_margin(model.task, logits, answers[owners], guide=True)
+        margins.append(of_copies.double().reshape(donors, count).mean(0))
+    return torch.stack(margins)
+
+
+def _compare_margins(own: Tensor, others: Tensor, equal: Tensor) -> tuple[Tensor, Tensor]:
+    """Of `_measure_without`, the share of removals that are won against others `(M, n)`, and the mean gain `(M, n)`.
+
+    Args:
+        own: `(numbers, n)`.
+        others: `(M, numbers, n)`.
+        equal: whether the same features are removed, `(M, numbers, n)`.
+    """
+    more = (own > others).double() + 0.5 * (own == others).double()
+    fine = (own + others).isfinite()
+    wins = torch.where(fine & ~equal, more, torch.nan).nanmean(1)
+    gains = torch.where(fine, own - others, torch.nan).nanmean(1)
+    return wins, gains
 
 
 def _order(maps: Tensor, shuffle: Tensor) -> Tensor:
