@@ -232,7 +232,8 @@ def find_luck(gains: Array, groups: Array) -> float:
     Returns:
         The one-sided p-value; 1 where no two scrambled models of a group can be compared.
     """
-    means, squares, freedom = [], 0.0, 0
+    means: list[float] = []
+    squares, freedom = 0.0, 0
     for group in np.unique(groups):
         columns = [column[~np.isnan(column)] for column in gains[groups == group].T]
         of_models = np.array([column.mean() for column in columns if len(column)])
