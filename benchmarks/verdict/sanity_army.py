@@ -9,8 +9,9 @@ explainer should pass; a good one should fail in at most 2% of the parts. What i
 failed / stayed undecided, over the models, and for each check that failed how often it did.
 
 The measurements are those of the pool: the values at removed features are those of samples of the pool, and the nearby
-input lies on the way to one of them. The similarity of pairs is computed again for each part. `--validate` compares the
-decisions with those of direct calls on the parts.
+input lies on the way to one of them. The similarity of pairs is computed again for each part. A part has as many groups
+with scrambled models of their own as a direct call would make. `--validate` compares the decisions with those of direct
+calls on the parts.
 
 Models and measurements are kept in the folder, so margins can be tried without measuring again.
 """
@@ -35,8 +36,10 @@ from army_models import KINDS, Subject
 from torch import Tensor
 
 from standfast.explainers import Explainer, RandomisedExplainer, get
-from standfast.metrics import sanity
 from standfast.metrics.sanity import SanityChecks
+from standfast.metrics.sanity.checks import name_gain
+from standfast.metrics.sanity.pairs import find_pseudo_values, pair_samples
+from standfast.metrics.sanity.scrambling import SCRAMBLED, divide_into_groups
 from standfast.model import Model
 from standfast.results.sanity import decide_checks, decide_columns
 from standfast.tensors import Array
@@ -45,7 +48,7 @@ SIZES = (8, 24, 100)
 #: what the decisions read
 COLUMNS = ["status", "value", "nearby", "within", "scrambled", "removal", "learned", "other_class"]
 COLUMNS += ["negative", "linear", "classes", "outside", "gap", "correct", "group"]
-COLUMNS += [sanity.name_gain(place) for place in range(sanity.SCRAMBLED)]
+COLUMNS += [name_gain(place) for place in range(SCRAMBLED)]
 Change = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -147,12 +150,12 @@ class Measured:
         ok = taken["status"] == "ok"
         fine = part[torch.from_numpy(ok)]
         for column, same in (("value", False), ("within", True)):
-            first, second = sanity._pair(self.classes[fine], same)
+            first, second = pair_samples(self.classes[fine], same)
             taken[column][ok] = float("nan")
             if len(first):
                 nearby = torch.from_numpy(taken["nearby"][ok])
                 alike = self.pairs[fine[first], fine[second]]
-                taken[column][ok] = sanity._find_pseudo_values(alike, first, second, nearby)[1].numpy()
+                taken[column][ok] = find_pseudo_values(alike, first, second, nearby)[1].numpy()
         return taken
 
     @cached_property
@@ -174,9 +177,23 @@ def measure(subject: Subject, explainer: Explainer) -> Measured:
 
 
 def draw_parts(count: int, size: int, repeats: int) -> Iterator[Tensor]:
+    """Random parts of a pool of `count` samples, each of so many of its groups as a direct call would make."""
     generator = torch.Generator().manual_seed(size)
+    pool_groups = divide_into_groups(torch.empty(count), weights=0)
+    wanted = count_groups(divide_into_groups(torch.empty(size), weights=0))
     for _ in range(repeats):
-        yield torch.randperm(count, generator=generator)[:size]
+        chosen = torch.randperm(count_groups(pool_groups), generator=generator)[:wanted]
+        members = [(pool_groups == group).nonzero()[:, 0] for group in chosen]
+        sizes = [len(part) for part in torch.arange(size).tensor_split(wanted)]
+        drawn = [
+            of_group[torch.randperm(len(of_group), generator=generator)[:number]]
+            for of_group, number in zip(members, sizes, strict=True)
+        ]
+        yield torch.cat(drawn)
+
+
+def count_groups(groups: Tensor) -> int:
+    return int(groups.max()) + 1
 
 
 def decide(measured: Measured, repeats: int) -> dict[str, dict[str, float]]:

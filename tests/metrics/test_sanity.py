@@ -143,8 +143,8 @@ def test_few_samples_and_those_of_large_models_are_few_groups() -> None:
     def count_groups(samples: int, weights: int = 1000) -> int:
         return len(set(divide_into_groups(torch.zeros(samples, 3), weights).tolist()))
 
-    assert divide_into_groups(torch.zeros(9, 3), weights=0).tolist() == [0, 1] * 4 + [0]
-    assert [count_groups(samples) for samples in (1, 7, 8, 24, 40, 100)] == [1, 1, 2, 6, GROUPS, GROUPS]
+    assert divide_into_groups(torch.zeros(21, 3), weights=0).tolist() == [0, 1] * 10 + [0]
+    assert [count_groups(samples) for samples in (1, 19, 20, 24, 40, 100, 200)] == [1, 1, 2, 2, 4, GROUPS, GROUPS]
     sizes = [10**6, 2 * 10**6, 10**7, 10**9]
     assert [count_groups(100, weights) for weights in sizes] == [10, 5, 1, 1]
 

@@ -318,7 +318,7 @@ def _judge_finite(status: Array) -> Check:
 def _judge_input(columns: Mapping[str, Array], fine: Array) -> Check:
     """The worse of the excess over samples of other classes, and of that over those of the same class."""
     order = ("failed", "untested", "undecided", "passed")
-    both = [_decide_column("input", columns, fine), _decide_mean("input", _drop_missing(columns, "within", fine))]
+    both = [_decide_column("input", columns, fine), decide_mean("input", _drop_missing(columns, "within", fine))]
     worse = min(both, key=lambda check: order.index(check.state))
     linear = bool(fine.any()) and bool(columns["linear"][fine].all())
     if linear and worse.state in ("failed", "undecided"):
@@ -370,15 +370,19 @@ def _judge_class(check: Check, columns: Mapping[str, Array], fine: Array) -> Che
 
 
 def _decide_column(question: Question, columns: Mapping[str, Array], fine: Array) -> Check:
-    """`_decide_mean` for the column of a question."""
-    return _decide_mean(question, _drop_missing(columns, MARGINS[question][0], fine))
+    """`decide_mean` for the column of a question."""
+    return decide_mean(question, _drop_missing(columns, MARGINS[question][0], fine))
 
 
-def _decide_mean(question: Question, values: Array) -> Check:
+def decide_mean(question: Question, values: Array) -> Check:
     """The decision by Student's interval of a mean.
 
     A share of comparisons that are all won has no spread, however few they are. So one more sample counts, at the
     margin: it keeps few samples from deciding more than they can, and matters little among many.
+
+    Args:
+        question: one of `MARGINS`.
+        values: of the samples, without NaN, `(n,)`.
     """
     _, margin, larger_is_better = MARGINS[question]
     passing = PASSING.get(question, margin)

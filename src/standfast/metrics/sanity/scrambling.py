@@ -18,8 +18,8 @@ from standfast.similarity import is_degenerate
 SCRAMBLED = 3
 #: into how many groups samples are divided at most, each with scrambled models of its own
 GROUPS = 10
-#: how few samples make a group
-GROUP_SIZE = 4
+#: how few samples make a group: with fewer, they hide how much scrambled models differ
+GROUP_SIZE = 10
 #: so many places of weights are drawn for a model at most, unless those of one group are more: 256 MB, and some seconds
 PLACES = 1 << 25
 
