@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from standfast import explainers as hx
 from standfast.errors import ArgumentError, UnknownNameError
-from standfast.explainers import randomised
 from standfast.explainers.randomised import RandomisedExplainer
 from standfast.metrics import ParameterSensitivityConsistency
 from standfast.model import Model
@@ -149,19 +148,3 @@ def test_names() -> None:
     assert {n for n in hx.names() if hx.explainers[n].control} == {
         *("random", "centre", "input_copy", "edges", "randomised")
     }
-
-
-def test_only_so_many_orders_of_the_weights_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifteen scrambled copies of a large network would need more memory than the network itself."""
-    module = torch.nn.Linear(10, 4)
-    monkeypatch.setattr(randomised, "_KEPT", 3 * 44)
-
-    def shuffle(seed: int) -> list[float]:
-        with RandomisedExplainer(seed=seed).shuffling(module):
-            return module.weight.flatten().tolist()
-
-    weights = [shuffle(seed) for seed in range(5)]
-    assert list(randomised._ORDERS[module]) == [(None, 2), (None, 3), (None, 4)]
-    assert [shuffle(seed) for seed in range(5)] == weights
-    monkeypatch.setattr(randomised, "_KEPT", 1)
-    assert [shuffle(seed) for seed in range(5)] == weights

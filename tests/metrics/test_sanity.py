@@ -145,7 +145,7 @@ def test_few_samples_and_those_of_large_models_are_few_groups() -> None:
 
     assert divide_into_groups(torch.zeros(21, 3), weights=0).tolist() == [0, 1] * 10 + [0]
     assert [count_groups(samples) for samples in (1, 19, 20, 24, 40, 100, 200)] == [1, 1, 2, 2, 4, GROUPS, GROUPS]
-    sizes = [10**6, 2 * 10**6, 10**7, 10**9]
+    sizes = [500_000, 10**6, 10**7, 10**9]
     assert [count_groups(100, weights) for weights in sizes] == [10, 5, 1, 1]
 
 

@@ -156,8 +156,6 @@ def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Pa
 
 #: the orders of the values of each parameter that are shuffled, for each module, number of layers and seed
 _ORDERS: WeakKeyDictionary[nn.Module, dict[tuple[int | None, int], list[Tensor]]] = WeakKeyDictionary()
-#: so many numbers are kept of a module's orders: 128 MB
-_KEPT = 1 << 24
 
 
 def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | None, seed: int) -> list[Tensor]:
@@ -175,13 +173,6 @@ def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | No
         for key, parameter in zip(keys, parameters, strict=True):
             generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))
             orders.append(send(torch.randperm(parameter.numel(), generator=generator), parameter.device))
-        _make_room(known, sum(map(len, orders)))
         known[layers, seed] = orders
     pairs = zip(parameters, orders, strict=True)
     return [parameter.data.reshape(-1)[order].reshape(parameter.shape) for parameter, order in pairs]
-
-
-def _make_room(known: dict[tuple[int | None, int], list[Tensor]], count: int) -> None:
-    """Forget the oldest orders until `count` more numbers may be kept."""
-    while known and count + sum(len(order) for orders in known.values() for order in orders) > _KEPT:
-        del known[next(iter(known))]

@@ -20,8 +20,8 @@ SCRAMBLED = 3
 GROUPS = 10
 #: how few samples make a group: with fewer, they hide how much scrambled models differ
 GROUP_SIZE = 10
-#: so many places of weights are drawn for a model at most, unless those of one group are more: 256 MB, and some seconds
-PLACES = 1 << 25
+#: so many places of weights are drawn for a model at most, unless those of one group are more: 128 MB, and two seconds
+PLACES = 1 << 24
 
 
 @dataclass(frozen=True)
