@@ -180,16 +180,15 @@ def draw_parts(count: int, size: int, repeats: int) -> Iterator[Tensor]:
     """Random parts of a pool of `count` samples, each of so many of its groups as a direct call would make."""
     generator = torch.Generator().manual_seed(size)
     pool_groups = divide_into_groups(torch.empty(count), weights=0)
-    wanted = count_groups(divide_into_groups(torch.empty(size), weights=0))
+    part_groups = divide_into_groups(torch.empty(size), weights=0)
     for _ in range(repeats):
-        chosen = torch.randperm(count_groups(pool_groups), generator=generator)[:wanted]
-        members = [(pool_groups == group).nonzero()[:, 0] for group in chosen]
-        sizes = [len(part) for part in torch.arange(size).tensor_split(wanted)]
-        drawn = [
-            of_group[torch.randperm(len(of_group), generator=generator)[:number]]
-            for of_group, number in zip(members, sizes, strict=True)
-        ]
-        yield torch.cat(drawn)
+        chosen = torch.randperm(count_groups(pool_groups), generator=generator)
+        part = []
+        for group, number in enumerate(part_groups.bincount().tolist()):
+            members = (pool_groups == chosen[group]).nonzero()[:, 0]
+            order = torch.randperm(len(members), generator=generator)
+            part.append(members[order[:number]])
+        yield torch.cat(part)
 
 
 def count_groups(groups: Tensor) -> int:

@@ -67,7 +67,7 @@ def blobs(folder: Path, pool: int) -> Subject:
 
 
 def draw_reported_blobs() -> tuple[Tensor, Tensor]:
-    """Images of the same kind, of a report of a scrambling that passed: the generator was used for other data before."""
+    """Images of the same kind, of a report of a scrambling that passed. Their generator had drawn other data before."""
     generator = torch.Generator().manual_seed(0)
     for classes in (2, 3):
         torch.randint(classes, (700,), generator=generator)

@@ -179,7 +179,8 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     names = ["status", "correct", "within", "linear", "negative", "classes", "outside", "gap", "group"]
     names += [column for column, _, _ in MARGINS.values()]
     names += _name_gains(rows.columns)
-    return decide_columns({name: rows[name].to_numpy() for name in names if name in rows.columns})
+    present = [name for name in names if name in rows.columns]
+    return decide_columns({name: rows[name].to_numpy() for name in present})
 
 
 def decide_columns(columns: Mapping[str, Array]) -> Sanity:
@@ -228,19 +229,27 @@ def find_luck(gains: Array, groups: Array) -> float:
     means: list[float] = []
     squares, freedom = 0.0, 0
     for group in np.unique(groups):
-        columns = [column[~np.isnan(column)] for column in gains[groups == group].T]
-        of_models = np.array([column.mean() for column in columns if len(column)])
+        of_models = _average_models(gains[groups == group])
+        count = len(of_models)
         means.extend(of_models)
-        if len(of_models) > 1:
-            squares += float(of_models.var() * len(of_models))
-            freedom += len(of_models) - 1
+        if count > 1:
+            squares += float(of_models.var() * count)
+            freedom += count - 1
     if not freedom:
         return 1.0
     above = float(np.mean(means))
-    spread = math.sqrt(squares / freedom * (1 + 1 / len(means)))
+    variance = squares / freedom
+    # of the difference between one more scrambled model and the mean of these
+    spread = math.sqrt(variance * (1 + 1 / len(means)))
     if spread == 0:
         return float(above <= 0)
     return float(stdtr(freedom, -above / spread))
+
+
+def _average_models(gains: Array) -> Array:
+    """The mean gain over each scrambled model of a group, without those for which there is none."""
+    known_gains = [column[~np.isnan(column)] for column in gains.T]
+    return np.array([column.mean() for column in known_gains if len(column)])
 
 
 def _name_gains(columns: Iterable[str]) -> list[str]:
@@ -250,10 +259,12 @@ def _name_gains(columns: Iterable[str]) -> list[str]:
 
 def _find_luck_of(columns: Mapping[str, Array], fine: Array) -> float | None:
     """`find_luck` of the columns; None without gains."""
-    gains = [np.asarray(columns[name], dtype=np.float64)[fine] for name in _name_gains(columns)]
-    if not gains:
+    names = _name_gains(columns)
+    if not names:
         return None
-    return find_luck(np.stack(gains, 1), np.asarray(columns["group"], dtype=np.float64)[fine])
+    gains = np.stack([columns[name] for name in names], 1)
+    groups = columns["group"]
+    return find_luck(gains[fine].astype(np.float64), groups[fine].astype(np.float64))
 
 
 def _find_accuracy(columns: Mapping[str, Array]) -> Accuracy | None:

@@ -85,14 +85,14 @@ class SanityResult(Result):
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, with one for each of the gains, and one for each reference."""
-        gains = {name_gain(place): self.gains[:, place].tolist() for place in range(SCRAMBLED)}
+        gains = {name_gain(number): values.tolist() for number, values in enumerate(self.gains.T)}
         references = {name: values.tolist() for name, values in self.references.items()}
         return {**super().columns(), **gains, **references}
 
 
-def name_gain(place: int) -> str:
+def name_gain(number: int) -> str:
     """The column of the gains over one of the scrambled models of each sample."""
-    return f"gain {place}"
+    return f"gain {number}"
 
 
 @dataclass(frozen=True)

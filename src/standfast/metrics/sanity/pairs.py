@@ -14,7 +14,8 @@ def choose_partners(classes: Tensor) -> Tensor:
     """For each sample the number of the next one of another class, or of the next one where all are of one class."""
     count = len(classes)
     # the others, from the next one on
-    order = (torch.arange(count)[:, None] + torch.arange(1, count)) % count
+    steps = torch.arange(1, count)
+    order = (torch.arange(count)[:, None] + steps) % count
     order = order.to(classes.device)
     is_other = classes[order] != classes[:, None]
     first_other = is_other.long().argmax(1, keepdim=True)
@@ -83,7 +84,9 @@ def compare_pairs(
     first, second = pair_samples(classes[finite], same)
     if not len(first):
         return blank, blank
-    similarities = _correlate(maps[finite], first, second, None if is_there is None else is_there[finite])
+    if is_there is not None:
+        is_there = is_there[finite]
+    similarities = _correlate(maps[finite], first, second, is_there)
     elsewhere, pseudo_values = find_pseudo_values(similarities, first, second, nearby[finite])
     return blank.masked_scatter(finite, elsewhere), blank.masked_scatter(finite, pseudo_values)
 
@@ -91,16 +94,16 @@ def compare_pairs(
 def _correlate(maps: Tensor, first: Tensor, second: Tensor, is_there: Tensor | None) -> Tensor:
     """The similarity of the maps of each pair, `(M,)`."""
     pearson = get_similarity("pearson")
+    slices = cut_pairs(first, maps)
+    if is_there is None:
+        compare = pearson.prepare(maps)
+        parts = [compare(maps[second[part]], first[part]) for part in slices]
+        return torch.cat(parts).double()
     parts = []
-    compare = pearson.prepare(maps) if is_there is None else None
-    for part in cut_pairs(first, maps):
+    for part in slices:
         one, other = first[part], second[part]
-        if compare is not None:
-            parts.append(compare(maps[other], one))
-        else:
-            assert is_there is not None
-            both = is_there[one] & is_there[other]
-            parts.append(pearson.compare_masked(maps[one], maps[other], both).nan_to_num())
+        both = is_there[one] & is_there[other]
+        parts.append(pearson.compare_masked(maps[one], maps[other], both).nan_to_num())
     return torch.cat(parts).double()
 
 

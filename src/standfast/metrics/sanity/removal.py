@@ -41,13 +41,15 @@ class Removal:
     @property
     def features(self) -> int:
         """How many there are: the columns of a table, or the positions, with all their channels."""
-        return self.x[0].numel() if self.x.ndim == 2 else self.x[0, 0].numel()
+        positions = self.x[0] if self.x.ndim == 2 else self.x[0, 0]
+        return positions.numel()
 
     @cached_property
     def numbers(self) -> list[int]:
         """How many features are removed, ascending: at least one, and not all."""
         most = max(1, self.features - 1)
-        return sorted({min(max(1, round(share * self.features)), most) for share in REMOVED})
+        rounded = [round(share * self.features) for share in REMOVED]
+        return sorted({min(max(1, number), most) for number in rounded})
 
     @cached_property
     def donors(self) -> int:
@@ -66,21 +68,21 @@ class Removal:
         Returns:
             The mean over donors `(numbers, n)`; the larger, the less of the margin is left.
         """
-        count = len(self.x)
-        samples = torch.arange(count, device=self.x.device)
-        shifts = [1 + donor * (count - 1) // self.donors for donor in range(self.donors)]
+        return torch.stack([self._measure_without(mark_first(order, number)) for number in self.numbers])
+
+    def _measure_without(self, removed: Tensor) -> Tensor:
+        """The mean over donors `(n,)`, where features are `removed`, bool `(n, features)`."""
+        x, count = self.x, len(self.x)
+        if x.ndim > 2:
+            removed = removed.reshape(count, 1, *x.shape[2:])
+        samples = torch.arange(count, device=x.device)
         owners = samples.repeat(self.donors)
+        # the other samples at equal distances, from the next one on
+        shifts = [1 + donor * (count - 1) // self.donors for donor in range(self.donors)]
         sources = torch.cat([(samples + shift) % count for shift in shifts])
-        margins = []
-        for number in self.numbers:
-            removed = mark_first(order, number)
-            if self.x.ndim > 2:
-                removed = removed.reshape(count, 1, *self.x.shape[2:])
-            copies = torch.where(removed[owners], self.x[sources], self.x[owners])
-            logits = predict(self.model, copies)
-            of_copies = measure_margin(self.model.task, logits, self.answers[owners], guide=True)
-            margins.append(of_copies.double().reshape(self.donors, count).mean(0))
-        return torch.stack(margins)
+        logits = predict(self.model, torch.where(removed[owners], x[sources], x[owners]))
+        margins = measure_margin(self.model.task, logits, self.answers[owners], guide=True)
+        return margins.double().reshape(self.donors, count).mean(0)
 
     def compare(self, maps: Sequence[Tensor], seed: int) -> tuple[Tensor, Tensor, int]:
         """Removing what the first map marks, against removing as much in other orders.

@@ -64,17 +64,18 @@ def explain_scrambled(samples: ExplainedSamples) -> ScrambledMaps | None:
     groups = divide_into_groups(x, weights)
     maps = samples.maps.new_full((SCRAMBLED, *samples.maps.shape), torch.nan)
     with contextlib.suppress(Exception):  # a module may refuse what another one accepts
-        for seed in range(SCRAMBLED * (int(groups.max()) + 1)):
-            group, place = divmod(seed, SCRAMBLED)
+        count = int(groups.max()) + 1
+        for seed in range(SCRAMBLED * count):
+            group, number = divmod(seed, SCRAMBLED)
             members = (groups == group).nonzero()[:, 0]
             explained = _explain_members(samples, members, seed)
             if explained is not None:
-                maps[place, members] = explained.to(maps)
+                maps[number, members] = explained.to(maps)
     if bool(maps.isnan().all()):
         return None
     numbers = maps.nan_to_num(0.0, 0.0, 0.0)
     # a map that gives up on scrambled weights says nothing about them
-    is_constant = torch.stack([is_degenerate(of_place.nan_to_num()) for of_place in maps])
+    is_constant = torch.stack([is_degenerate(of_number.nan_to_num()) for of_number in maps])
     is_finite = maps.flatten(2).isfinite().all(2)
     return ScrambledMaps(numbers, ~is_finite | is_constant, groups)
 
@@ -105,8 +106,9 @@ def _explain_members(samples: ExplainedSamples, members: Tensor, seed: int) -> T
 
 def _answers_alike(model: Model, logits: Tensor, others: Tensor) -> bool:
     """Whether logits `(m, K)` are the same but for rounding, and for what no softmax sees."""
-    centred = centre_outputs(model, others)
-    return torch.allclose(centre_outputs(model, logits), centred, 1e-4, 1e-4 * float(centred.abs().max()))
+    centred, other = centre_outputs(model, logits), centre_outputs(model, others)
+    scale = float(other.abs().max())
+    return torch.allclose(centred, other, rtol=1e-4, atol=1e-4 * scale)
 
 
 def _permute_columns(model: Model, x: Tensor, seed: int) -> Model:

@@ -327,5 +327,5 @@ def test_the_cost_is_what_a_sample_takes_and_what_the_page_says(shape: tuple[int
     checks = SanityChecks().bind(inputs=inputs)
     result = checks(model, "saliency", inputs)
     assert set(result.model_evaluations.tolist()) == {checks.cost().evaluations}
-    page = (Path(__file__).parents[2] / "docs" / "sanity.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "sanity.md").read_text()
     assert str(checks.cost().predictions) in page.partition("## Cost")[2].partition("\n\n")[2].partition(". ")[0]
