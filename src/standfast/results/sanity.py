@@ -338,7 +338,7 @@ def _judge_input(columns: Mapping[str, Array], fine: Array) -> Check:
 
 
 def _judge_luck(learned: Check, luck: float | None) -> Check:
-    """A map that may be a lucky one does not pass. More samples do not help, so that none are named."""
+    """A map that may be a lucky one does not pass. From 100 samples on, more do not help, so that none are named."""
     if learned.state == "passed" and luck is not None and luck > LUCK:
         return replace(learned, state="undecided")
     return learned
