@@ -23,8 +23,8 @@ import standfast
 from standfast.metrics.base import PRESETS
 from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.question.metric_labels import name_metrics
-from standfast.study.cost import measure_peak
 from standfast.study.executors import Executor, InProcess, Processes
+from standfast.study.forecast.trials import measure_peak
 from standfast.study.run import run_grid
 from standfast.study.store import Store
 

@@ -17,12 +17,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TEMPLATES = Path(__file__).parent / "new_metric"
-#: the headings of the documentation under which a metric stands, by what it asks
+
+
+@dataclass(frozen=True)
+class Section:
+    """A question that metrics answer, and its places in the documentation.
+
+    Attributes:
+        heading: in the navigation.
+        question: in the list of the API.
+        last: the metric that stands last among those of this question, which the text of the list of metrics names;
+            empty where none is named.
+        evidence: what the numbers of such a metric most often are to an auditor (`Metric.evidence`).
+    """
+
+    heading: str
+    question: str
+    last: str
+    evidence: str
+
+
+#: the questions, in the order of the documentation
 SECTIONS = {
-    "stable": ("Is the map stable?", "is the map stable?"),
-    "model": ("Does it go with the model?", "does it go with the model?"),
-    "faithful": ("Do the marked features matter?", "is it faithful?"),
-    "known": ("Does it find a known region?", "does it find what is known?"),
+    "stable": Section("Is the map stable?", "is the map stable?", "attribution_attack", "drawn"),
+    "model": Section("Does it go with the model?", "does it go with the model?", "near_affinity", "faithful"),
+    "faithful": Section("Do the marked features matter?", "is it faithful?", "corruption_curve", "faithful"),
+    "known": Section("Does it find a known region?", "does it find what is known?", "", "plausible"),
 }
 #: a figure until `scripts/docs_figures.py` has drawn one
 FIGURE = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>\n'
@@ -73,6 +93,7 @@ class NewMetric:
             "Title": self.title,
             "title": self.title.lower(),
             "bibtex": self.bibtex,
+            "evidence": SECTIONS[self.asks].evidence,
         }
         for word, value in words.items():
             text = text.replace(f"@{word}@", value)
@@ -95,7 +116,7 @@ def list_files(metric: NewMetric) -> dict[str, str]:
 def list_entries(metric: NewMetric) -> dict[str, list[Callable[[str], str]]]:
     """What is entered in lists that are there, by their files."""
     name, kind, title = metric.name, metric.class_name, metric.title
-    heading, question = SECTIONS[metric.asks]
+    section = SECTIONS[metric.asks]
     module = f"standfast.metrics.{metric.room}.{name}"
     page = f"          - {title}: metrics/{name}.md\n"
     reference = f"          - {kind}: api/metrics/{name}.md\n"
@@ -109,12 +130,12 @@ def list_entries(metric: NewMetric) -> dict[str, list[Callable[[str], str]]]:
             insert_sorted(f'    "{kind}",\n', r'^    "[A-Z]\w*[a-z]\w*",\n'),
         ],
         "src/standfast/metrics/publications.bib": [lambda text: f"{text.rstrip()}\n\n{metric.bibtex}\n"],
-        "docs/metrics/index.md": [insert_after(r"^\| your question .*\n\| ---.*\n(?:\| .*\n)*", in_the_table)],
+        "docs/metrics/index.md": [insert_after(find_rows_before(section.last), in_the_table)],
         "docs/api/metrics/index.md": [
-            insert_after(rf"^\| {re.escape(question)} \| .*(?= \|$)", f", [{kind}]({name}.md)"),
+            insert_after(rf"^\| {re.escape(section.question)} \| .*(?= \|$)", f", [{kind}]({name}.md)"),
         ],
         "mkdocs.yml": [
-            insert_after(rf"^      - {re.escape(heading)}:\n(?:          - .*\n)*", page),
+            insert_after(rf"^      - {re.escape(section.heading)}:\n(?:          - .*\n)*", page),
             insert_after(r"^      - Metrics:\n          - api/metrics/index.md\n", reference),
         ],
         "docs/how-to/speed.md": [insert_after(r"^\| metric \| quick .*\n\| ---.*\n", f"| `{name}` | 1 | 1 | 1 |\n")],
@@ -126,6 +147,12 @@ def list_entries(metric: NewMetric) -> dict[str, list[Callable[[str], str]]]:
             insert_after(r"^SAME_FOR_ALL_SEEDS = \(\n?", f'"{name}", '),
         ],
     }
+
+
+def find_rows_before(name: str) -> str:
+    """The pattern of the rows in the list of metrics that come before that of a metric; of all rows without a name."""
+    other_rows = rf"(?:\| (?!.*\]\({name}\.md\)).*\n)*" if name else r"(?:\| .*\n)*"
+    return rf"^\| your question .*\n\| ---.*\n{other_rows}"
 
 
 def insert_after(pattern: str, entry: str) -> Callable[[str], str]:

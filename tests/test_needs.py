@@ -49,6 +49,7 @@ def sum_columns(rows: Any) -> Any:
         {"takes_widths": 1},
         {"version": True},
         {"evidence": None},
+        {"evidence": "exact"},
         {"removal_options": "steps"},
     ],
 )

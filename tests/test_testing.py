@@ -66,8 +66,10 @@ class Uncounted(Halved):
         return inputs * self.factor
 
 
+@dataclass(frozen=True)
 class OverBudget(Halved):
-    budget = 1
+    budget_option = "budget"
+    budget: int = 1
 
 
 class OneNumber(Halved):

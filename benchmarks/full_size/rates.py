@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.metrics import Metric
-from standfast.study.cost import measure_peak
+from standfast.study.forecast.trials import measure_peak
 
 ROWS = 16
 CPU = torch.device("cpu")
@@ -314,7 +314,7 @@ def process_clock() -> Iterator[None]:
     """Estimates count CPU time here, as everything in this file does."""
     from unittest import mock
 
-    with mock.patch("standfast.study.cost.time.perf_counter", time.process_time):
+    with mock.patch("standfast.study.forecast.trials.time.perf_counter", time.process_time):
         yield
 
 

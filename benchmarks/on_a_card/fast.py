@@ -49,7 +49,7 @@ import standfast
 from standfast.metrics import Metric
 from standfast.metrics.probe import Probe
 from standfast.segments import segment
-from standfast.study.cost import measure_peak
+from standfast.study.forecast.trials import measure_peak
 
 BALL = standfast.LinfBall(8 / 255)
 EXPLAINER = "saliency"

@@ -34,7 +34,7 @@ from networks import PRECISIONS, Record, can_mix_precisions
 
 import standfast
 from standfast.metrics import Metric
-from standfast.study.cost import measure_peak
+from standfast.study.forecast.trials import measure_peak
 
 SAMPLES = 8
 #: not the default attack, which takes up to a gradient for each class; one layer instead of all; a few levels

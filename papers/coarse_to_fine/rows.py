@@ -23,14 +23,14 @@ import torch
 from papers.base import Column
 from papers.reading import Verdict, all_hold, group_by_outcome
 from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
-from standfast.metrics.coarse_to_fine.gate import apply_gate
-from standfast.metrics.coarse_to_fine.statistics import (
+from standfast.report import Results
+from standfast.similarity import Kendall
+from standfast.statistics.corruption.gate import apply_gate
+from standfast.statistics.corruption.moments import (
     compute_printed_f1,
     integrate_over_fractions,
 )
-from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
-from standfast.report import Results
-from standfast.similarity import Kendall
+from standfast.statistics.corruption.summary import CorruptionSummary, Curves, summarise
 from standfast.statistics.curves import compute_area_up_to
 from standfast.statistics.paired import midranks
 from standfast.tensors import Array

@@ -51,8 +51,8 @@ from standfast.data.dataset import Dataset
 from standfast.data.root import data_root
 from standfast.errors import ArgumentError
 from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
-from standfast.metrics.coarse_to_fine.gate import apply_gate
-from standfast.metrics.coarse_to_fine.summary import Curves
+from standfast.statistics.corruption.gate import apply_gate
+from standfast.statistics.corruption.summary import Curves
 from standfast.study.file.spec import study_from
 from standfast.zoo.networks.series_cnn import SeriesCNN
 

@@ -36,7 +36,7 @@ from papers.reading import (
     keep_exact,
     mean_interval,
 )
-from standfast.metrics.lens.attribution_attack import name_chance
+from standfast.similarity.stored import name_chance
 
 # ---- Fig. 2: similarity by the size of the perturbation ----
 

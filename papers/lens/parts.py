@@ -19,9 +19,9 @@ import polars as pl
 from papers import files
 from papers.base import Column
 from papers.reading import Verdict, is_above, is_at_least, mean_interval, mean_ratio
-from standfast.metrics.lens.attribution_attack import name_chance
 from standfast.report import Results
 from standfast.results.formatting import format_number
+from standfast.similarity.stored import name_chance
 
 IG = "IG"
 ATTACKS = ("top-k", "mass center", "random")

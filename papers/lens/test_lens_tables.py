@@ -24,9 +24,9 @@ from papers.lens.tables import RULES_PART, TABLE3_PARTS, TABLE4_PARTS, TABLE7_PA
 from papers.reading import mean_ratio
 from papers.test_tables import outcomes
 from standfast.data.root import data_root
-from standfast.metrics.lens.attribution_attack import name_chance
 from standfast.metrics.lens.attribution_objectives import RandomSign
 from standfast.similarity import get as get_similarity
+from standfast.similarity.stored import name_chance
 from standfast.study.file.spec import study_from
 
 NAMES = ("table3", "table4", "table7", "figure2", "figure4", "figure5", "figure10")

@@ -72,6 +72,7 @@ class PairStability(Metric):
 
     name: ClassVar[str] = "pair_stability"
     direction: ClassVar[Direction] = "higher"
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
 
     neighbourhood: Neighbourhood
     samples: int = 1

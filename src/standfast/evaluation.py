@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import weakref
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +27,19 @@ from standfast.question.arguments import (
     ModelLike,
     NeighbourhoodsLike,
 )
+from standfast.question.grid import Grid
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_failures
 from standfast.study.cache import run_kept
-from standfast.study.cost import Estimate, estimate_plan
 from standfast.study.executors import Executor, local
 from standfast.study.executors.base import UNLIMITED
+from standfast.study.forecast.choice import Choice, advise, check_minutes, describe_choice
+from standfast.study.forecast.estimate import Estimate, format_costs
+from standfast.study.forecast.limited import LimitedRun, TimeLimit
+from standfast.study.forecast.trials import estimate_plan
+from standfast.study.import_paths import importing_from
 from standfast.study.plan import Plan, make_plan
-from standfast.study.progress import watch
+from standfast.study.progress import show_trials, watch
 from standfast.study.run import Origin, RunSummary, run_grid
 from standfast.study.store import Store
 
@@ -49,7 +55,7 @@ def evaluate(
     *,
     reference: Tensor | Any = None,
     neighbourhood: NeighbourhoodsLike | None = None,
-    preset: Preset = "standard",
+    preset: Preset | None = None,
     controls: bool | ExplainersLike = True,
     sanity: bool | int = True,
     targets: Tensor | int | None = None,
@@ -59,6 +65,7 @@ def evaluate(
     samples_per_job: int | None = None,
     workers: int | str = 1,
     executor: Executor | None = None,
+    minutes: float | None = None,
     about: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Results:
@@ -78,14 +85,16 @@ def evaluate(
         reference: training rows, for what explainers and metrics put in place of values (`Model`), and for a data frame
             also for the default neighbourhood. By default the inputs themselves, if they are at least 8 rows.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. With a list of
-            several, each of these metrics is evaluated in each of them, and its label says in which. By default an
-            `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). Of a data frame,
-            numbers change by a tenth of their standard deviation (`Table.default_changes`). The report says so, and a
-            line before the progress.
+            several, each of these metrics is evaluated in each of them, and its label says in which. By default each
+            pixel of images `(N, 1, H, W)` or `(N, 3, H, W)` changes by up to 8/255 of its range, each feature of other
+            tensors by a tenth of its range. Of a data frame, numbers change by up to 2% of their value
+            (`Table.default_changes`), and `absolute=False` is the default: maps are compared with their signs. Of
+            texts, one of ten longer words has a typing error. The answer begins with it, and so does a line before the
+            progress.
         preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
             defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
             metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
-            different presets.
+            different presets. By default `"standard"`; with `minutes` what fits.
         controls: control explainers: names and so on, as for `explainers`. Metrics that say something about the model
             (`Metric.controls`) evaluate them beside the others, and the report says which explainers do better than all
             of them; of measures of stability the copy of the input is a reference. True for `random`, `input_copy`,
@@ -105,17 +114,25 @@ def evaluate(
             script that uses several needs `if __name__ == "__main__":`, as always with processes in Python.
         executor: another place to do the jobs, or limits of time and memory for each, such as
             `Processes(2, limits=Limits(timeout=600))`; see `standfast.study.executors`.
+        minutes: how long all of it may take, about; None for as long as it takes. After a trial of ten seconds at
+            most, a table says what everything costs, what is chosen, and what is left out. What the arguments say
+            stays as it is; chosen are the number of samples (the first ones), the options of metrics that are given
+            by name without them or a preset, and as the last resort default controls and checks are left out. The
+            same call again, or with more minutes, continues: first with more samples, and when all are done with more
+            expensive options, which is new work. The results say what was left out.
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
-        progress: show a progress bar with the time left; without a terminal, a line every ten seconds.
+        progress: show a progress bar with the time left, once that is known; without a terminal, a line every ten
+            seconds.
 
     If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
     which metrics, and why.
 
     Raises:
         ArgumentError: an argument does not fit, an unknown name among them; a metric by name needs a neighbourhood, and
-            the bounds of the inputs give no range for the default; a module alone, and the inputs show no bounds.
+            the bounds of the inputs give no range for the default; a module alone, and the inputs show no bounds;
+            `minutes` are too few for one sample.
         ModelError: the module fails on the inputs, or does not return logits.
 
     >>> import standfast
@@ -128,10 +145,12 @@ def evaluate(
     >>> found.frame().shape[0], found.failures
     (12, [])
     >>> print(str(found).splitlines()[0])
-    2 explainers and 1 control of LeNet5 on 2 samples of digits. Median over
+    Neighbourhood: each pixel by up to 8/255 of its range or 10% of its range. By
     >>> found.best(), found.sanity["digits", "LeNet5", "saliency"].state  # two samples pass no check
     ({}, 'undecided')
     """
+    began = time.monotonic()
+    minutes = check_minutes(minutes)
     seed, repeats = as_number(seed), as_number(repeats)
     samples_per_job = None if samples_per_job is None else as_number(samples_per_job)
     check(type(seed) is int, "seed", "a whole number", repr(seed))
@@ -159,16 +178,27 @@ def evaluate(
         samples_per_job=samples_per_job,
         about=facts,
     )
-    grid = arguments.ask().make_grid()
-    if progress and DEFAULT_NEIGHBOURHOOD in grid.about:
-        print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
-    chosen = executor or local(workers, device=grid.device)
-    earlier = None if out is None else Store(out).earlier_manifest()
-    plan = make_plan(grid, facts, earlier, chosen.at_once)
     with watch(progress) as report_progress:
+        grid = arguments.ask().make_grid()
+        if progress:
+            _tell_default(grid)
+        chosen = executor or local(workers, device=grid.device)
+        earlier = None if out is None else Store(out).earlier_manifest()
+        plan = make_plan(grid, facts, earlier, chosen.at_once)
 
         def run(plan: Plan, store: Store) -> RunSummary:
-            return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
+            if minutes is None:
+                return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
+            limited = LimitedRun(
+                grid,
+                store,
+                TimeLimit(minutes, began),
+                chosen,
+                find_origin=lambda choice: Origin(facts),
+                tell=_print_choice if progress else None,
+                progress=report_progress,
+            )
+            return limited.run(plan)
 
         store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
     found = load_results(store, summary)
@@ -176,6 +206,17 @@ def evaluate(
         weakref.finalize(found, let_go)
     _warn_of_failures(found)
     return found
+
+
+def _print_choice(grid: Grid, estimate: Estimate, choice: Choice) -> None:
+    """Print what everything costs, and what was chosen for a limited time."""
+    print(f"{format_costs(estimate)}\n{describe_choice(grid, choice)}", file=sys.stderr, flush=True)
+
+
+def _tell_default(grid: Grid) -> None:
+    """Print which neighbourhood was taken because none was given."""
+    if DEFAULT_NEIGHBOURHOOD in grid.about:
+        print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
 
 
 def _warn_of_failures(found: Results) -> None:
@@ -192,25 +233,31 @@ def estimate(
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
     *,
-    seconds: float = 1.0,
+    minutes: float = 10.0,
+    seconds: float = 10.0,
+    progress: bool = True,
     **options: Any,
 ) -> Estimate:
     """Estimate what `evaluate` would cost: evaluations, time and memory for every metric and explainer.
 
-    Every metric is tried with every explainer on the first samples, which takes at most about `5 * seconds` for each
-    pair. A cost that depends on what is found, as for a probability, is known to about a factor of two. `standfast run
-    --dry-run` prints the same for a study.
+    The time of single predictions and explanations is measured, and every metric is tried with every explainer on the
+    first samples, as far as that fits into `seconds`; the table says what was not tried. A cost that depends on what is
+    found, as for a probability, is known to about a factor of two, or not at all. `standfast run --dry-run` prints the
+    same for a study.
 
     Args:
         model, explainers, inputs, metrics: as for `evaluate`.
-        seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
-            of the metric is tried for up to twice as long, and once more if that takes below two seconds.
+        minutes: say what `evaluate(..., minutes=minutes)` would choose.
+        seconds: how long all trials together may take, about. If the trial of a metric does not end in its share, a
+            cheaper configuration is tried for twice as long.
+        progress: show what is tried; without a terminal, in a line every ten seconds.
         options: `neighbourhood`, `preset`, `controls`, `sanity`, `targets`, `repeats` and `samples_per_job`, as for
             `evaluate`.
 
     Returns:
         The costs for one worker: `evaluations`, `seconds`, `memory` (in bytes; a lower bound where a trial was
-        stopped), and `frame()` with a row for each metric and explainer.
+        stopped), and `frame()` with a row for each metric and explainer. `print` shows a table, and what is done in so
+        many minutes.
 
     Raises:
         ArgumentError: an argument does not fit.
@@ -226,8 +273,13 @@ def estimate(
     for option, value in options.items():
         if option not in argument_names:
             raise UnknownOptionError("estimate", option, value, argument_names[4:])
-    question = Arguments(model, explainers, inputs, metrics, **options).ask()
-    return estimate_plan(make_plan(question.make_grid()), set(), seconds=seconds)
+    checked_minutes = check_minutes(minutes)
+    check(checked_minutes is not None, "minutes", "a number above 0", "None")
+    assert checked_minutes is not None
+    with show_trials(progress) as tell:
+        grid = Arguments(model, explainers, inputs, metrics, **options).ask().make_grid()
+        found = estimate_plan(make_plan(grid), set(), tell, seconds)
+        return replace(found, advice=advise(grid, found, checked_minutes))
 
 
 def run_study(
@@ -235,6 +287,7 @@ def run_study(
     out: str | Path | None = None,
     *,
     executor: Executor | None = None,
+    minutes: float | None = None,
     command: str | None = None,
     progress: bool = True,
 ) -> Results:
@@ -244,13 +297,14 @@ def run_study(
         study: a study file, its content as a mapping, or the result of `load_study`.
         out: a folder or an fsspec address for the results; by default, `results/<name of the file>`.
         executor: does the jobs; None for the executor of the study.
+        minutes: how long all of it may take (`evaluate`), instead of what the study says.
         command: the command that reproduces the results, for the report; a command says itself what failed.
         progress: show a progress bar.
 
     A warning says which explainers failed by which metrics, and why, unless there is a `command`.
 
     Raises:
-        ArgumentError: `study` is something else.
+        ArgumentError: `study` is something else; the minutes are too few for one sample.
         StudyError: something in the file does not fit.
 
     >>> import standfast
@@ -271,6 +325,8 @@ def run_study(
     """
     from standfast.study.file.spec import Study, load_study, study_from
 
+    began = time.monotonic()
+    minutes = check_minutes(minutes)
     expected = "a study file, its content as a mapping, or the result of load_study"
     check(isinstance(study, Study | Mapping | str | Path), "study", expected, type(study).__name__)
     if isinstance(study, Mapping):
@@ -279,17 +335,39 @@ def run_study(
         study = load_study(study)
     if out is None:
         _check_own(default_folder(study), study)
-    grid = study.grid()
-    chosen = executor or executor_of(study)
     about = {"title": study.title, "command": command} if command else {"title": study.title}
+    address = out or default_folder(study)
+    store = Store(address)
+    minutes = study.minutes if minutes is None else minutes
+
     with watch(progress) as report_progress:
-        run = run_grid(
-            grid,
-            Store(address := out or default_folder(study)),
-            executor=chosen,
-            origin=Origin(about, study.plain(), str(Path(study.name).resolve()), study.base),
-            progress=report_progress,
-        )
+        grid = study.grid()
+        if progress:
+            _tell_default(grid)
+        chosen = executor or executor_of(study)
+
+        def find_origin(choice: Choice | None) -> Origin:
+            content = study.plain()
+            if choice is not None:
+                extras = {label: grid.free.extras[label].metric for label in choice.extras}
+                content = study.plain_with(choice.settings, choice.controls, choice.checked, extras)
+            return Origin(about, content, str(Path(study.name).resolve()), study.base)
+
+        if minutes is None:
+            run = run_grid(grid, store, executor=chosen, origin=find_origin(None), progress=report_progress)
+        else:
+            with importing_from(grid.paths):
+                plan = make_plan(grid, about, store.earlier_manifest(), chosen.at_once)
+                limited = LimitedRun(
+                    grid,
+                    store,
+                    TimeLimit(minutes, began),
+                    chosen,
+                    find_origin=find_origin,
+                    tell=_print_choice if progress else None,
+                    progress=report_progress,
+                )
+                run = limited.run(plan)
     found = load_results(address, run)
     if command is None:
         _warn_of_failures(found)

@@ -156,11 +156,8 @@ def build(
         UnknownNameError: the registry has no such name.
         ArgumentError: an option is malformed, unknown or missing, or the dataclass refuses its value.
     """
-    name, _, rest = text.partition(":")
-    if kinds.is_from_package(text):
-        title, _, rest = rest.partition(":")
-        name = f"{name}:{title}"
-    kind = kinds[name.strip()]
+    name, rest = _split_name(kinds, text)
+    kind = kinds[name]
     options = {**(defaults or {}), **parse_options(rest, kinds.kind), **(options or {})}
     known = [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
     for option in options:
@@ -168,6 +165,24 @@ def build(
             raise UnknownOptionError(getattr(kind, "name", name), option, options[option], known)
     _check_required(kind, name, options)
     return kind(**options)
+
+
+def read_options(kinds: Registry[Any], text: str) -> dict[str, Any]:
+    """The options in `"name:option=value,option=value"`.
+
+    Raises:
+        ArgumentError: they have another form.
+    """
+    return parse_options(_split_name(kinds, text)[1], kinds.kind)
+
+
+def _split_name(kinds: Registry[Any], text: str) -> tuple[str, str]:
+    """The name in a text and what stands behind it, where names of other packages have a colon of their own."""
+    name, _, rest = text.partition(":")
+    if kinds.is_from_package(text):
+        title, _, rest = rest.partition(":")
+        name = f"{name}:{title}"
+    return name.strip(), rest
 
 
 def _check_required(kind: type, name: str, options: Mapping[str, Any]) -> None:

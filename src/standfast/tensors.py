@@ -179,6 +179,15 @@ def raise_power(base: float, exponents: Tensor) -> Tensor:
     return torch.exp(math.log(base) * exponents)
 
 
+def is_image(shape: Sequence[int]) -> bool:
+    """Whether inputs of this shape, without the batch, are taken as pictures: `(1, H, W)` or `(3, H, W)`.
+
+    >>> is_image((1, 28, 28)), is_image((3, 224, 224)), is_image((6, 100)), is_image((1, 16, 16, 16))
+    (True, True, False, False)
+    """
+    return len(shape) == 3 and shape[0] in (1, 3)
+
+
 def is_on_host(place: Tensor | torch.device) -> bool:
     """Whether a tensor, or the tensors of a device, are in the memory of the CPU, where NumPy can work on them."""
     device = place.device if isinstance(place, Tensor) else place

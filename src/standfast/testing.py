@@ -26,7 +26,7 @@ from standfast.errors import ArgumentError
 from standfast.explainers import Explainer, smooth_relu
 from standfast.explainers.attention.attention_maps import AttentionExplainer
 from standfast.metrics import Metric, Result
-from standfast.metrics.base import PRESETS, has_neighbourhood, preset_options
+from standfast.metrics.base import PRESETS, has_neighbourhood, preset_options, set_neighbourhood
 from standfast.metrics.result import COMMON_COLUMNS, STATUSES
 from standfast.model import ROW_ALIGNMENT, Model
 from standfast.neighbourhoods import L2Ball, LinfBall
@@ -126,7 +126,9 @@ def check_result(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
         f"at most {padding} are padding",
     )
     _require(metric.cost().evaluations >= 1, "cost has at least one evaluation")
-    budget = getattr(metric, "budget", None) or math.inf
+    budget = math.inf
+    if metric.most_evaluations is not None:
+        budget = metric.most_evaluations
     most = int(result.model_evaluations.max())
     _require(most <= budget, f"the budget of {budget} model evaluations is kept, not exceeded by {most - budget}")
 
@@ -140,12 +142,13 @@ def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -
     accepted = 0
     for kind in (LinfBall, L2Ball):
         try:
-            inside, still = (dataclasses.replace(metric, neighbourhood=kind(r)) for r in (0.2, 0.0))  # type: ignore[call-arg]
+            inside, still = (set_neighbourhood(metric, kind(radius)) for radius in (0.2, 0.0))
         except ArgumentError as error:
-            _require(error.argument == "neighbourhood", f"an error names the neighbourhood, not {error.argument}")
+            names = (metric.neighbourhood_option, "neighbourhood")
+            _require(error.argument in names, f"an error names the neighbourhood, not {error.argument}")
             continue
         accepted += 1
-        described = inside.options()["neighbourhood"]
+        described = inside.options()[metric.neighbourhood_option]
         _require((described["norm"], described["radius"]) == (kind.__name__, 0.2), "options() has the neighbourhood")
         _require_well_formed(inside(model, "input_x_gradient", x), 3, metric)
         finite = torch.isfinite(still(model, "input_x_gradient", x).value)
@@ -153,8 +156,8 @@ def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -
         skipped = inside(model, "saliency", x, wrong).status
         _require(skipped == ("misclassified",) * 3, "samples with a wrong target are skipped")
     _require(accepted > 0, "a neighbourhood is accepted")
-    words = "neighbourhood: expected .*such as LinfBall.* got 0.1"
-    _require_error(words, dataclasses.replace, metric, neighbourhood=0.1)
+    words = f"({metric.neighbourhood_option}|neighbourhood): expected .*such as LinfBall.* got 0.1"
+    _require_error(words, dataclasses.replace, metric, **{metric.neighbourhood_option: 0.1})
 
 
 class _Fragile(nn.Module):

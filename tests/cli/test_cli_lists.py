@@ -48,7 +48,8 @@ def test_what_is_needed() -> None:
     assert "convolution" in needs("explainers")["gradcam"]
     assert needs("explainers")["lime"] == ""
     assert needs("explainers")["saliency"] == "gradients"
-    assert needs("metrics")["worst_case"] == "option neighbourhood (in evaluate by default one tenth of the range)"
+    reach = "8/255 of a pixel's range, 2% of a number in a data frame"
+    assert needs("metrics")["worst_case"] == f"option neighbourhood (in evaluate by default {reach})"
     assert "regions" in needs("metrics")["relevance_localisation"]
     assert needs("searches")["gradient"] == "gradients"
     assert needs("schemes")["calibrated"] == "the data set's extra f_norm"

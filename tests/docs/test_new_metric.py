@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -72,6 +73,32 @@ def test_it_is_formatted_and_marked(copy: Path) -> None:
     assert again.returncode == 1
     assert "src/standfast/metrics/faithfulness/positive_share.py" in again.stderr
     assert "there already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("asks", "before", "after", "evidence"),
+    [
+        ("stable", "seed_agreement", "attribution_attack", "drawn"),
+        ("model", "c_eval_plot", "near_affinity", "faithful"),
+        ("faithful", "positive_share", "corruption_curve", "faithful"),
+        ("known", "relevance_localisation", "", "plausible"),
+    ],
+)
+def test_it_stands_among_the_metrics_of_its_question(
+    copy: Path, tmp_path: Path, asks: str, before: str, after: str, evidence: str
+) -> None:
+    """Above the last one of these, which the text below the table names."""
+    folder = tmp_path / "copy"
+    shutil.copytree(copy, folder, ignore=shutil.ignore_patterns("__pycache__", "golden", "zoo", "data"))
+    done = run(folder, "scripts/new_metric.py", "one_more", "--asks", asks)
+    assert done.returncode == 0, done.stderr
+    index = (folder / "docs" / "metrics" / "index.md").read_text()
+    listed = re.findall(r"^\| .*\]\((\w+)\.md\) \| (?:higher|lower|depends|does)", index, re.M)
+    place = listed.index("one_more")
+    assert listed[place - 1] == before
+    assert listed[place + 1 :][:1] == [after] * bool(after)
+    source = (folder / "src" / "standfast" / "metrics" / "faithfulness" / "one_more.py").read_text()
+    assert f'evidence: ClassVar[str] = "{evidence}"' in source
 
 
 @pytest.mark.parametrize(

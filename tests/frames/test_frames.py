@@ -21,9 +21,9 @@ from sklearn.preprocessing import OrdinalEncoder
 
 import standfast
 from standfast import Table
+from standfast.cells.words import describe_cell
 from standfast.errors import ArgumentError, ModelError
 from standfast.frames import make_model
-from standfast.frames.columns import describe_cell
 from standfast.neighbourhoods import TableChanges
 
 N = 24

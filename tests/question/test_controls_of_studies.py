@@ -46,6 +46,18 @@ def test_named_ones_are_read_like_explainers() -> None:
     assert study_from(words()).plain()["controls"] is True
 
 
+@pytest.mark.parametrize("given", ["yes", "no", "True", "random", 1, 0, None, [], {}])
+def test_what_is_neither_true_nor_false_is_told_of_both(given: Any) -> None:
+    with pytest.raises(StudyError) as caught:
+        study_from(words(controls=given))
+    (problem,) = caught.value.problems
+    assert problem.path == ("controls",)
+    assert problem.expected.startswith("true, false, or explainers")
+    near = {"yes": "true", "no": "false", "True": "true"}.get(str(given))
+    assert ("did you mean" in str(problem.got)) == (near is not None)
+    assert near is None or f"did you mean {near}?" in str(problem.got)
+
+
 def test_what_does_not_fit_is_said_at_its_place() -> None:
     with pytest.raises(StudyError, match=r"controls\[0\]: (.|\n)*'edgs' \(did you mean 'edges'\?\)"):
         study_from(words(controls=["edgs"]))

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 import torch
 from event_sequences import EventInputs, EventModel, EventSequences
+from sklearn.linear_model import LogisticRegression
+from torch import nn
 
 import standfast
+from standfast.errors import ArgumentError
 from standfast.question.inputs import find_given_kind, find_kind, kinds
 from standfast.question.question import KINDS
 from standfast.study.file.document import StudyError
@@ -24,6 +27,10 @@ SEQUENCES = EventSequences((("start", "turn", "stop", "wait"), ("start", "wait",
 def score(sequences: list[list[str]]) -> Any:
     turns = np.array([[0.9, 0.5, 0.1, 0.3][events.index("turn") if "turn" in events else 3] for events in sequences])
     return np.stack([turns, 1 - turns], 1)
+
+
+MODELS = (EventModel(score), nn.Linear(4, 2), standfast.Model(nn.Linear(4, 2), (0.0, 1.0)))
+NO_INPUTS = ([1, 2, 3], {"events": ["start"]}, None, "start", np.zeros((2, 4)))
 
 
 @pytest.fixture
@@ -38,6 +45,35 @@ def test_the_kinds_of_this_package() -> None:
     assert {kind.name for kind in KINDS} <= set(kinds.names())
     assert find_kind(torch.zeros(2, 3), [object()]).name == "tensors"
     assert find_given_kind("no data") is None
+
+
+@pytest.mark.usefixtures("plug_in")
+@pytest.mark.parametrize("inputs", NO_INPUTS, ids=["list", "mapping", "none", "text", "array"])
+@pytest.mark.parametrize("model", MODELS, ids=["events", "module", "model"])
+def test_inputs_of_no_kind_are_an_error_about_inputs(model: Any, inputs: Any) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        standfast.evaluate(model, "occlusion", inputs, "aopc", progress=False)
+    assert caught.value.argument == "inputs"
+    for name in kinds.names():
+        assert (kinds[name].forms or kinds[name].words) in caught.value.expected
+    assert str(caught.value.got).startswith(type(inputs).__name__)
+
+
+def test_numbers_beside_an_estimator_are_to_be_a_frame() -> None:
+    rows = np.arange(12.0).reshape(6, 2)
+    estimator = LogisticRegression().fit(rows, np.arange(6) % 2)
+    with pytest.raises(ArgumentError, match=r"^inputs: .*, got ndarray beside LogisticRegression, whose"):
+        standfast.evaluate(estimator, "occlusion", rows, "aopc", progress=False)
+
+
+@pytest.mark.usefixtures("plug_in")
+def test_explain_says_which_kinds_it_takes() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        standfast.explain(EventModel(score), "occlusion", SEQUENCES)  # type: ignore[arg-type]
+    assert caught.value.argument == "model"
+    assert "takes texts alone" in caught.value.expected
+    for words in ("tables", "sequences of events"):
+        assert words in caught.value.expected
 
 
 @pytest.mark.usefixtures("plug_in")

@@ -21,7 +21,7 @@ from text_networks import BagOfWords, PieceTokenizer
 
 import standfast
 from standfast.explainers import get
-from standfast.question.arguments import Arguments
+from standfast.question.arguments import DEFAULT_NEIGHBOURHOOD, Arguments
 from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.study.file.document import StudyError
 from standfast.study.file.spec import Study, study_from
@@ -51,7 +51,7 @@ def ask_like(study: Study, grid: Grid, data: str, inputs: Any, model_names: Mapp
     explainers = {name: explainer for name, explainer in grid.explainers.items() if name not in grid.controls}
     arguments = Arguments(
         model=model_names,
-        explainers=explainers,
+        explainers=options.pop("explainers", explainers),
         inputs=inputs,
         metrics=options.pop("metrics", grid.metrics),
         controls=study.controls if isinstance(study.controls, bool) else list(study.controls),
@@ -117,6 +117,22 @@ def test_digits(changes: dict[str, Any]) -> None:
     )
 
 
+def test_explainers_with_options_have_the_same_jobs_where_they_are_named() -> None:
+    """By themselves they have other labels in a file and in Python; stored jobs are known by these."""
+    listed = ["kernel_shap:samples=40", "saliency"]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
+    digits = standfast.data.bundled("digits")[:4]
+    in_a_file = study_from({**DIGITS, "explainers": listed, "controls": False})
+    assert list(in_a_file.explainers) == ["kernel_shap", "saliency"]
+    asked = Arguments(model, listed, digits, [standfast.metrics.AOPC(steps=3, samples=2)], controls=False).ask()
+    assert list(asked.explainers) == listed
+    named = {"KS": "kernel_shap:samples=40", "saliency": "saliency"}
+    study = study_from({**DIGITS, "explainers": named})
+    grid, plan = plan_study(study)
+    asked_grid = ask_like(study, grid, "digits", digits, {"lenet": model}, explainers=named)
+    assert list_jobs(make_plan(asked_grid), "digits") == list_jobs(plan, "digits")
+
+
 def test_the_same_verdict() -> None:
     content = {**DIGITS, "sanity": 4, "metrics": [{"aopc": {"steps": 3, "samples": 2}}]}
     study = standfast.run_study(content, "memory://same-verdict", progress=False)
@@ -135,7 +151,69 @@ def test_the_same_verdict() -> None:
     assert found.samples.select(columns).sort(columns).equals(study.samples.select(columns).sort(columns))
 
 
-def test_a_table_beside_a_pipeline(tmp_path: Path) -> None:
+def test_digits_without_a_neighbourhood() -> None:
+    content = {name: part for name, part in DIGITS.items() if name != "neighbourhood"}
+    metrics = ["worst_case:budget=5", "max_sensitivity:samples=2", "aopc:steps=3,samples=2"]
+    study = study_from({**content, "metrics": metrics})
+    grid, plan = plan_study(study)
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
+    digits = standfast.data.bundled("digits")[:4]
+    asked = ask_like(study, grid, "digits", digits, {"lenet": model}, metrics=metrics)
+    assert list_jobs(make_plan(asked), "digits") == list_jobs(plan, "digits")
+    assert grid.about[DEFAULT_NEIGHBOURHOOD] == asked.about[DEFAULT_NEIGHBOURHOOD]
+    again = study_from(study.plain()).grid()
+    assert again.metrics == grid.metrics
+    named = study_from({**content, "metrics": metrics, "neighbourhood": {"linf": {"radius": find_radius(grid)}}})
+    assert list_jobs(make_plan(named.grid()), "digits") == list_jobs(plan, "digits"), "the new default only adds"
+
+
+def find_radius(grid: Grid) -> float:
+    """The radius of the ball that a grid has by default."""
+    neighbourhood = next(iter(grid.metrics.values())).neighbourhood_in_use
+    assert isinstance(neighbourhood, standfast.LinfBall)
+    return neighbourhood.radius
+
+
+def test_a_class_of_a_file_gets_the_default_too(tmp_path: Path) -> None:
+    (tmp_path / "own_metric.py").write_text("from standfast.metrics import MaxSensitivity\n")
+    own = {"mine": {"function": "own_metric:MaxSensitivity", "options": {"samples": 2}, "trust": True}}
+    content = {name: part for name, part in DIGITS.items() if name != "neighbourhood"}
+    grid = study_from({**content, "metrics": own}, tmp_path).grid()
+    (metric,) = grid.metrics.values()
+    assert metric == standfast.metrics.MaxSensitivity(standfast.LinfBall(find_radius(grid)), samples=2)
+
+
+def test_data_without_a_range_need_a_neighbourhood_and_say_where(tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(
+        "import torch, standfast\n"
+        "def load():\n"
+        "    rows = torch.zeros(3, 4)\n"
+        "    inf = float('inf')\n"
+        "    return standfast.data.Dataset('d', rows, torch.zeros(3, dtype=torch.int64), ('a', 'b'), (-inf, inf))\n"
+        "def build():\n    return torch.nn.Linear(4, 2)\n"
+    )
+    content = {
+        "data": {"d": {"function": "endless:load"}},
+        "models": {"m": {"function": "endless:build"}},
+        "explainers": ["saliency"],
+        "metrics": ["aopc", {"mine": {"max_sensitivity": {"samples": 2}}}, "worst_case"],
+    }
+    with pytest.raises(StudyError) as caught:
+        study_from(content, tmp_path).grid()
+    places = [".".join(map(str, problem.path)) for problem in caught.value.problems]
+    assert places == ["metrics.1.mine.max_sensitivity.neighbourhood", "metrics.2"]
+
+
+def test_what_was_taken_by_default_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    content = {name: part for name, part in DIGITS.items() if name != "neighbourhood"}
+    small = {"samples": 1, "explainers": ["saliency"], "controls": False, "sanity": False}
+    found = standfast.run_study({**content, **small, "metrics": ["max_sensitivity:samples=2"]}, "memory://default-ball")
+    words = found.manifest["about"][DEFAULT_NEIGHBOURHOOD]
+    assert f"neighbourhood: {words}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("default", [False, True], ids=["given", "default"])
+def test_a_table_beside_a_pipeline(tmp_path: Path, default: bool) -> None:
     frame = make_frame(60, missing=False)[["income", "town"]].reset_index(drop=True)
     paid = np.where(score(make_frame(60, missing=False)) > 5, "yes", "no")
     pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(frame, paid)
@@ -147,7 +225,7 @@ def test_a_table_beside_a_pipeline(tmp_path: Path) -> None:
             "samples_per_job": 4,
             "data": {"credit": {"table": "credit.csv", "label": "paid"}},
             "models": {"pipeline": {"path": "pipeline.joblib", "trust": True}},
-            "neighbourhood": {"table": {"changes": {"income": "2%"}}},
+            "neighbourhood": None if default else {"table": {"changes": {"income": "2%"}}},
             "explainers": {"occlusion": "occlusion"},
             "metrics": {"worst": {"worst_case": {"budget": 5}}, "curve": "corruption_curve"},
             "sanity": False,  # which compares with the labels, and a frame has none
@@ -158,13 +236,14 @@ def test_a_table_beside_a_pipeline(tmp_path: Path) -> None:
     whole = pd.read_csv(tmp_path / "credit.csv").drop(columns="paid")
     metrics = {"worst": "worst_case:budget=5", "curve": "corruption_curve"}
     around = standfast.neighbourhoods.TableChanges({"income": "2%"})
-    options = {"metrics": metrics, "neighbourhood": around, "reference": whole}
+    options = {"metrics": metrics, "neighbourhood": None if default else around, "reference": whole}
     asked = ask_like(study, grid, "credit", whole[:4], {"pipeline": pipeline}, **options)
     assert list_jobs(make_plan(asked), "credit") == list_jobs(plan, "credit")
     assert set(grid.controls) == {"random", "input_copy"}  # a pipeline has no weights, and a table no edges
 
 
-def test_texts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("default", [False, True], ids=["given", "default"])
+def test_texts(tmp_path: Path, default: bool) -> None:
     (tmp_path / "own.py").write_text(
         "from text_networks import BagOfWords, PieceTokenizer\nfrom standfast.texts import TextModel\n"
         "def build():\n    return TextModel(BagOfWords(), PieceTokenizer(), granularity='word')\n"
@@ -175,7 +254,7 @@ def test_texts(tmp_path: Path) -> None:
             "samples_per_job": 3,
             "data": {"reviews": {"function": "own:load"}},
             "models": {"bag": {"function": "own:build"}},
-            "neighbourhood": {"typos": {"rate": 0.2}},
+            "neighbourhood": None if default else {"typos": {"rate": 0.2}},
             "explainers": {"saliency": "saliency", "occlusion": "occlusion"},
             "metrics": {"worst": {"worst_case": {"budget": 5}}, "faith": {"aopc": {"steps": 2, "samples": 2}}},
             "sanity": 3,
@@ -186,7 +265,7 @@ def test_texts(tmp_path: Path) -> None:
     model = standfast.TextModel(BagOfWords(), PieceTokenizer(), granularity="word")
     texts = ["a dull film", "a great, great story", "a boring film"]
     metrics = {"worst": "worst_case:budget=5", "faith": standfast.metrics.AOPC(steps=2, samples=2)}
-    options = {"metrics": metrics, "neighbourhood": standfast.neighbourhoods.Typos(rate=0.2)}
+    options = {"metrics": metrics, "neighbourhood": None if default else standfast.neighbourhoods.Typos(rate=0.2)}
     plain_explainers = replace(grid, explainers={name: get(name) for name in study.explainers}, controls=())
     asked = ask_like(study, plain_explainers, "reviews", texts, {"bag": model}, **options)
     assert list_jobs(make_plan(replace(asked, models=asked.models)), "reviews") == list_jobs(plan, "reviews")

@@ -22,6 +22,21 @@ from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import Plan, make_plan
 
 
+def change_all_columns(table: Table) -> TableChanges:
+    """Changes of every column that has different cells, categories among them."""
+    changes: dict[str, Any] = {}
+    for column in table.columns:
+        if column.kind in ("category", "flag"):
+            changes[column.name] = {"categories": "data", "rate": 0.1}
+        elif column.kind == "ordered":
+            changes[column.name] = {"by": 1, "step": 1}
+        elif column.kind in ("whole", "date"):
+            changes[column.name] = {"by": max(1, round(0.1 * column.spread)), "step": 1}
+        else:
+            changes[column.name] = 0.1 * column.spread
+    return table.bind(TableChanges({column.name: changes[column.name] for column in table.columns if column.varies}))
+
+
 def plan_frame(
     estimator: Any,
     rows: pd.DataFrame,
@@ -34,7 +49,7 @@ def plan_frame(
     """The plan of worst cases for the rows of a frame."""
     table = Table.read(reference, rows, missing=missing)
     model = make_model(estimator, table)
-    around = table.bind(TableChanges(changes)) if changes else table.default_changes()
+    around = table.bind(TableChanges(changes)) if changes else change_all_columns(table)
     samples = Samples(table.encode(rows), bounds=table.bounds)
     return _plan(model, samples, explainer, WorstCase(around, similarity="spearman", budget=30), about)
 

@@ -19,7 +19,7 @@ import standfast
 from conftest import SHAPES, small_net
 from standfast.metrics import Cost, Metric, Probe, Result, metrics
 from standfast.question.grid import Grid, LoadedModel, ModelSource, Samples
-from standfast.study import cost
+from standfast.study.forecast import trials as cost
 from standfast.study.plan import make_plan
 
 #: the sanity checks would be lines of their own
@@ -75,6 +75,7 @@ class Repeated(Metric):
     name = "repeated"
     direction = "higher"
     presets = {"quick": {"samples": 100}}  # noqa: RUF012
+    budget_option = "budget"
 
     samples: int = 10_000
     factor: int = 1
@@ -126,17 +127,17 @@ class Prepared(Repeated):
         pytest.param(Repeated(factor=3), 6.0, 30_000, 480, 30, id="a pilot that takes more than expected"),
         pytest.param(Repeated(factor=3, budget=12_000), 6.0, 12_000, None, 30, id="no more than the budget"),
         pytest.param(Repeated(), 0.1, 10_001, 160, 10, id="the pilot takes too long, too"),
-        # a batch of 16 rows takes 16 ms, and a trial 10 ms
-        pytest.param(Prepared(), 0.01, 10_001, 32 + 160, 65, id="what a metric prepares is paid once"),
+        # a batch of 16 rows takes 16 ms, and a trial 3 s
+        pytest.param(Prepared(), 3.0, 10_001, 32 + 160, 65, id="what a metric prepares is paid once"),
     ],
 )
 def test_what_is_known_of_a_trial_is_scaled_to_the_last_second(
     metric: Metric, limit: float, evaluations: int, seconds: float | None, most: float, clock: Clock
 ) -> None:
-    """16 rows take 16 ms, so 10,000 queries 160 s, and 100 of the pilot 1.6 s."""
+    """16 rows take 16 ms, so 10,000 queries 160 s, and 100 of the pilot 1.6 s. A trial has a third of the time."""
     model, inputs = timed_model(clock), draw(16)
     clock.rows = 0
-    found = estimate(model, "saliency", inputs, metric, samples_per_job=16, seconds=limit, controls=False)
+    found = estimate(model, "saliency", inputs, metric, samples_per_job=16, seconds=3 * limit, controls=False)
     assert clock.rows < 1000 * most
     assert found.evaluations == pytest.approx(16 * evaluations, rel=0.0 if evaluations % 10_000 else 0.02)
     if metric == Repeated(20):
@@ -325,3 +326,63 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
         with model.watch(used.append):
             metric(model, "saliency", inputs)
         assert line.evaluations == pytest.approx(sum(used), rel=0.15)
+
+
+def test_many_pairs_share_the_time(clock: Clock) -> None:
+    """Three explainers, of which each would take minutes: all trials together take what one may."""
+    explainers = {name: name for name in ("saliency", "input_x_gradient", "smoothgrad")}
+    model = timed_model(clock)
+    clock.rows = 0
+    found = estimate(model, explainers, draw(16), Repeated(), samples_per_job=16, seconds=10.0, controls=False)
+    assert clock.rows < 2 * 10_000
+    assert all(line.seconds > 100 for line in found.lines)
+
+
+class Heavy:
+    """An explanation by many rows of the model, each of which takes its time."""
+
+    def __call__(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        for _ in range(1000):
+            module(inputs)
+        return inputs * 2
+
+
+def test_what_is_not_tried_is_marked_and_has_the_time_of_its_explanations(clock: Clock) -> None:
+    """An explanation of 16 samples takes 16 s: it is measured, and the metric is not tried."""
+    heavy = standfast.explainers.from_callable(Heavy())
+    found = estimate(timed_model(clock), heavy, draw(16), Repeated(50), samples_per_job=16, seconds=10, controls=False)
+    (line,) = found.lines
+    assert line.basis == "explanations"
+    assert line.seconds == pytest.approx(51 * 16, rel=0.05)
+    assert " a\n" in str(found)
+
+
+@dataclass(frozen=True)
+class Rare(Repeated):
+    """Only a trial shows what it costs."""
+
+    name = "rare"
+    has_random_cost = True
+
+
+def test_a_random_cost_that_was_not_seen_is_not_known(clock: Clock) -> None:
+    heavy = standfast.explainers.from_callable(Heavy())
+    options: dict[str, Any] = {"samples_per_job": 16, "controls": False}
+    found = estimate(timed_model(clock), heavy, draw(16), [Rare(50), Repeated(50)], seconds=10, **options)
+    assert [line.basis for line in found.lines] == ["unknown", "explanations"]
+    assert found.unknown == ["rare"]
+    assert found.seconds == found.lines[1].seconds
+    assert "not known" in str(found)
+    seen = estimate(timed_model(clock), "saliency", draw(16), Rare(50), seconds=10, **options)
+    assert seen.unknown == []
+
+
+def test_pilots_show_what_was_not_known(clock: Clock) -> None:
+    model = timed_model(clock)
+    plan = make_plan(make_grid(model, draw(16), Rare(10_000), samples_per_job=16))
+    found = cost.estimate_plan(plan, set(), seconds=0.01)
+    assert found.unknown == ["rare"]
+    tried = cost.try_unknown(plan, found, 30.0)
+    assert tried.unknown == []
+    assert tried.lines[0].basis == "pilot"
+    assert tried.seconds == pytest.approx(160, rel=0.05)

@@ -117,7 +117,7 @@ def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
     stored, own = found.manifest["data"]["reviews"], python.manifest["data"]["texts"]
     assert (stored["tokens"], stored["texts"], stored["digest"]) == (own["tokens"], True, own["digest"])
     assert stored["classes"] == ["no", "yes"]
-    assert make_study(folder).neighbourhood == Typos(rate=0.1)
+    assert make_study(folder).grid().metrics["worst"].neighbourhood_in_use == Typos(rate=0.1)
 
 
 def test_a_language_model_from_a_function(folder: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from standfast.study.cost import Estimate, estimate_plan
 from standfast.study.file.spec import study_from
+from standfast.study.forecast.estimate import Estimate
+from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import make_plan
 
 STUDY = Path(__file__).parents[2] / "examples" / "imagenet_full.yaml"

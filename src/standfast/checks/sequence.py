@@ -54,6 +54,7 @@ def check(
     until_decided: bool = False,
     most_samples: int | None = None,
     executor: Executor | None = None,
+    minutes: float | None = None,
     progress: bool = True,
     tell: Callable[[Decisions], None] = lambda found: None,
 ) -> Decisions:
@@ -66,6 +67,7 @@ def check(
             no more samples.
         most_samples: of each data set at most; None for all.
         executor: does the jobs; None for the study's.
+        minutes: how long the run may take (`evaluate`); None for what the study says. Not with `until_decided`.
         progress: show a progress bar.
         tell: is called with the decisions of each look.
 
@@ -98,6 +100,9 @@ def check(
         study = load_study(study)
     if not study.requirements:
         raise StudyError(study.name, [Problem(("requirements",), "at least one requirement", "none")])
+    limited = study.minutes if minutes is None else minutes
+    fits = limited is None or not until_decided
+    check_argument(fits, "until_decided", "False with a time limit, which decides how many samples there are", "True")
     if most_samples is not None:
         expected = "None where the study has all samples" if study.samples is None else f"at least {study.samples}"
         fits = study.samples is not None and most_samples >= study.samples
@@ -106,7 +111,8 @@ def check(
     target = str(out or default_folder(study))
     most = _count_samples(study, most_samples) if until_decided else None
     while True:
-        found = run_study(study, target, executor=executor, progress=progress, command=f"standfast check {study.name}")
+        command = f"standfast check {study.name}"
+        found = run_study(study, target, executor=executor, minutes=minutes, progress=progress, command=command)
         decisions = _look(found, target, study, baselines)
         tell(decisions)
         about = found.manifest
@@ -303,7 +309,7 @@ def _look(found: StoredResults, target: str, study: Study, baselines: Mapping[st
 
 
 def _count_each(found: StoredResults) -> dict[str, int]:
-    return {name: int(about["samples"]) for name, about in found.manifest["data"].items()}
+    return dict(found.summary.samples)
 
 
 def _describe_states(found: StoredResults, requirements: str) -> list[dict[str, str]]:

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 from standfast.evaluation import executor_of
 from standfast.report.sentences import describe_misfits
-from standfast.study.cost import Estimate, Line, estimate_plan
+from standfast.study.forecast.choice import advise, check_minutes
+from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
+from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import make_plan
+from standfast.study.progress import show_trials
 from standfast.study.store import Store
 
 if TYPE_CHECKING:
@@ -20,16 +23,23 @@ if TYPE_CHECKING:
     from standfast.study.file.spec import Study
 
 
-def dry_run(study: Study, out: str | Path) -> Estimate:
-    """Print what a run of `study` into `out` would do, and return the estimate."""
+def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Estimate:
+    """Print what a run of `study` into `out` would do, and return the estimate.
+
+    Args:
+        study: which.
+        out: where its results are.
+        minutes: what would be chosen for so many of them is printed, too; None for ten.
+    """
     from rich.console import Console
-    from rich.markup import escape
 
     console = Console()
-    plan = make_plan(study.grid(), None, Store(out).earlier_manifest(), executor_of(study).at_once)
-    done = {job for job, status in Store(out).statuses().items() if status == "done"}
-    with console.status("calibrating") as status:
-        found = estimate_plan(plan, done, lambda said: status.update(escape(said)))
+    minutes = check_minutes(minutes) or 10.0
+    with show_trials() as tell:
+        asked = study.grid()
+        plan = make_plan(asked, None, Store(out).earlier_manifest(), executor_of(study).at_once)
+        done = {job for job, status in Store(out).statuses().items() if status == "done"}
+        found = estimate_plan(plan, done, tell)
     lines = found.lines
     several = len(plan.grid.combinations()) > 1
     console.print(_table("metric", lambda line: line.label, lines, several, study.title))
@@ -43,10 +53,13 @@ def dry_run(study: Study, out: str | Path) -> Estimate:
     jobs, before = len(plan.jobs), sum(line.done for line in lines)
     say(
         f"{jobs} jobs, {before} of them done; about {found.evaluations:,} model evaluations,"
-        f" {format_duration(found.seconds)} for one worker like this process"
+        f" {describe_seconds(found.seconds)} for one worker like this process"
     )
     if not math.isnan(found.memory):
         say(f"a worker takes up to {format_size(found.memory)} of memory")
+    if found.unknown:
+        say(f"not known: what {', '.join(found.unknown)} takes, which is random")
+    say(advise(asked, found, minutes))
     for text in found.describe_failures():
         say(text)
     for left_out in describe_misfits(plan.manifest["misfits"]):

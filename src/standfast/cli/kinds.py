@@ -18,7 +18,7 @@ from standfast.registry import Registry
 #: the sections of a docstring, after which no more is said of what a thing is
 _SECTIONS = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$|^>>> ", re.MULTILINE)
 #: of a neighbourhood, in words
-DEFAULT_RADIUS = "one tenth of the range"
+DEFAULT_REACH = "8/255 of a pixel's range, 2% of a number in a data frame"
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,10 @@ def find_needs(kind: Kind, entry: Any) -> str:
         return ""
     options = dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ()
     required = [f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING]
+    neighbourhood_option = getattr(entry, "neighbourhood_option", "")  # which only metrics declare
     given = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
-    if "neighbourhood" in required:
-        given += f" (in evaluate by default {DEFAULT_RADIUS})"
+    if neighbourhood_option in required:
+        given += f" (in evaluate by default {DEFAULT_REACH})"
     needs = str(getattr(entry, "needs", ""))
     if kind is KINDS["schemes"]:
         scheme: Any = entry

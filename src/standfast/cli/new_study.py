@@ -24,8 +24,10 @@ from standfast.cli.kinds import KINDS, first_sentence
 from standfast.errors import ArgumentError, StandfastError, check, suggest_name
 from standfast.frames import Table
 from standfast.model import Model
+from standfast.neighbourhoods.tables import Feature
 from standfast.question.frames import FrameReader
 from standfast.question.grid import Grid, Samples
+from standfast.question.tensors import LEVELS, choose_ball
 from standfast.question.texts import TextReader
 from standfast.report.words import make_environment
 from standfast.study.file.document import StudyError
@@ -34,6 +36,7 @@ from standfast.study.file.names import DATA, MODELS, Names
 from standfast.study.file.options import plain_options
 from standfast.study.file.spec import study_from
 from standfast.tasks import Regression
+from standfast.tensors import is_image
 from standfast.zoo.programs import PICKLES
 
 #: enough for paired tests to decide something
@@ -102,6 +105,18 @@ class Setting:
         return isinstance(self.samples.reader, TextReader)
 
     @property
+    def holds_images(self) -> bool:
+        """Whether the inputs are taken as pictures."""
+        return is_image(self.shape)
+
+    @property
+    def reach(self) -> str:
+        """The radius as a share of the range, in words; empty where there is no range."""
+        if self.range is None:
+            return ""
+        return f"{LEVELS[0]}/255" if self.holds_images else f"{100 * self.radius / self.range:.0f}%"
+
+    @property
     def returned(self) -> str:
         """What the model returns, in words."""
         task = self.tried.task
@@ -157,7 +172,7 @@ class Setting:
     def metrics(self) -> tuple[str, ...]:
         """Whether maps hold, by a search and by sampling, and whether the prediction rests on what they name."""
         if self.table is not None:
-            return "worst_case", "seed_agreement", "corruption_curve"
+            return "worst_case:absolute=False", "seed_agreement", "corruption_curve"
         if self.holds_texts:
             return "worst_case", "misinterpretation_probability", "aopc"
         return "worst_case", "max_sensitivity:normalise=True", "aopc" if len(self.shape) == 3 else "corruption_curve"
@@ -167,20 +182,21 @@ class Setting:
         """How the columns of a data frame change; None for other inputs."""
         if self.table is None:
             return None
-        features: Any = self.table.default_changes().changes
-        plain = {
-            name: {key: own for key, own in plain_options(each).items() if own is not None}
-            for name, each in features.items()
-        }
-        return {name: own["by"] if set(own) == {"by"} else own for name, own in plain.items()}
+        try:
+            features: Any = self.table.default_changes().changes
+        except ArgumentError:  # no number can change
+            return {column.name: "category" for column in self.table.columns if column.varies}
+        return {name: _write_feature(feature) for name, feature in features.items()}
 
     @property
     def radius(self) -> float:
-        """A tenth of the range; for tables and unbounded inputs a tenth of the standard deviation.
+        """Of images and series that of `evaluate`; of tables and unbounded inputs a tenth of the standard deviation.
 
         For a table it is the median of the columns' standard deviations. A column may have a few far values, so that a
         tenth of its range is most of what it varies by.
         """
+        if self.holds_images and self.range is not None:
+            return choose_ball(self.samples.inputs, self.samples.bounds).radius
         x = self.samples.inputs.double()
         if len(self.shape) == 1 and len(x) > 1 and bool((x != x[0]).any()):
             spread = x.std(0)
@@ -407,9 +423,15 @@ def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
         texts=setting.holds_texts,
         columns=shape[0],
         radius=setting.radius,
-        share=100 * setting.radius / setting.range if setting.range else None,
+        reach=setting.reach,
         metrics=[(name, _describe(name, "metrics")) for name in setting.metrics],
     )
+
+
+def _write_feature(feature: Feature) -> Any:
+    """How a file writes the change of a column: the amount alone where nothing else is set."""
+    options = {name: value for name, value in plain_options(feature).items() if value is not None}
+    return options["by"] if set(options) == {"by"} else options
 
 
 def _describe(text: str, kind: str) -> str:

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from standfast.checks.decision import Decisions
 from standfast.checks.formats import fill_page, format_markdown
 from standfast.report.sentences import describe_verdict, say
+from standfast.report.wording import describe_changes
 from standfast.results import StoredResults, SummaryRow
 from standfast.results.formatting import format_confidence, format_count, format_estimate
 
@@ -36,6 +37,7 @@ def write_model_card(results: StoredResults, decisions: Decisions | None = None)
     return fill_page(
         "MODEL_CARD.md",
         metadata=_write_metadata(rows).rstrip(),
+        changes=describe_changes(results),
         version=(results.manifest.get("environment") or {}).get("standfast", "?"),
         parts=parts,
         requirements=None if decisions is None else format_markdown(decisions).rstrip(),

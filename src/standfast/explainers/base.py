@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from standfast.display import Count
 from standfast.errors import (
     ArgumentError,
     FailedModuleError,
@@ -150,13 +151,17 @@ class Explainer(metaclass=ConfigurationType):
         """The name of this explainer in messages and tables."""
         return self.name
 
-    def __call__(self, model: Model, inputs: Tensor, targets: Tensor | int | None = None) -> Tensor:
+    def __call__(
+        self, model: Model, inputs: Tensor, targets: Tensor | int | None = None, *, progress: bool = True
+    ) -> Tensor:
         """Attributions of `inputs` `(N, ...)` for the classes `targets`; same shape, detached.
 
         Args:
             model: the model to explain. Its flags and hooks are restored afterwards.
             inputs: within the model's bounds.
             targets: classes `(N,)`, one class for all, or `None` for the class predicted at each input.
+            progress: from ten seconds on, show on standard error how many inputs are explained: in a bar on a terminal,
+                else in a line every ten seconds.
 
         Raises:
             ArgumentError: a module alone; inputs or targets that do not fit the model.
@@ -168,7 +173,8 @@ class Explainer(metaclass=ConfigurationType):
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
             classes = None if targets is None else model.check_targets(targets, inputs)
-            with model.naming(inputs), model.session():
+            shown = model.showing(Count(self.label, "explanations", lambda: len(inputs)), progress)
+            with model.naming(inputs), model.session(), shown:
                 attributions, logits = self.attribute_all(model, inputs, classes)
         for what, values in (("module: expected finite logits", logits), (self.label, attributions)):
             if not torch.isfinite(values).all():

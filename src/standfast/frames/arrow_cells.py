@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from standfast.cells.moments import count_in_unit, find_limits, read_times
 from standfast.errors import check
 from standfast.frames.columns import (
     Cells,
@@ -19,7 +20,6 @@ from standfast.frames.columns import (
     read_categories,
 )
 from standfast.frames.decimals import find_decimal_limits, read_decimals, write_decimals
-from standfast.frames.moments import count_in_unit, find_limits, read_times
 from standfast.tensors import Array
 
 

@@ -30,14 +30,14 @@ So no number depends on what the categories are called.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from standfast.cells.moments import DAY, convert_to_seconds, describe_time
 from standfast.errors import ArgumentError, check
-from standfast.frames.moments import DAY, convert_to_seconds, describe_time
 from standfast.tensors import Array
 
 Kind = Literal["number", "whole", "flag", "category", "ordered", "date"]
@@ -387,29 +387,3 @@ def _find_form(value: Any) -> Any:
     if isinstance(value, float):
         return type(value), math.copysign(1.0, value)
     return type(value)
-
-
-# Describing cells
-
-
-def describe_cell(column: Mapping[str, Any], number: float) -> str:
-    """A number of a column, described as `Column.plain` does, in the user's units and names.
-
-    >>> describe_cell({"kind": "category", "categories": ["red", "blue"], "missing": None}, 1.0)
-    'blue'
-    >>> day = {"kind": "date", "unit": "D", "missing": -3.0, "low": 0.0}
-    >>> describe_cell(day, 366.0), describe_cell(day, -3.0)
-    ('1971-01-02', 'missing')
-    """
-    missing, nan = column.get("missing"), column.get("nan")
-    categories = column.get("categories") or []
-    if not math.isfinite(number):
-        return "missing"
-    if missing is not None and number < (missing + column["low"]) / 2:
-        is_nan = nan is not None and (nan == missing or number < (missing + nan) / 2)
-        return "NaN" if is_nan else "missing"
-    if categories:
-        return str(categories[min(max(round(number), 0), len(categories) - 1)])
-    if column["kind"] == "date":
-        return describe_time(number, column["unit"], column.get("zone", ""), bool(column.get("duration")))
-    return f"{number:.0f}" if column["kind"] == "whole" else ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from standfast.cells.moments import FIRST_DAY, LAST_DAY, count_in_unit, find_limits, name_zone, read_times
 from standfast.errors import check
 from standfast.frames.arrow_cells import read_arrow, write_arrow
 from standfast.frames.columns import (
@@ -21,7 +22,6 @@ from standfast.frames.columns import (
     read_categories,
 )
 from standfast.frames.decimals import read_decimals, write_decimals
-from standfast.frames.moments import FIRST_DAY, LAST_DAY, count_in_unit, find_limits, name_zone, read_times
 from standfast.tensors import Array
 
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()

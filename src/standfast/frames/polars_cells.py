@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from standfast.cells.moments import count_in_unit, find_limits, read_times
 from standfast.errors import check
 from standfast.frames.columns import (
     Cells,
@@ -18,7 +19,6 @@ from standfast.frames.columns import (
     read_categories,
 )
 from standfast.frames.decimals import find_decimal_limits, read_decimals, write_decimals
-from standfast.frames.moments import count_in_unit, find_limits, read_times
 from standfast.tensors import Array
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from standfast.cells.words import describe_cell
 from standfast.errors import ArgumentError, check, suggest_name
-from standfast.frames.columns import Cells, Column, describe_cell
+from standfast.frames.columns import Cells, Column
 from standfast.frames.joining import join_cells
 from standfast.frames.pandas_cells import read_pandas, write_pandas
 from standfast.frames.polars_cells import read_polars, write_polars
@@ -21,8 +23,8 @@ from standfast.reference import CellCodes, Reference, make_reference
 from standfast.tensors import Array
 
 _FRAME = "a pandas or polars data frame with at least one row and one column"
-#: of the default changes: numbers by this share of their standard deviation, categories with this probability
-SHARE = 0.1
+#: of the default changes: numbers by this share of their value, or by that of their standard deviation
+SHARE, SHARE_OF_SPREAD = 0.02, 0.1
 #: categories whose baseline is named in reports
 _SHOWN = 6
 #: about how many rows have cells replaced that are no quantities, and in how many rows each of these is put at most
@@ -216,26 +218,24 @@ class Table:
     # changes
 
     def default_changes(self) -> TableChanges:
-        """What may change where the user does not say: a little of every column, missing cells stay missing.
+        """What may change where the user does not say: numbers, by 2% of their value; all other cells stay.
 
-        Numbers and dates by a tenth of their standard deviation among the reference rows, whole numbers and dates in
-        whole steps of at least 1; ordered categories by one step; other categories with probability 0.1.
+        Whole numbers change in whole steps, so a small one (of children, say) stays, and a cell of 0 stays. Where 2% is
+        more than a standard deviation among the reference rows (years, temperatures in kelvins), a share of the value
+        says little: such a column changes by a tenth of its standard deviation. Another category makes another row, and
+        a date has no value to take a share of: both stay, and so do missing cells.
 
         Raises:
-            ArgumentError: no column has two different cells.
+            ArgumentError: no number can change.
         """
         changes: dict[str, Feature] = {}
-        for column in self.columns:
-            if not column.varies:
-                continue
-            if column.kind == "ordered":
-                changes[column.name] = Feature(by=1, step=1)
-            elif column.kind in ("category", "flag"):
-                changes[column.name] = Feature(categories="data", rate=SHARE)
-            elif column.spread > 0:  # else the reference says nothing of how the column varies
-                changes[column.name] = _choose_range(column)
-        varied = "a reference in which at least one column has different cells, or a neighbourhood"
-        check(len(changes) > 0, "reference", varied, "one with equal rows")
+        for place, column in enumerate(self.columns):
+            if column.kind in ("number", "whole") and column.spread > 0:
+                feature = _choose_range(column, self.rows[:, place])
+                if feature is not None:
+                    changes[column.name] = feature
+        expected = "a number that can change by 2%, or neighbourhood=TableChanges({'town': 'category'}), say"
+        check(len(changes) > 0, "reference", expected, "none")
         return self.bind(TableChanges(changes))
 
     def bind(self, changes: TableChanges) -> TableChanges:
@@ -322,12 +322,24 @@ def _find_codes(column: Column, categories: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(codes[category] for category in categories)
 
 
-def _choose_range(column: Column) -> Feature:
-    """A tenth of the standard deviation; of whole numbers and dates in whole steps."""
-    by = float(f"{SHARE * column.spread:.3g}")
-    if column.kind in ("whole", "date"):
-        return Feature(by=max(1, round(by)), step=1)
-    return Feature(by=by)
+def _choose_range(column: Column, cells: Tensor) -> Feature | None:
+    """How far a column of numbers may change by default; None for not at all.
+
+    Args:
+        column: of numbers, not all of them the same.
+        cells: of the reference, `(B,)`.
+    """
+    is_whole = column.kind == "whole"
+    step = 1 if is_whole else None
+    typical = float(cells[cells > column.edge].abs().median())
+    if SHARE * typical > column.spread:
+        by = float(f"{SHARE_OF_SPREAD * column.spread:.3g}")
+        reach = by
+        feature = Feature(by=math.floor(by) if is_whole else by, step=step)
+    else:
+        reach = SHARE * max(abs(column.low), abs(column.high))
+        feature = Feature(by=f"{100 * SHARE:g}%", step=step)
+    return None if is_whole and reach < 1 else feature
 
 
 def _read_labels(frames: Sequence[Any], ordered: Mapping[Any, Sequence[Any]]) -> list[Any]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ArgumentError, StandfastError, check, suggest_name
+from standfast.display import Count
+from standfast.errors import ArgumentError, check, suggest_name
 from standfast.explainers import Explainer, InputCopy
 from standfast.explainers import get as get_explainer
 from standfast.explainers.base import collect_choices
@@ -21,12 +23,11 @@ from standfast.metrics.publications import read_publications
 from standfast.metrics.result import Result
 from standfast.model import Model, module_name
 from standfast.needs import Needs, check_declarations
-from standfast.neighbourhoods import Neighbourhood, NormBall
+from standfast.neighbourhoods import Neighbourhood, NormBall, check_neighbourhood
 from standfast.records import ConfigurationType, SampleOption, set_fields, split_tag
 from standfast.registry import Registry
 from standfast.segments import check_one_for_all
 from standfast.similarity import Similarity
-from standfast.similarity import get as get_similarity
 from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.value_spec import Direction, ValueSpec, check_direction
 
@@ -69,6 +70,8 @@ class Cost:
         return self.predictions + self.explanations
 
 
+#: what the numbers of a metric may be to an auditor; empty for numbers that speak to no clause of an evidence pack
+EVIDENCE = ("", "searched", "drawn", "probability", "faithful", "plausible")
 #: what an option means where configurations of a metric are compared
 Role = PartOf | Literal["no effect"]
 
@@ -77,6 +80,8 @@ Preset = Literal["quick", "standard", "paper"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 #: the options of each preset of a metric, where they differ from the defaults
 Presets = Mapping[Preset, Mapping[str, Any]]
+#: options that make a metric cheaper than its defaults do, the cheapest first
+Ladder = tuple[Mapping[str, Any], ...]
 
 
 def check_preset(preset: object, argument: str = "preset") -> None:
@@ -106,7 +111,6 @@ class _PresetsApplied(ConfigurationType):
         own = {option: value for option, value in preset_options(kind, preset).items() if option not in given}
         try:
             made: T = ConfigurationType.__call__(cls, *values, **options, **own)
-            return made
         except ArgumentError as error:
             if not own:
                 raise
@@ -115,6 +119,26 @@ class _PresetsApplied(ConfigurationType):
             sets = ", ".join(f"{option}={value!r}" for option, value in named.items())
             got = f"{error.got} (preset {preset!r} sets {sets})"
             raise ArgumentError(error.argument, error.expected, got) from error
+        _check_neighbourhoods(made)
+        return made
+
+
+def _check_neighbourhoods(metric: Any) -> None:
+    """Raise `ArgumentError` if a metric has a neighbourhood of which its class says nothing.
+
+    Nothing would fit it to a data frame, or check it against the inputs.
+    """
+    kind = type(metric)
+    options = {option.name: getattr(metric, option.name) for option in dataclasses.fields(metric)}
+    declared = kind.neighbourhood_option
+    if declared:
+        if options[declared] is not None:
+            check_neighbourhood(options[declared], declared)
+        return
+    for name, value in options.items():
+        expected = f"{name!r}, as this option holds a neighbourhood"
+        argument = f"{kind.__qualname__}.neighbourhood_option"
+        check(not isinstance(value, Neighbourhood), argument, expected, "no declaration")
 
 
 @dataclass(frozen=True)
@@ -145,12 +169,19 @@ class Metric(metaclass=_PresetsApplied):
         values: how its numbers are read: what they are called, which samples count, what is only a bound. It has a
             direction of its own, so `direction` is left out. A metric in which that depends on the options overrides
             `value_spec` instead; one that does neither is read by its name and direction.
-        evidence: what its numbers are to an auditor: worst cases that were `"searched"` or `"drawn"` at random, a
-            `"probability"`, or how `"faithful"` or `"plausible"` maps are. Empty: they speak to no clause of an
-            evidence pack.
+        evidence: what its numbers are to an auditor (`EVIDENCE`). How much maps change in a neighbourhood is
+            `"searched"` where the worst case is looked for, also where it is exact because everything was tried;
+            `"drawn"` where it is the worst of random draws; `"probability"` where it is how often they change. How maps
+            go with the model is `"faithful"`, and with what is known about the data `"plausible"`. Empty, for all
+            else: also for an exact number of stability without a neighbourhood, such as the agreement of two fixed
+            maps or of seeds. Evidence packs then say that it speaks to no clause.
         needs: what the model, the explainer or the data must have (`Needs`); options without a default are known
             anyway. A model without the gradients or parameters that it needs is refused before any work.
         removal_options: the options that say what stands in the place of removed features, such as `"baseline"`.
+        neighbourhood_option: the option that holds the neighbourhood in which inputs are perturbed; empty if there is
+            none. What a study or `evaluate` says of neighbourhoods goes to this option.
+        budget_option: the option that limits the model evaluations of a sample, where None is no limit; empty if there
+            is none.
         controls: whether control explainers (`Explainer.control`) are shown beside the others by default, and tests
             say which explainers do better than all of them. For metrics that claim to say something about the model.
         citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty. The
@@ -159,11 +190,18 @@ class Metric(metaclass=_PresetsApplied):
             report compares configurations by all other options: numbers on an axis, and anything else as a category.
         mask_option: the option that may name a data set's masks, one for each sample; empty if there is none.
         presets: the options of a preset, where they differ from the defaults: `{"quick": {"samples": 10}}`.
+        ladder: cheaper settings than the defaults, the cheapest first: `({"samples": 3}, {"samples": 10})`. Where the
+            time is limited, one of them is chosen for a metric whose options are not given. By default the preset
+            `"quick"` alone.
+        has_random_cost: whether only a trial shows what it costs, as how rare an event is decides; `cost` is then a
+            guess.
 
     Raises:
-        ArgumentError: when a metric is made with an unknown preset.
+        ArgumentError: when a metric is made with an unknown preset, or with a neighbourhood in an option although its
+            class declares no `neighbourhood_option`.
         ArgumentError: when a class is created whose `name` is no text, whose `direction` is missing or is none of the
-            above, whose `values` are no `ValueSpec`, or that defines a method which another one has replaced.
+            above, whose `evidence` is none of `EVIDENCE`, whose `values` are no `ValueSpec`, or that defines a method
+            which another one has replaced.
 
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:2]
@@ -179,6 +217,8 @@ class Metric(metaclass=_PresetsApplied):
     evidence: ClassVar[str] = ""
     needs: ClassVar[Needs] = Needs()
     removal_options: ClassVar[tuple[str, ...]] = ()
+    neighbourhood_option: ClassVar[str] = ""
+    budget_option: ClassVar[str] = ""
     #: whether it takes texts of different lengths at once
     takes_widths: ClassVar[bool] = False
     controls: ClassVar[bool] = False
@@ -187,6 +227,8 @@ class Metric(metaclass=_PresetsApplied):
     roles: ClassVar[Mapping[str, Role]] = {}
     mask_option: ClassVar[str] = ""
     presets: ClassVar[Presets] = {}
+    ladder: ClassVar[Ladder] = ()
+    has_random_cost: ClassVar[bool] = False
     values: ClassVar[ValueSpec | None] = None
     #: see `ConfigurationType`
     gone: ClassVar[Mapping[str, str]] = {
@@ -207,6 +249,9 @@ class Metric(metaclass=_PresetsApplied):
         own = cls.__qualname__
         has_name = isinstance(cls.name, str) and cls.name != ""
         check(has_name, f"{own}.name", "a text", repr(cls.name))
+        if isinstance(cls.evidence, str):  # or a property, which decides when it is asked
+            known = ", ".join(map(repr, EVIDENCE))
+            check(cls.evidence in EVIDENCE, f"{own}.evidence", f"one of {known}", repr(cls.evidence))
         cls.bibtex = cls.bibtex or read_publications().get(cls.citation, "")
         arguments = list(inspect.signature(cls.evaluate).parameters)
         check(len(arguments) == 2, f"{own}.evaluate", "the arguments (self, call)", ", ".join(arguments))
@@ -271,6 +316,7 @@ class Metric(metaclass=_PresetsApplied):
         targets: Tensor | int | None = None,
         *,
         generator: torch.Generator | None = None,
+        progress: bool = True,
     ) -> Result:
         """Evaluate `explainer` on `inputs` `(N, ...)`.
 
@@ -281,6 +327,8 @@ class Metric(metaclass=_PresetsApplied):
             targets: classes `(N,)` to explain, one class for all, or None for the model's own predictions. A sample
                 that the model does not put into its target class is skipped, with status `"misclassified"`.
             generator: the seed of all random numbers is drawn from it.
+            progress: from ten seconds on, show on standard error how many evaluations were made, of about how many: in
+                a bar on a terminal, else in a line every ten seconds. Within a study, the study shows it.
 
         Raises:
             ArgumentError: for arguments that do not fit the model.
@@ -303,7 +351,9 @@ class Metric(metaclass=_PresetsApplied):
             check_one_for_all(explainer, inputs)
             checked = None if targets is None else model.check_targets(targets, inputs)
             warn_of_radius(self, model, inputs)
-            with model.naming(inputs), model.session(), collect_choices() as choices:
+            count = Count(self.name, "evaluations", lambda: self.cost(model.classes).evaluations * len(inputs))
+            shown = model.showing(count, progress)
+            with model.naming(inputs), model.session(), shown, collect_choices() as choices:
                 result = self.evaluate(Call(model, explainer, inputs, checked, generator))
         set_fields(result, choices=choices)
         return result
@@ -313,11 +363,15 @@ class Metric(metaclass=_PresetsApplied):
         """See `ConfigurationType`."""
         owners = [role.option for role in cls.roles.values() if isinstance(role, PartOf)]
         of_presets = [option for options in cls.presets.values() for option in options]
+        of_ladder = [option for options in cls.ladder for option in options]
         return {
             "removal_options": list(cls.removal_options),
             "roles": [*cls.roles, *owners],
             "presets": of_presets,
+            "ladder": of_ladder,
             "mask_option": [cls.mask_option] if cls.mask_option else [],
+            "neighbourhood_option": [cls.neighbourhood_option] if cls.neighbourhood_option else [],
+            "budget_option": [cls.budget_option] if cls.budget_option else [],
         }
 
     @classmethod
@@ -368,6 +422,17 @@ class Metric(metaclass=_PresetsApplied):
         own = {name: value.of_samples(inputs, rows) for name, value in held.items()}
         is_cut = any(own[name] is not held[name] for name in own)
         return dataclasses.replace(bound, **own) if is_cut else bound
+
+    @property
+    def neighbourhood_in_use(self) -> Neighbourhood | None:
+        """The neighbourhood in which this configuration perturbs inputs; None if there is none."""
+        value = getattr(self, self.neighbourhood_option) if self.neighbourhood_option else None
+        return value if isinstance(value, Neighbourhood) else None
+
+    @property
+    def most_evaluations(self) -> int | None:
+        """How many model evaluations a sample takes at most; None for no limit."""
+        return getattr(self, self.budget_option) if self.budget_option else None
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         """The value that the metric would have if a map became that of another input, `(M,)`; None, as by default,
@@ -468,30 +533,26 @@ def _check_widths(model: Model, inputs: Tensor) -> None:
     check(fits, "inputs", "texts of the same length, for a metric alone (evaluate takes any)", got)
 
 
+def set_neighbourhood(metric: Metric, neighbourhood: Neighbourhood) -> Metric:
+    """The same metric in another neighbourhood; of one that declares `neighbourhood_option`."""
+    options: dict[str, Any] = {metric.neighbourhood_option: neighbourhood}
+    return dataclasses.replace(metric, **options)
+
+
+def remove_limit(metric: Metric) -> Metric:
+    """The same metric with as many evaluations as it takes; of one that declares `budget_option`."""
+    options: dict[str, Any] = {metric.budget_option: None}
+    return dataclasses.replace(metric, **options)
+
+
 def warn_of_radius(metric: Metric, model: Model, inputs: Tensor) -> None:
     """Warn, once for each model, if the neighbourhood of a metric reaches beyond the range of the inputs."""
-    ball = getattr(metric, "neighbourhood", None)
-    excess = ball.describe_excess(inputs.shape[1:], model.bounds) if isinstance(ball, Neighbourhood) else ""
+    neighbourhood = metric.neighbourhood_in_use
+    if neighbourhood is None:
+        return
+    excess = neighbourhood.describe_excess(inputs.shape[1:], model.bounds)
     if excess:
         model.warn_once(excess)
-
-
-def find_similarity(options: Mapping[str, Any]) -> Similarity | None:
-    """The similarity in the options of a metric; None where it is not known here, such as a class of the user."""
-    try:
-        return get_similarity(str(options.get("similarity")))
-    except StandfastError:
-        return None
-
-
-def larger_is_closer(options: Mapping[str, Any]) -> bool:
-    """Whether the similarity in the options is larger for more similar maps; assumed where it is not known here.
-
-    >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
-    (True, False)
-    """
-    known = find_similarity(options)
-    return True if known is None else known.larger_is_closer
 
 
 metrics: Registry[type[Metric]] = Registry(
@@ -503,17 +564,60 @@ metrics: Registry[type[Metric]] = Registry(
 
 
 def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> bool:
-    """Whether a metric, or the registered one of a name, has the option `neighbourhood`; or needs it, if `required`.
+    """Whether a metric, or the registered one of a name, has a neighbourhood; or needs one, if `required`.
 
     >>> import standfast
     >>> has_neighbourhood("worst_case:budget=100"), has_neighbourhood("aopc"), has_neighbourhood("worst_cas")
     (True, False, False)
     """
+    option = find_neighbourhood_option(metric)
+    if not option or not required:
+        return bool(option)
+    kind = metrics[_find_name(metric)] if isinstance(metric, str) else metric
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    return defaults.get(option) is dataclasses.MISSING
+
+
+def list_cheaper(metric: Metric, given: Collection[str]) -> Ladder:
+    """Cheaper settings of the options that are not given, the cheapest first; empty if there are none.
+
+    Args:
+        metric: with its own options.
+        given: the names of options that must stay as they are. With `"preset"` among them, all of them stay.
+
+    >>> import standfast
+    >>> list_cheaper(standfast.metrics.AOPC(), [])
+    ({'steps': 30, 'samples': 1}, {'steps': 30, 'samples': 2}, {'samples': 1}, {'samples': 2})
+    >>> list_cheaper(standfast.metrics.AOPC(samples=9), ["samples"])
+    ({'steps': 30},)
+    """
+    if "preset" in given:
+        return ()
+    settings: list[Mapping[str, Any]] = []
+    for rung in metric.ladder or (preset_options(type(metric), "quick"),):
+        free = {option: value for option, value in rung.items() if option not in given}
+        with contextlib.suppress(ArgumentError):  # of what is given, not everything goes with it
+            is_other = dataclasses.replace(metric, **free) != metric
+            if is_other and free not in settings:
+                settings.append(free)
+    return tuple(settings)
+
+
+def find_neighbourhood_option(metric: str | type) -> str:
+    """The option in which a class, or the registered metric of a name, declares a neighbourhood; empty for none.
+
+    >>> find_neighbourhood_option(Metric)
+    ''
+    """
     if isinstance(metric, str):
-        name = metric.partition(":")[0].strip()
-        return name in metrics and has_neighbourhood(metrics[name], required)
-    known: dict[str, dataclasses.Field[Any]] = getattr(metric, "__dataclass_fields__", {})
-    return "neighbourhood" in known and not (required and known["neighbourhood"].default is not dataclasses.MISSING)
+        name = _find_name(metric)
+        return find_neighbourhood_option(metrics[name]) if name in metrics else ""
+    return metric.neighbourhood_option if isinstance(metric, type) and issubclass(metric, Metric) else ""
+
+
+def _find_name(text: str) -> str:
+    """The name in a text such as "worst_case:budget=100"."""
+    return text.partition(":")[0].strip()
 
 
 def _store(value: Any) -> dict[str, Any]:

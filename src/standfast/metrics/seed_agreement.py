@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from standfast.explainers import Explainer
-from standfast.metrics.base import Cost, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.records import Count, Range
@@ -94,6 +94,7 @@ class SeedAgreement(Metric):
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "krishna2024disagreement"
     presets: ClassVar[Presets] = {"quick": {"seeds": 5}}
+    ladder: ClassVar[Ladder] = ({"seeds": 3}, {"seeds": 5})
 
     seeds: Annotated[int, Range(least=3)] = 10
     similarity: str | Similarity = "spearman"

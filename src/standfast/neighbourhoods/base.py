@@ -346,11 +346,11 @@ class Neighbourhood(metaclass=ConfigurationType):
         return ""
 
 
-def check_neighbourhood(value: object) -> None:
+def check_neighbourhood(value: object, argument: str = "neighbourhood") -> None:
     """Raise `ArgumentError` unless `value` is a `Neighbourhood`."""
     check(
         isinstance(value, Neighbourhood),
-        "neighbourhood",
+        argument,
         "a neighbourhood, such as LinfBall(0.1) or neighbourhoods.Rotation(10)",
         repr(value) if isinstance(value, str | Mapping | int | float) else type(value).__name__,
     )

@@ -1,8 +1,9 @@
-"""The names of neighbourhoods: registered ones, short labels for reports, and neighbourhoods from stored options."""
+"""The names of neighbourhoods: registered ones, labels and words for reports; neighbourhoods from stored options."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,11 +11,14 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, StandfastError
 from standfast.neighbourhoods.base import Neighbourhood, neighbourhoods
-from standfast.neighbourhoods.tables import Feature
+from standfast.neighbourhoods.norm_balls import LinfBall
+from standfast.neighbourhoods.tables import Feature, TableChanges
 from standfast.records import Background, set_fields, split_tag
 
 #: letters of a label
 _LONGEST = 60
+#: columns that a sentence names
+_MOST_NAMES = 3
 
 
 def find_name(kind: type[Neighbourhood]) -> str:
@@ -81,6 +85,80 @@ def label_neighbourhoods(values: Sequence[Neighbourhood]) -> list[str]:
     labels = [label_neighbourhood(value) for value in values]
     earlier = (labels[:index].count(label) for index, label in enumerate(labels))
     return [f"{label} ({count + 1})" if count else label for label, count in zip(labels, earlier, strict=True)]
+
+
+def describe_change(value: Neighbourhood, feature: str = "feature", width: float | None = None) -> str:
+    """How far an input is changed, in a few plain words.
+
+    Args:
+        value: a neighbourhood.
+        feature: what a number of an input is called.
+        width: of the range of each feature, of which a radius is then a share; None for a radius as it is.
+
+    >>> from standfast.neighbourhoods import LinfBall, Rotation, TableChanges
+    >>> describe_change(LinfBall(0.1)), describe_change(LinfBall(16 / 255), "pixel", width=2.0)
+    ('each feature by up to 0.1', 'each pixel by up to 8/255 of its range')
+    >>> describe_change(TableChanges({"income": "2%", "debt": "2%", "age": {"by": 3, "step": 1}}))
+    'income and debt by up to 2% of their value, age by up to 3'
+    >>> describe_change(Rotation(10))
+    'rotated by -10 to 10 degrees'
+    """
+    if isinstance(value, LinfBall):
+        return f"each {feature} by up to {_write_share(value.radius, width)}"
+    if isinstance(value, TableChanges) and value.prior == "independent":
+        return _describe_columns(value)
+    return value.describe()
+
+
+def _write_share(radius: float, width: float | None) -> str:
+    """A radius, as a share of a range if there is one: in levels of 8 bits if they are whole, else in percent."""
+    if width is None:
+        return f"{radius:.4g}"
+    levels = 255 * radius / width
+    is_whole = round(levels) > 0 and math.isclose(levels, round(levels), rel_tol=1e-4)
+    share = f"{round(levels)}/255" if is_whole else f"{100 * radius / width:.3g}%"
+    return f"{share} of its range"
+
+
+def _describe_columns(value: TableChanges) -> str:
+    """Which columns change, and how far: those that change alike together."""
+    if isinstance(value.changes, Feature):
+        return f"every column {_describe_range(value.changes, 1)}".rstrip()
+    features: Mapping[str, Any] = value.changes  # type: ignore[assignment]
+    categories = [name for name, feature in features.items() if feature.by is None]
+    names_of_ranges: dict[str, list[str]] = {}
+    for name, feature in features.items():
+        if feature.by is not None:
+            names_of_ranges.setdefault(_describe_range(feature, 1), []).append(name)
+    words: list[str] = []
+    for names in names_of_ranges.values():
+        reach = _describe_range(features[names[0]], len(names))
+        words.append(f"{_list_names(names)} {reach}")
+    if categories:
+        words.append(f"other categories of {_list_names(categories)}")
+    rules = f", such that {' and '.join(value.rules)}" if value.rules else ""
+    return ", ".join(words) + rules
+
+
+def _describe_range(feature: Feature, count: int) -> str:
+    """How far each of so many columns of numbers may change."""
+    if feature.by is None:
+        return "to other categories"
+    if feature.by == "any":
+        return "to any value of the data"
+    low, high = feature.limits
+    own_value = " of its value" if count == 1 else " of their value"
+    unit = f"%{own_value}" if feature.percent else ""
+    if low == -high:
+        return f"by up to {high:g}{unit}"
+    return f"by {low:g} to {high:g}{unit}"
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Names in a sentence; of many the first ones, and how many others there are."""
+    if len(names) > _MOST_NAMES + 1:
+        return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more columns"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _write_named(name: str, value: Any) -> str:

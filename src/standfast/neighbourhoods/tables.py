@@ -409,6 +409,14 @@ class TableChanges(Transformation):
             return None
         return measure_plausibility(perturbed, self._table, self._plan(inputs).groups, self._missing)
 
+    def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Which rows `(N, F)` can change at all, bool `(N,)`; not one whose numbers are 0, or too small for a step."""
+        plan = self._plan(inputs)
+        if plan.categories or plan.losing:
+            return torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
+        low, high = _Work(self, plan, inputs, bounds).find_ranges()
+        return (high > low).any(1)
+
     @property
     def _missing(self) -> tuple[float, ...] | None:
         """At or below which number a cell of each column is missing, minus infinity for none; None without a frame."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -17,9 +18,9 @@ from standfast.metrics.base import Preset, check_preset, has_neighbourhood
 from standfast.metrics.base import metrics as registry
 from standfast.model import Model, describe_no_module, is_state_dict
 from standfast.neighbourhoods import Neighbourhood, check_neighbourhood
-from standfast.question.grid import LoadedModel
+from standfast.question.grid import Extra, LoadedModel
 from standfast.question.inputs import Given, Inputs, find_kind
-from standfast.question.metric_labels import name_metrics
+from standfast.question.metric_labels import NamedMetric, list_extras, list_ladders, list_metrics
 from standfast.question.question import Question
 from standfast.tasks.base import expand_targets
 from standfast.texts import TextModel
@@ -46,7 +47,7 @@ class Arguments:
     metrics: MetricsLike
     neighbourhood: NeighbourhoodsLike | None = None
     reference: Tensor | Any = None
-    preset: Preset = "standard"
+    preset: Preset | None = None
     controls: bool | ExplainersLike = True
     sanity: bool | int = True
     targets: Tensor | int | None = None
@@ -76,10 +77,17 @@ class Arguments:
             controls = _name_explainers(self.controls, "controls", inputs)
         # what the report says of defaults
         about: dict[str, Any] = {}
+        named_metrics = self._name_metrics(metrics, inputs, about)
+        extras: dict[str, Extra] = {}
+        if DEFAULT_NEIGHBOURHOOD in about:
+            neighbourhoods = [neighbourhood for neighbourhood, _ in inputs.default_neighbourhoods()]
+            extras = list_extras(named_metrics, neighbourhoods, partial(self._place_metrics, metrics, inputs))
         return Question(
             inputs=inputs,
             explainers=explainers,
-            metrics=self._name_metrics(metrics, inputs, about),
+            metrics={named.label: named.metric for named in named_metrics},
+            ladders=list_ladders(named_metrics),
+            extras=extras,
             controls=controls,
             sanity=self.sanity,
             seed=self.seed,
@@ -109,20 +117,27 @@ class Arguments:
 
     def _name_metrics(
         self, metrics: Mapping[str, Any] | Sequence[Any], inputs: Inputs, about: dict[str, Any]
-    ) -> dict[str, Metric]:
-        """The metrics by label; `about` gets what was chosen for those that are given by name."""
-        check_preset(self.preset)
+    ) -> list[NamedMetric]:
+        """The metrics with their labels; `about` gets what was chosen for those that are given by name."""
+        if self.preset is not None:
+            check_preset(self.preset)
         names = [metric for metric in _list_parts(metrics) if isinstance(metric, str)]
-        if self.preset != "standard" and not names:
+        if self.preset not in (None, "standard") and not names:
             words = "has no effect, because no metric is given by name; configured metrics keep their options"
             warn_user(f"preset={self.preset!r} {words}")
-        neighbourhoods: list[Neighbourhood] = []
         if self.neighbourhood is not None:
             neighbourhoods = self._fit_neighbourhoods(inputs, names)
-        elif any(has_neighbourhood(name, required=True) for name in names):
-            usual, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
-            neighbourhoods = [usual]
-        return name_metrics(metrics, neighbourhoods, self.preset, inputs.choose_label)
+            return list_metrics(metrics, neighbourhoods, self.preset, inputs.choose_label)
+        if not any(has_neighbourhood(name, required=True) for name in names):
+            return list_metrics(metrics, None, self.preset, inputs.choose_label)
+        usual, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
+        return self._place_metrics(metrics, inputs, usual)
+
+    def _place_metrics(
+        self, metrics: Mapping[str, Any] | Sequence[Any], inputs: Inputs, neighbourhood: Neighbourhood
+    ) -> list[NamedMetric]:
+        """The metrics in a default neighbourhood."""
+        return list_metrics(metrics, neighbourhood, self.preset, inputs.choose_label, inputs.default_options)
 
     def _fit_neighbourhoods(self, inputs: Inputs, names: Sequence[str]) -> list[Neighbourhood]:
         """The neighbourhoods that are given; a warning if no metric has one of them."""
@@ -168,7 +183,10 @@ def _name_explainers(explainers: ExplainersLike, argument: str, inputs: Inputs) 
     if isinstance(explainers, str | Explainer) or callable(explainers):
         explainers = [explainers]
     got = describe_foreign(explainers, ADAPTERS, adapters=True)
-    check(isinstance(explainers, Iterable), argument, _SEVERAL, got)
+    expected = _SEVERAL
+    if argument == "controls":
+        expected = f"True, False, or {_SEVERAL}"
+    check(isinstance(explainers, Iterable), argument, expected, got)
     named: dict[str, Explainer] = {}
     for explainer in explainers:
         fitted = inputs.fit_explainer(explainer)

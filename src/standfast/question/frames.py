@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
@@ -22,8 +23,10 @@ from standfast.explainers.adapters.frame_functions import FrameExplainer
 from standfast.frames import Table, find_frame_function, is_frame, make_model
 from standfast.frames.model import check_losses
 from standfast.metrics import Metric
+from standfast.metrics.base import has_neighbourhood, set_neighbourhood
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
+from standfast.neighbourhoods.naming import describe_change
 from standfast.neighbourhoods.tables import TableChanges
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
 from standfast.question.inputs import Given, Inputs, kinds
@@ -92,6 +95,7 @@ class Frames(Inputs):
 
     name: ClassVar[str] = "frames"
     words: ClassVar[str] = "tables"
+    forms: ClassVar[str] = "a data frame of pandas or polars"
     given: ClassVar[type] = GivenFrame
 
     @classmethod
@@ -133,15 +137,14 @@ class Frames(Inputs):
         return bound
 
     def fit_metric(self, label: str, metric: Metric) -> dict[str, Metric]:
-        neighbourhood = getattr(metric, "neighbourhood", None)
-        if not isinstance(neighbourhood, Neighbourhood):
+        neighbourhood = metric.neighbourhood_in_use
+        if neighbourhood is None:
             return {label: metric}
-        bound = self.fit_neighbourhood(neighbourhood)
-        return {label: dataclasses.replace(metric, neighbourhood=bound)}  # type: ignore[call-arg]
+        return {label: set_neighbourhood(metric, self.fit_neighbourhood(neighbourhood))}
 
     def check_model(self, model: Model, metrics: Iterable[Metric]) -> None:
         for metric in metrics:
-            check_losses(model, getattr(metric, "neighbourhood", None))
+            check_losses(model, metric.neighbourhood_in_use)
 
     def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
         if not self.has_reference:
@@ -151,14 +154,27 @@ class Frames(Inputs):
             raise ArgumentError("reference", expected, "neither, so that nothing says how much columns vary")
         usual = self.table.default_changes()
         self._bound.append(usual)
-        return usual, f"rows {usual.describe()}, because none was given"
+        return usual, f"{describe_change(usual)}, because none was given{self._describe_still_rows(usual)}"
+
+    def _describe_still_rows(self, changes: TableChanges) -> str:
+        """How many of the rows cannot change, in words; empty if all can."""
+        rows = torch.cat([samples.inputs for samples in self.samples.values()])
+        still = int((~changes.find_movable(rows, self.table.bounds)).sum())
+        return f"; rows that cannot change: {still} of {len(rows)}" if still else ""
+
+    def default_options(self, metric: type[Metric]) -> dict[str, Any]:
+        """Maps are compared with their signs: a number that speaks for an answer, and then against it, has changed."""
+        takes_changes = has_neighbourhood(metric, required=True)
+        if takes_changes and "absolute" in metric.__dataclass_fields__:
+            return {"absolute": False}
+        return {}
 
 
 def find_losses(parts: Iterable[Any]) -> bool | list[str]:
     """The columns whose cells neighbourhoods, and those of metrics, may lose; True for all."""
     column_names: list[str] = []
     for part in parts:
-        neighbourhood = getattr(part, "neighbourhood", part)
+        neighbourhood = part.neighbourhood_in_use if isinstance(part, Metric) else part
         if not isinstance(neighbourhood, TableChanges) or not neighbourhood.may_become_missing:
             continue
         if not isinstance(neighbourhood.changes, Mapping):

@@ -15,6 +15,7 @@ from standfast.data.dataset import checked_names
 from standfast.errors import check, check_integer
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
+from standfast.metrics.base import Ladder
 from standfast.model import Bound, Model
 from standfast.records import set_fields
 from standfast.segments import FEWEST
@@ -197,6 +198,35 @@ def is_text(name: str) -> bool:
     return True
 
 
+class Extra(NamedTuple):
+    """A metric in a further default neighbourhood, which is evaluated where there is time for it.
+
+    Attributes:
+        twin: the label of the same metric in the first one.
+        metric: with its neighbourhood.
+    """
+
+    twin: str
+    metric: Metric
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """What nobody has asked for in so many words, and what may therefore be chosen where the time is limited.
+
+    Attributes:
+        ladders: cheaper settings of metrics whose options are not given, by label.
+        controls: the names of the controls that are there by default.
+        sanity: whether the sanity checks are there by default.
+        extras: what may be added, by label.
+    """
+
+    ladders: Mapping[str, Ladder] = field(default_factory=dict)
+    controls: tuple[str, ...] = ()
+    sanity: bool = False
+    extras: Mapping[str, Extra] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class Grid:
     """Everything that a study evaluates: data x models x explainers x metrics x repeats.
@@ -213,6 +243,7 @@ class Grid:
         sanity: the checks of every explainer that is no control, which run once and first; None for none.
         paths: folders that `module:function` names were imported from, for workers elsewhere.
         about: plain facts about its parts, for the manifest.
+        free: what may be chosen where the time is limited.
         isolated: the names of explainers with code that is not ours, which get workers of their own if there are any.
         tried: models that have answered already, by `(data, model)`; other processes do not get them.
     """
@@ -230,6 +261,7 @@ class Grid:
     sanity: Metric | None = None
     paths: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
+    free: Freedom = field(default=Freedom(), repr=False)
     isolated: tuple[str, ...] = ()
     tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict, repr=False)
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from standfast.errors import StandfastError, check, warn_user
+from standfast.errors import ArgumentError, StandfastError, check, warn_user
 from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
 from standfast.explainers import get as get_explainer
 from standfast.metrics import Metric
@@ -21,6 +21,7 @@ from standfast.model import Model, module_name
 from standfast.neighbourhoods import Neighbourhood, check_neighbourhood
 from standfast.question.grid import LoadedModel, ModelSource, Samples
 from standfast.registry import Registry
+from standfast.tensors import describe_no_tensor
 from standfast.texts import find_text_box
 
 
@@ -89,6 +90,8 @@ class Inputs(ABC):
     name: ClassVar[str]
     #: several data sets of this kind, in a word
     words: ClassVar[str]
+    #: what a user hands over in Python, in a few words for errors; empty for `words`
+    forms: ClassVar[str] = ""
     #: the type of data of this kind, as a study file and `give` have them
     given: ClassVar[type]
 
@@ -169,6 +172,14 @@ class Inputs(ABC):
             ArgumentError: nothing says how much inputs vary.
         """
 
+    def default_neighbourhoods(self) -> list[tuple[Neighbourhood, str]]:
+        """The default neighbourhood, and behind it those that are evaluated beside it where there is time for them."""
+        return [self.default_neighbourhood()]
+
+    def default_options(self, metric: type[Metric]) -> dict[str, Any]:
+        """Options of a metric in the default neighbourhood, where they are not given either."""
+        return {}
+
     def default_controls(self, explainers: Mapping[str, Explainer], models: Sequence[Model]) -> dict[str, Explainer]:
         """The controls that fit all models and all inputs; none beside explainers that are nothing but controls.
 
@@ -207,9 +218,43 @@ kinds: Registry[type[Inputs]] = Registry(
 
 
 def find_kind(inputs: object, models: Sequence[object]) -> type[Inputs]:
-    """The kind of what a user hands over in Python; that of tensors where no other one takes it."""
-    others = _load_kinds([name for name in [*kinds.plugins, *kinds.names()] if name != "tensors"])
-    return next((kind for kind in others if kind.takes(inputs, models)), kinds["tensors"])
+    """The kind of what a user hands over in Python; that of tensors where no other one takes it.
+
+    Raises:
+        ArgumentError: no kind takes it.
+    """
+    tensors = kinds["tensors"]
+    others = list_other_kinds(tensors.name)
+    for kind in [*others, tensors]:
+        if kind.takes(inputs, models):
+            return kind
+    expected = join_forms([tensors, *others])
+    raise ArgumentError("inputs", expected, _describe_no_inputs(inputs, models))
+
+
+def _describe_no_inputs(inputs: object, models: Sequence[object]) -> str:
+    """What a user handed over in the place of inputs, and what to do about it."""
+    for model in models:
+        is_estimator = hasattr(model, "predict") and not isinstance(model, Model)
+        if is_estimator:
+            name = type(model).__name__
+            return f"{type(inputs).__name__} beside {name}, whose data are a data frame"
+    return describe_no_tensor(inputs)
+
+
+def join_forms(listed: Iterable[type[Inputs]]) -> str:
+    """What a user may hand over of several kinds.
+
+    >>> join_forms([kinds["tensors"]])
+    'a torch.Tensor or a Dataset'
+    """
+    return "; or ".join(kind.forms or kind.words for kind in listed)
+
+
+def list_other_kinds(name: str) -> list[type[Inputs]]:
+    """The kinds beside the one of a name: first those of plug-ins that can be loaded, then those of this package."""
+    other_names = [other for other in [*kinds.plugins, *kinds.names()] if other != name]
+    return _load_kinds(other_names)
 
 
 def find_given_kind(data: object) -> type[Inputs] | None:

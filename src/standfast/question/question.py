@@ -15,12 +15,12 @@ from standfast.errors import ArgumentError, ModelError, check
 from standfast.explainers import Explainer
 from standfast.explainers.base import check_channels, check_explained
 from standfast.metrics import Metric
-from standfast.metrics.base import warn_of_radius
+from standfast.metrics.base import Ladder, warn_of_radius
 from standfast.metrics.sanity import make_checks
 from standfast.model import Model, check_finite
 from standfast.neighbourhoods.transformations import check_fits
 from standfast.question import frames, tensors, texts
-from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Samples, Tried
+from standfast.question.grid import MOST_ANSWERS, Extra, Freedom, Grid, ModelSource, Samples, Tried
 from standfast.question.inputs import NOWHERE, Inputs, Places
 
 #: the kinds of inputs of this package; importing them registers them
@@ -70,6 +70,8 @@ class Question:
         inputs: the data, with the models that take them.
         explainers: by name, for these inputs.
         metrics: by label.
+        ladders: cheaper settings of the metrics whose options are not given, by label.
+        extras: metrics in further default neighbourhoods, by label, for where the time is limited and suffices.
         controls: True for those that fit models and inputs, False for none, or explainers by name.
         sanity: whether each explainer is checked for sanity, or on how many samples.
         pairs: the combinations of data and models, `(data, model)`; None for all.
@@ -80,6 +82,8 @@ class Question:
     inputs: Inputs
     explainers: Mapping[str, Explainer]
     metrics: Mapping[str, Metric]
+    ladders: Mapping[str, Ladder] = field(default_factory=dict)
+    extras: Mapping[str, Extra] = field(default_factory=dict)
     controls: bool | Mapping[str, Explainer] = True
     sanity: bool | int = True
     pairs: Sequence[tuple[str, str]] | None = None
@@ -103,8 +107,10 @@ class Question:
         """
         metrics_of_labels = self._fit_metrics()
         metrics: dict[str, Metric] = {}
-        for fitted in metrics_of_labels.values():
+        ladders: dict[str, Ladder] = {}
+        for label, fitted in metrics_of_labels.items():
             metrics.update(fitted)
+            ladders.update(dict.fromkeys(fitted, self.ladders.get(label, ())))
         with self.places.at("explainers"):
             self.inputs.check_explainers(self.explainers.values())
         answered: dict[tuple[str, str], Answered] = {}
@@ -127,6 +133,12 @@ class Question:
             samples_per_job=self.samples_per_job,
             device=self.device,
             controls=tuple(controls),
+            free=Freedom(
+                ladders={label: ladder for label, ladder in ladders.items() if ladder},
+                controls=tuple(controls) if self.controls is True else (),
+                sanity=self.sanity is True,
+                extras=self.extras,
+            ),
             sanity=make_checks(self.sanity, metrics),
             paths=self.paths,
             about={**self.inputs.about, **self.about},
@@ -175,7 +187,7 @@ class Question:
                     self._check_channels(metric)
                 for data_name, model in first_models.items():
                     samples = self.inputs.samples[data_name]
-                    with self.places.at("metrics", label, "neighbourhood"):
+                    with self.places.at("metrics", label, metric.neighbourhood_option):
                         check_neighbourhood_of(metric, samples, model)
 
     def _check_channels(self, configured: Explainer | Metric) -> None:
@@ -217,8 +229,7 @@ def find_model(answer: Answered) -> Model:
 def check_neighbourhood_of(metric: Metric, samples: Samples, model: Model | None) -> None:
     """Raise `ArgumentError` for a neighbourhood of other inputs, and warn of a radius beyond their range."""
     lower, upper = map(torch.as_tensor, samples.bounds)
-    neighbourhood = getattr(metric, "neighbourhood", None)
-    check_fits(neighbourhood, samples.inputs, (lower, upper))
+    check_fits(metric.neighbourhood_in_use, samples.inputs, (lower, upper))
     if model is not None:
         warn_of_radius(metric, model, samples.inputs)
 

@@ -17,9 +17,14 @@ from standfast.model import Model
 from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.question.grid import LoadedModel, ModelSource, Samples
 from standfast.question.inputs import Given, Inputs, kinds
-from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
+from standfast.tensors import Bound, describe_bounds, describe_no_tensor, is_image, suggest_dtype
 
 logger = logging.getLogger(__name__)
+
+#: how far each pixel moves by default, in levels of a picture of 8 bits; the second where there is time for it
+LEVELS = (8, 4)
+#: how far each feature of other inputs moves by default, as a share of the range
+SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,7 @@ class Tensors(Inputs):
 
     name: ClassVar[str] = "tensors"
     words: ClassVar[str] = "tensors"
+    forms: ClassVar[str] = "a torch.Tensor or a Dataset"
     given: ClassVar[type] = Samples
 
     @classmethod
@@ -74,32 +80,73 @@ class Tensors(Inputs):
         return cls({data_name: _make_samples(data, models[0])}, sources, about)
 
     def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
-        ball = choose_ball(next(iter(self.samples.values())).bounds)
-        words = f"LinfBall({ball.radius:g}), one tenth of the range of the inputs, because none was given"
+        """Each pixel of images by 8/255 of its range, each feature of other inputs by a tenth."""
+        return self._choose_ball(LEVELS[0])
+
+    def default_neighbourhoods(self) -> list[tuple[Neighbourhood, str]]:
+        """Of images also half as far."""
+        if not self._hold_images:
+            return [self.default_neighbourhood()]
+        return [self._choose_ball(levels) for levels in LEVELS]
+
+    @property
+    def _hold_images(self) -> bool:
+        return all(is_image(samples.inputs.shape[1:]) for samples in self.samples.values())
+
+    def _choose_ball(self, levels: int) -> tuple[Neighbourhood, str]:
+        """The ball that all data sets have, and what the report says of it."""
+        balls = {choose_ball(samples.inputs, samples.bounds, levels) for samples in self.samples.values()}
+        expected = "a neighbourhood, such as LinfBall(0.1): its default is a share of the range, the same for all data"
+        check(len(balls) == 1, "neighbourhood", expected, "None, for data sets of different ranges or kinds")
+        ball = balls.pop()
+        words = f"each feature by up to {ball.radius:g}, a tenth of its range, because none was given"
+        if self._hold_images:
+            several = any(len(list_ranges(samples.bounds)) > 1 for samples in self.samples.values())
+            whose = "the smallest range of a channel" if several else "its range"
+            words = f"each pixel by up to {levels}/255 of {whose}, because none was given"
         logger.info("neighbourhood: %s", words)
         return ball, words
 
 
-def choose_ball(bounds: tuple[Bound, Bound]) -> LinfBall:
-    """What metrics get where no neighbourhood is given: one tenth of the range of the inputs.
+def choose_ball(inputs: Tensor, bounds: tuple[Bound, Bound], levels: int = LEVELS[0]) -> LinfBall:
+    """What metrics get where no neighbourhood is given: a share of the range of the inputs.
+
+    Args:
+        inputs: `(N, ...)`. Images (`is_image`) have so many of 255 levels; other inputs a tenth of the range.
+        bounds: the smallest and the largest valid value: numbers, or tensors that broadcast against one input.
+        levels: of images. Where channels have different ranges, of the smallest range.
 
     Raises:
-        ArgumentError: the bounds are infinite, or the channels have different ranges.
+        ArgumentError: the bounds are infinite, or the features have different ranges, but for the channels of images.
 
-    >>> choose_ball((-1.0, 1.0))
-    LinfBall(radius=0.2, distribution='uniform', sigma=None)
+    >>> choose_ball(torch.zeros(1, 3, 8, 8), (0.0, 255.0)).radius
+    8.0
+    >>> choose_ball(torch.zeros(1, 5), (-1.0, 1.0)).radius
+    0.2
+    """
+    ranges = list_ranges(bounds)
+    holds_images = is_image(inputs.shape[1:])
+    words = ", ".join(f"{width:g}" for width in ranges)
+    check(
+        all(map(math.isfinite, ranges)) and ranges[0] > 0 and (len(ranges) == 1 or holds_images),
+        "neighbourhood",
+        "a neighbourhood, such as LinfBall(0.1): its default is a share of the one finite range of all inputs",
+        f"None, for ranges of {words}",
+    )
+    if holds_images:
+        return LinfBall(ranges[0] * levels / 255)
+    return LinfBall(float(f"{SHARE * ranges[0]:.6g}"))
+
+
+def list_ranges(bounds: tuple[Bound, Bound]) -> list[float]:
+    """The widths of the ranges of all features, with six digits: those that differ, the smallest first.
+
+    >>> list_ranges((0.0, torch.tensor([1.0, 2.0, 1.0])))
+    [1.0, 2.0]
     """
     lower, upper = (torch.as_tensor(bound) for bound in bounds)
     widths = (upper - lower).double().flatten().tolist()
-    ranges = sorted({float(f"{width:.6g}") for width in widths})
-    words = ", ".join(f"{width:g}" for width in ranges)
-    check(
-        len(ranges) == 1 and math.isfinite(ranges[0]),
-        "neighbourhood",
-        "a neighbourhood, such as LinfBall(0.1): its default is one tenth of the one finite range of all inputs",
-        f"None, for ranges of {words}",
-    )
-    return LinfBall(float(f"{0.1 * ranges[0]:.6g}"))
+    return sorted({float(f"{width:.6g}") for width in widths})
 
 
 def _make_model(model: Any, data: GivenTensors, reference: Any, about: dict[str, Any]) -> Model:

@@ -22,7 +22,7 @@ from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
 from standfast.neighbourhoods.text import CODES, Word, count_too_long, has_candidates
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
-from standfast.question.inputs import Given, Inputs, kinds
+from standfast.question.inputs import Given, Inputs, kinds, list_other_kinds
 from standfast.segments import FEWEST
 from standfast.tasks import Task
 from standfast.texts import TextModel, encode_texts
@@ -102,6 +102,7 @@ class Texts(Inputs):
 
     name: ClassVar[str] = "texts"
     words: ClassVar[str] = "texts"
+    forms: ClassVar[str] = "texts, where the model is a TextModel"
     given: ClassVar[type] = GivenTexts
 
     @classmethod
@@ -160,11 +161,10 @@ class Texts(Inputs):
     def fit_metric(self, label: str, metric: Metric) -> dict[str, Metric]:
         """A metric that removes words is there once for each way in which the first model does."""
         _check_metric(metric)
-        neighbourhood = getattr(metric, "neighbourhood", None)
-        if isinstance(neighbourhood, Neighbourhood):
+        neighbourhood = metric.neighbourhood_in_use
+        if neighbourhood is not None:
             self.fit_neighbourhood(neighbourhood)
-        is_set = getattr(metric, "baseline", None) is not None
-        if is_set or not _removes(metric) or not self.readers:
+        if not _is_unset(metric) or not self.readers:
             return {label: metric}
         reader = next(iter(self.readers.values()))
         removals: dict[str, Removal] = self.about.setdefault("removal", {})
@@ -310,6 +310,11 @@ def _removes(metric: Metric) -> bool:
     return "baseline" in metric.removal_options
 
 
+def _is_unset(metric: Any) -> bool:
+    """Whether a metric puts something in the place of features, and the user does not say what."""
+    return _removes(metric) and metric.baseline is None
+
+
 def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
     """The metric with what the model puts in the place of a removed word."""
     options: dict[str, Any] = {}
@@ -328,6 +333,9 @@ def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
 
 
 def _check_metric(metric: Metric) -> None:
+    expected = "an option 'baseline' among removal_options, which gets what stands in the place of removed words"
+    fits = not metric.removal_options or _removes(metric)
+    check(fits, f"{type(metric).__qualname__}.removal_options", expected, ", ".join(metric.removal_options))
     needs_numbers = metric.needs.distances or metric.needs.gradients
     expected = "those of predictions and maps (worst_case, misinterpretation_probability, aopc, ...)"
     check(not needs_numbers, "metrics", f"{expected}, since words are no numbers", metric.name)
@@ -383,7 +391,12 @@ def fit_explainer(explainer: Any) -> Explainer:
 
 
 def explain(
-    model: TextModel, explainer: Any, texts: Sequence[str] | Any, targets: Tensor | int | None = None
+    model: TextModel,
+    explainer: Any,
+    texts: Sequence[str] | Any,
+    targets: Tensor | int | None = None,
+    *,
+    progress: bool = True,
 ) -> list[list[tuple[str, float]]]:
     """Explain texts: for each the words, and the number of each.
 
@@ -392,6 +405,7 @@ def explain(
         explainer: a name, an explainer, or a function of a predictor, strings and classes, as for `evaluate`.
         texts: a list of texts, or a column of a data frame.
         targets: classes `(N,)`, one class for all, or None for the predicted ones.
+        progress: show how far it is, from ten seconds on.
 
     Raises:
         ArgumentError: another model, no texts, or an explainer that is not known.
@@ -403,13 +417,18 @@ def explain(
     >>> [word for word, value in found[0]], max(found[0], key=lambda pair: pair[1])[0]
     (['a', 'great', 'film'], 'great')
     """
-    expected = "a TextModel, since other inputs are explained by standfast.explainers.get(name)(model, inputs)"
-    check(isinstance(model, TextModel), "model", expected, type(model).__name__)
+    if not isinstance(model, TextModel):
+        others = ", ".join(kind.words for kind in list_other_kinds(Texts.name) if kind.name != "tensors")
+        expected = (
+            "a TextModel, since explain takes texts alone. Tensors are explained by"
+            f" standfast.explainers.get(name)(model, inputs); explainers of {others} are compared by evaluate"
+        )
+        raise ArgumentError("model", expected, type(model).__name__)
     words_of_texts = model.split(list_texts(texts))
     fitted = fit_explainer(explainer)
     check_removal(model, [fitted])
     rows = encode_texts(words_of_texts)
-    maps = fitted(model.make_model(rows), rows, targets).tolist()
+    maps = fitted(model.make_model(rows), rows, targets, progress=progress).tolist()
     return list(map(_pair_words, words_of_texts, maps))
 
 

@@ -35,6 +35,8 @@ def describe_verdict(found: Verdict) -> str:
     parts = [say("accuracy", found.accuracy)] if found.accuracy is not None and found.accuracy.near_chance else []
     parts += [say("verdict_answer", found), say("verdict_next", found)]
     parts += [say("hollow", each) for each in found.hollow]
+    if found.left_out:
+        parts.append(say("left_out", found))
     return " ".join(filter(None, parts))
 
 

@@ -18,6 +18,7 @@ from standfast.report.sentences import (
     list_cautions,
     say,
 )
+from standfast.report.wording import describe_neighbourhood
 from standfast.report.words import make_environment
 from standfast.results import StoredResults
 from standfast.results.formatting import format_confidence, format_count, format_estimate, to_ascii
@@ -74,7 +75,9 @@ class Column:
 
 
 def format_text(results: StoredResults, verbose: bool = False, width: int = 80) -> str:
-    """The matrix of each data set and model and its verdict as ASCII text, in lines of `width` characters.
+    """The neighbourhood, and the matrix of each data set and model with its verdict, as ASCII text in short lines.
+
+    No line has more than `width` characters, but for long names.
 
     With `verbose` also intervals and numbers of samples, what tests, controls and checks say, and why samples do not
     count. The reasons of cells without a number are always there.
@@ -86,7 +89,7 @@ def format_text(results: StoredResults, verbose: bool = False, width: int = 80) 
         lines += [*_wrap(title, width), "", *_format_matrix(matrix, verbose, width), ""]
         for part in ([matrix.verdict, *matrix.cautions], notes):
             lines += [line for text in part for line in _wrap(text, width)] + [""] * bool(part)
-    lines = lines or ["No results yet.", ""]
+    lines = [*_wrap(describe_neighbourhood(results), width), *lines] if lines else ["No results yet.", ""]
     lines += [line for note in _list_endings(results) for line in _wrap(note, width, "  ")]
     return to_ascii("\n".join(lines)).rstrip()
 
@@ -94,7 +97,13 @@ def format_text(results: StoredResults, verbose: bool = False, width: int = 80) 
 def format_html(results: StoredResults) -> str:
     """The same as HTML for a notebook: no scripts, nothing from elsewhere, all names escaped."""
     template = make_environment().get_template("notebook.html")
-    return template.render(matrices=_make_matrices(results), endings=_list_endings(results), write=_write_cell, say=say)
+    return template.render(
+        beginning=describe_neighbourhood(results),
+        matrices=_make_matrices(results),
+        endings=_list_endings(results),
+        write=_write_cell,
+        say=say,
+    )
 
 
 def _make_matrices(results: StoredResults) -> list[Matrix]:
@@ -220,11 +229,9 @@ def _list_notes(results: StoredResults, matrix: Matrix) -> list[str]:
 
 
 def _list_endings(results: StoredResults) -> list[str]:
-    """What was assumed, what failed, and what is missing."""
+    """What was left out, what failed, and what is missing."""
     summary = results.summary
-    assumed = (results.manifest.get("about") or {}).get("default neighbourhood")
-    lines = [f"Neighbourhood: {assumed}."] if assumed else []
-    lines += [f"Left out: {line}." for line in describe_misfits(results.manifest.get("misfits") or {})]
+    lines = [f"Left out: {line}." for line in describe_misfits(results.manifest.get("misfits") or {})]
     lines += [f"Failed: {line}" for line in describe_failures(summary)]
     if summary.missing > 0:
         lines.append(f"{summary.missing} of {format_count(summary.planned, 'job')} were not run yet.")

@@ -1,13 +1,20 @@
-"""How inputs are changed, in words: norm balls, transformations and their parameters."""
+"""How inputs are changed, in words: norm balls, transformations and their parameters, and all of a study together."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from standfast.neighbourhoods import Transformation
-from standfast.neighbourhoods.naming import read_stored
+from standfast.neighbourhoods.naming import describe_change, read_stored
 from standfast.records import split_tag
+from standfast.results import StoredResults
+from standfast.tensors import is_image
+
+#: how many ways of changing inputs are named
+_MOST_WAYS = 2
+_UP_TO = " by up to "
 
 
 def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
@@ -26,6 +33,70 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     if title == "L2Ball":
         return f"by a Euclidean distance of at most {size}"
     return f"by at most {size} in each {part}" if title == "LinfBall" else f"by at most {size}"
+
+
+def describe_neighbourhood(results: StoredResults) -> str:
+    """The sentence that an answer begins with: how far the metrics change inputs; empty where none does."""
+    ways = _list_ways(results)
+    if not ways:
+        return ""
+    assumed = (results.manifest.get("about") or {}).get("default neighbourhood")
+    if assumed and len(ways) == 1:
+        return f"Neighbourhood: {assumed}."
+    by_default = f" By default {assumed}." if assumed else ""
+    return f"Neighbourhood: {_join_ways(ways)}.{by_default}"
+
+
+def describe_changes(results: StoredResults) -> str:
+    """How far the metrics change inputs, in a few words; empty where none does."""
+    return _join_ways(_list_ways(results))
+
+
+def _list_ways(results: StoredResults) -> list[str]:
+    """In words each way in which a metric changes inputs."""
+    feature, width = _name_feature(results)
+    places = (metric.options.get("neighbourhood") for metric in results.metrics.values())
+    return list(dict.fromkeys(_describe_place(place, feature, width) for place in places if place is not None))
+
+
+def _join_ways(ways: Sequence[str]) -> str:
+    if len(ways) > _MOST_WAYS:
+        return f"inputs changed in {len(ways)} ways"
+    first, *others = ways or [""]
+    beginning, _, size = first.partition(_UP_TO)
+    if size and all(way.startswith(beginning + _UP_TO) for way in others):  # the same features by several radii
+        others = [way.removeprefix(beginning + _UP_TO) for way in others]
+    return " or ".join([first, *others])
+
+
+def _name_feature(results: StoredResults) -> tuple[str, float | None]:
+    """What a number of an input is called, and the width of the range of each pixel; None where there are others."""
+    known = [results.manifest.get("data", {}).get(name) or {} for name in results.data]
+    if any(about.get("tokens") and not about.get("texts") for about in known):
+        return "number of the embedding", None
+    if not known or not all(is_image(about.get("input_shape") or ()) for about in known):
+        return "feature", None
+    widths = {_find_width(about.get("bounds")) for about in known}
+    return "pixel", widths.pop() if len(widths) == 1 else None
+
+
+def _find_width(bounds: Any) -> float | None:
+    """The width of the range of all features, from the bounds in a manifest; None if it is infinite, or differs."""
+    try:
+        lower, upper = (list(map(float, ends)) for ends in bounds)
+    except (TypeError, ValueError):
+        return None
+    width = upper[0] - lower[0]
+    same = len({*lower}) == len({*upper}) == 1
+    return width if same and math.isfinite(width) and width > 0 else None
+
+
+def _describe_place(place: Any, feature: str, width: float | None) -> str:
+    known = read_stored(place)
+    if known is not None:
+        return describe_change(known, feature, width)
+    options = {"neighbourhood": place}
+    return describe_transformation(options) or f"moved {describe_reach(options, feature)}"
 
 
 def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shape: Sequence[int]) -> str:

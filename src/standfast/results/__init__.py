@@ -12,7 +12,7 @@ report are needed.
 0
 """
 
-from standfast.results.configured_metric import ConfiguredMetric, find_metric_class, registered_spec
+from standfast.results.configured_metric import ConfiguredMetric, find_metric_class, find_owners, registered_spec
 from standfast.results.failures import Failure
 from standfast.results.formatting import format_number
 from standfast.results.metric_results import MetricResults, StoredSample
@@ -49,6 +49,7 @@ __all__ = [
     "Verdict",
     "Verification",
     "find_metric_class",
+    "find_owners",
     "format_number",
     "registered_spec",
     "summarise",

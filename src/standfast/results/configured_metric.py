@@ -99,6 +99,19 @@ def registered_spec(
     return ValueSpec.named(metric, direction) if kind is None else kind.value_spec(options, task)
 
 
+def find_owners(kind: type[Metric]) -> dict[str, str]:
+    """By each option of a metric that belongs to another option, that other one.
+
+    >>> kind = find_metric_class("seed_agreement")
+    >>> kind is not None and find_owners(kind)
+    {}
+    """
+    # imported only here, as metrics are in `find_metric_class`
+    from standfast.metrics.base import PartOf
+
+    return {option: role.option for option, role in kind.roles.items() if isinstance(role, PartOf)}
+
+
 def find_metric_class(metric: str) -> type[Metric] | None:
     """The class that is registered for a metric's name; None where its package is not installed here.
 

@@ -29,6 +29,7 @@ from standfast.results.summary import Summary, summarise_metric
 from standfast.results.tables import Best, count_explainers, list_best, make_table
 from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
+from standfast.study.forecast.left_out import KEY, describe_left_out
 from standfast.study.store import COORDINATES, ArraysInMemory, Store
 from standfast.tasks import TaskWords, read_common_words
 from standfast.tensors import Array
@@ -212,10 +213,17 @@ class StoredResults:
             have |= set(self.jobs.select("data", "model").unique().iter_rows())
         return [(data, model) for data in self.data for model in self.models if (data, model) in have]
 
+    @property
+    def _limit(self) -> Mapping[str, Any]:
+        """What a time limit has chosen; empty without one."""
+        return self.manifest.get(KEY) or {}
+
     def _count_samples(self) -> dict[str, int]:
-        """How many samples each data set has."""
+        """How many samples each data set has; with a time limit, how many of them were evaluated."""
         known = self.manifest.get("data") or {}
-        return {name: int((known.get(name) or {}).get("samples") or 0) for name in self.data}
+        counts = {name: int((known.get(name) or {}).get("samples") or 0) for name in self.data}
+        evaluated = {name: done for name, (done, _) in (self._limit.get("samples") or {}).items()}
+        return {**counts, **evaluated}
 
     def _list_names(self, key: str, column: str) -> list[str]:
         names = list(self.manifest.get(key) or {})
@@ -578,6 +586,8 @@ def summarise(results: StoredResults) -> Summary:
         sanity,
         results._accuracies,
         {name: tuple(results._list_classes(name)) for name in results.data},
+        results._limit.get("minutes"),
+        tuple(describe_left_out(results._limit)),
     )
 
 

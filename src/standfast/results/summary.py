@@ -242,6 +242,8 @@ class Summary:
         sanity: the checks of each explainer that is no control, by data, model and explainer; empty without checks.
         accuracies: of the models, by data and model, where labels are known.
         classes: the names of the classes of each data set; empty where they are not known.
+        minutes: of the time limit; None without one.
+        left_out: what it has left out, in a few words for each part.
     """
 
     data: tuple[str, ...]
@@ -258,6 +260,8 @@ class Summary:
     sanity: Mapping[tuple[str, str, str], Sanity] = field(default_factory=dict)
     accuracies: Mapping[tuple[str, str], Accuracy] = field(default_factory=dict)
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    minutes: float | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def rows(self) -> list[SummaryRow]:

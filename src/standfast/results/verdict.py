@@ -64,6 +64,8 @@ class Verdict:
         classes: the names of the classes; empty if they are not known.
         accuracy: of the model; None without labels.
         checked: whether there were sanity checks.
+        minutes: of the time limit; None without one.
+        left_out: what it has left out, in a few words for each part.
     """
 
     data: str
@@ -78,6 +80,8 @@ class Verdict:
     classes: tuple[str, ...]
     accuracy: Accuracy | None
     checked: bool
+    minutes: float | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def reasons(self) -> list[tuple[list[str], Ground]]:
@@ -123,6 +127,8 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
         tuple(summary.classes.get(data, ())),
         summary.accuracies.get((data, model)),
         bool(summary.sanity),
+        summary.minutes,
+        summary.left_out,
     )
 
 

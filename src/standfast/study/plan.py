@@ -21,7 +21,6 @@ from torch import Tensor
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
 from standfast.model import Model, module_name
-from standfast.neighbourhoods import Neighbourhood
 from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples
 from standfast.segments import check_one_for_all
 from standfast.study.identity import (
@@ -54,7 +53,7 @@ _CARD = 50
 #: asking an explainer of the user's takes about so long beside its explanations, of which it makes two
 _ASKING, _ASKED = 0.2, 2
 #: an explanation runs the model forward and backward, which takes about as long as three passes forward
-_PASSES = 3
+PASSES = 3
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,11 @@ class Plan:
 
 
 def make_plan(
-    grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mapping[str, Any] | None = None, workers: int = 1
+    grid: Grid,
+    about: Mapping[str, Any] | None = None,
+    earlier: Mapping[str, Any] | None = None,
+    workers: int = 1,
+    seconds: float = _SECONDS,
 ) -> Plan:
     """Make all jobs of a grid. Every model is built once, checked with its data, and asked for its answers.
 
@@ -224,6 +227,7 @@ def make_plan(
         earlier: the manifest of results that the plan may continue. Where its models answered the same but for
             rounding, its jobs keep their identities and sizes.
         workers: how many share the jobs; then a short study has smaller ones.
+        seconds: how long a job may take, about; at most 20.
 
     Raises:
         ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or
@@ -246,7 +250,7 @@ def make_plan(
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         made_of = digest([meeting.content, answers, grid.device.partition(":")[0], *meeting.describe_reference()])
         pools += _make_pools(grid, described, meeting, known, made_of, _choose_pace(meeting, asked.pace, grid.device))
-    sizes = _choose_sizes(pools, known, workers)
+    sizes = _choose_sizes(pools, known, workers, min(seconds, _SECONDS))
     jobs = _cut(pools, sizes)
     code = read_own_modules() if own_code else {}
     planned_grid = PlannedGrid.extend(grid, planned=planned, code=code, isolated=described.isolated)
@@ -423,12 +427,11 @@ def _describe_pair(metric: Metric, explainer: Explainer) -> list[str]:
     return [Description(paired).digest] if is_other else []
 
 
-def _choose_sizes(pools: Sequence[_Pool], known: _Known, workers: int) -> dict[str, int]:
+def _choose_sizes(pools: Sequence[_Pool], known: _Known, workers: int, limit: float) -> dict[str, int]:
     """How many samples the jobs of each pool get, by its key; as in earlier results, or by the time that they take."""
     total = sum(pool.seconds * pool.count for pool in pools)
-    limit = _SECONDS
     if workers > 1:
-        limit = max(_LEAST_SECONDS, min(_SECONDS, total / (workers * _JOBS_PER_WORKER)))
+        limit = max(_LEAST_SECONDS, min(limit, total / (workers * _JOBS_PER_WORKER)))
     cut_freely = [pool for pool in pools if pool.metric.samples_together is None]
     return {pool.key: pool.given or known.sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
 
@@ -473,8 +476,8 @@ def _ask_nearby(grid: Grid, meeting: _Meeting, known: _Known) -> dict[str, list[
     answers_of: dict[str, Answers] = {}
     nearby: dict[str, list[str]] = {}
     for label, metric in grid.measured.items():
-        neighbourhood = getattr(metric, "neighbourhood", None)
-        if not isinstance(neighbourhood, Neighbourhood):
+        neighbourhood = metric.neighbourhood_in_use
+        if neighbourhood is None:
             continue
         around = Description(neighbourhood).digest
         if around not in answers_of:
@@ -533,7 +536,7 @@ class _Known:
 def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
     """About what a model of so many classes does for one sample, in forward passes of one row."""
     cost = metric.cost(classes)
-    return cost.explanations * explainer.rows_per_input * _PASSES + cost.predictions
+    return cost.explanations * explainer.rows_per_input * PASSES + cost.predictions
 
 
 def inputs_for(model: Model, samples: Samples, checked: Tensor | None = None) -> tuple[Tensor, Tensor | None]:

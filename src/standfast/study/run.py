@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,8 @@ from typing import Any
 
 from standfast.errors import check, warn_user
 from standfast.question.grid import Grid
-from standfast.study.executors import Executor, InProcess
+from standfast.study.deadline import run_within
+from standfast.study.executors import Executor, InProcess, JobOutcome
 from standfast.study.folders import LocalFolder
 from standfast.study.import_paths import importing_from
 from standfast.study.lease import hold_lease
@@ -30,13 +32,17 @@ _COMPACT_FROM = 50
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run did: the number of all jobs, of those done before and done now, the failed jobs, and the seconds."""
+    """What a run did: the number of all jobs, of those done before and done now, the failed jobs, and the seconds.
+
+    `stopped` says whether it had to end before all jobs were done.
+    """
 
     planned: int
     earlier: int
     done: int
     failed: list[Job]
     seconds: float
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ def run_grid(
     executor: Executor | None = None,
     origin: Origin | None = None,
     progress: Callable[[Progress], None] | None = None,
+    seconds: float = math.inf,
 ) -> RunSummary:
     """Evaluate a grid, and store each job when it ends.
 
@@ -76,7 +83,8 @@ def run_grid(
         plan: of the grid, if it is made already, with the facts about it.
         executor: does the jobs; None for this process.
         origin: where the grid comes from.
-        progress: called before the first job, after each job, and now and then during a job.
+        progress: called before the first job, when a job begins and when it is done, and now and then during a job.
+        seconds: how long jobs may run. Then those that run are given up, and the manifest has only those that are done.
 
     Raises:
         ArgumentError: the store is at the place of a file.
@@ -92,7 +100,9 @@ def run_grid(
         plan = plan or make_plan(grid, origin.about, store.earlier_manifest(), executor.at_once)
         stack.enter_context(hold_lease(where))
         store.sweep()
-        pending = _put_isolated_last(_find_pending(plan, store), plan.grid)
+        pending = _find_pending(plan, store)
+        if math.isinf(seconds):
+            pending = _put_isolated_last(pending, plan.grid)
         isolated = _record_isolation(plan, executor, pending, store.earlier_manifest())
         about_machine = {**environment(origin.folder), **({"isolated": isolated} if isolated else {})}
         about_run = {"study": dict(origin.study), "origin": origin.file, "environment": about_machine}
@@ -101,12 +111,21 @@ def run_grid(
         began = time.monotonic()
         text = "%d jobs, of which %d were done before; results are stored in %s"
         logger.info(text, len(plan.jobs), earlier, where.address)
-        done, failed = _do_jobs(plan.grid, store, executor, pending, earlier, progress)
+        tally = _Tally(pending, earlier, progress)
+        ended = run_within(seconds, lambda: _do_jobs(plan.grid, store, executor, tally))
+        if not ended:
+            store.write_manifest({**plan.manifest, **about_run, "jobs": _list_known(plan, store)})
         if len(plan.jobs) >= _COMPACT_FROM and pending:
             store.compact([job.identity for job in plan.jobs])
-        seconds = time.monotonic() - began
-        logger.info("%d jobs done, %d failed, in %.1f s", done, len(failed), seconds)
-        return RunSummary(len(plan.jobs), earlier, done, failed, seconds)
+        spent = time.monotonic() - began
+        logger.info("%d jobs done, %d failed, in %.1f s", tally.done, len(tally.failed), spent)
+        return RunSummary(len(plan.jobs), earlier, tally.done, tally.failed, spent, not ended)
+
+
+def _list_known(plan: Plan, store: Store) -> list[str]:
+    """The jobs that have ended, in the order of the plan."""
+    statuses = store.statuses()
+    return [job.identity for job in plan.jobs if job.identity in statuses]
 
 
 def _find_pending(plan: Plan, store: Store) -> list[Job]:
@@ -157,37 +176,68 @@ def _record_isolation(
     return isolated
 
 
-def _do_jobs(
-    grid: Grid,
-    store: Store,
-    executor: Executor,
-    pending: Sequence[Job],
-    earlier: int,
-    progress: Callable[[Progress], None] | None,
-) -> tuple[int, list[Job]]:
-    """Have jobs done, and say how many were, and which have failed."""
-    eta, number, failed = EtaEstimator(pending), 0, list[Job]()
+class _Tally:
+    """Counts the jobs of a run, and tells how far it is.
 
-    def tell(job: Job, share: float) -> None:
+    Attributes:
+        pending: the jobs that are to be done.
+        ended: the number of jobs that have ended.
+        failed: those of them that failed.
+    """
+
+    def __init__(self, pending: Sequence[Job], earlier: int, progress: Callable[[Progress], None] | None) -> None:
+        self.pending = pending
+        self.ended = 0
+        self.failed: list[Job] = []
+        self._earlier = earlier
+        self._progress = progress
+        self._eta = EtaEstimator(pending)
+
+    @property
+    def done(self) -> int:
+        """The number of jobs that have ended well."""
+        return self.ended - len(self.failed)
+
+    def begin(self) -> None:
+        """Show that the run begins."""
+        if self._progress:
+            self._progress(Progress(0, len(self.pending), 0.0, "starting", 0, self._earlier))
+
+    def tell(self, job: Job, share: float) -> None:
         """Show that this share of a job is done."""
-        eta.record(job, share)
-        if progress:
-            last = number == len(pending)
-            whole, left = (1.0, None) if last else (eta.share, eta.estimate_left())
-            progress(Progress(number, len(pending), whole, f"{job.label}: {job.explainer}", len(failed), earlier, left))
+        self._eta.record(job, share)
+        if not self._progress:
+            return
+        is_last = self.ended == len(self.pending)
+        progress = Progress(
+            done=self.ended,
+            total=len(self.pending),
+            share=1.0 if is_last else self._eta.share,
+            current=f"{job.label}: {job.explainer}",
+            failed=len(self.failed),
+            earlier=self._earlier,
+            left=None if is_last else self._eta.estimate_left(),
+        )
+        self._progress(progress)
 
-    if progress:
-        progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
-    if not pending:
-        return 0, failed
-    with contextlib.closing(executor.run(grid, store, pending, tell)) as outcomes:
+    def end(self, outcome: JobOutcome) -> None:
+        """Note and show that a job has ended."""
+        job = outcome.job
+        self.ended += 1
+        if outcome.failed:
+            self.failed.append(job)
+        word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
+        place = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
+        text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
+        logger.log(level, text, self.ended, len(self.pending), word, *place)
+        self.tell(job, 1.0)
+
+
+def _do_jobs(grid: Grid, store: Store, executor: Executor, tally: _Tally) -> None:
+    """Have the jobs of a tally done."""
+    tally.begin()
+    if not tally.pending:
+        return
+    with contextlib.closing(executor.run(grid, store, tally.pending, tally.tell)) as outcomes:
         for outcome in outcomes:
-            job, number = outcome.job, number + 1
-            if outcome.failed:
-                failed.append(job)
-            word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
-            place = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
-            text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
-            logger.log(level, text, number, len(pending), word, *place)
-            tell(job, 1.0)
-    return number - len(failed), failed
+            tally.end(outcome)

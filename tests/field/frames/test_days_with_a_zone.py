@@ -14,10 +14,10 @@ import torch
 
 import standfast
 from standfast import Table
+from standfast.cells.moments import name_zone
+from standfast.cells.words import describe_cell
 from standfast.errors import ArgumentError
 from standfast.frames import make_model
-from standfast.frames.columns import describe_cell
-from standfast.frames.moments import name_zone
 from standfast.neighbourhoods import TableChanges
 
 

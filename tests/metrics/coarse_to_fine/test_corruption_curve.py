@@ -28,9 +28,9 @@ from standfast.metrics.coarse_to_fine.replacement import (
     make_gaussian_fields,
     resolve_noise,
 )
-from standfast.metrics.coarse_to_fine.summary import Curves, summarise
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from standfast.report.presentation import presentation_of
+from standfast.statistics.corruption.summary import Curves, summarise
 from standfast.tensors import content_keys, hashed_uniform
 
 SHAPES = {"grey": (1, 6, 7), "colour": (3, 5, 5), "series": (2, 17), "flat": (12,)}

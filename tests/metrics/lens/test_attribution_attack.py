@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.metrics import AttributionAttack
-from standfast.metrics.lens.attribution_attack import name_above_chance, name_chance
 from standfast.metrics.lens.attribution_objectives import (
     Lens,
     MassCentre,
@@ -28,6 +27,7 @@ from standfast.metrics.lens.attribution_objectives import (
     mass_share,
 )
 from standfast.metrics.probe import Probe
+from standfast.similarity.stored import name_above_chance, name_chance
 
 BALL = standfast.LinfBall(0.1)
 GUIDED = ("lens", "mass_centre", "target", "top_k")

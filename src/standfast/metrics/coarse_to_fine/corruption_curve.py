@@ -7,7 +7,8 @@ relevance. With S the probability of the class, the drop is
     drop_k = (S(x) - S(x_k)) / S(x),   averaged over random draws of the replacement
 
 Over a data set the mean drop makes the coarse numbers (areas, F1). The distribution of the drops over samples at each k
-makes the fine numbers: skewness and kurtosis. See `summary`. Source: Wei, Turbe and Mengaldo, "Revisiting the
+makes the fine numbers: skewness and kurtosis. See
+`standfast.statistics.corruption.summary`. Source: Wei, Turbe and Mengaldo, "Revisiting the
 robustness of post-hoc interpretability methods" (2024), Sec. 3 and App. A; the framework is that of Turbe, Bjelogrlic,
 Lovis and Mengaldo, "Evaluation of post-hoc interpretability methods in time-series classification", Nature Machine
 Intelligence 5, 2023.
@@ -41,7 +42,7 @@ from standfast.errors import check
 from standfast.explainers import Background
 from standfast.explainers.background import check_background
 from standfast.explainers.base import BaselineOption
-from standfast.metrics.base import Cost, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Ladder, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
@@ -50,13 +51,13 @@ from standfast.metrics.coarse_to_fine.replacement import (
     make_gaussian_fields,
     make_sample_fields,
 )
-from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from standfast.metrics.positions import Order, Unit, adapt_explainer, warn_of_coarse_maps
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.records import Count, Share, set_fields
+from standfast.statistics.corruption.summary import CorruptionSummary, Curves, summarise
 from standfast.statistics.curves import compute_area
 from standfast.tasks import CLASS_WORDS, TaskWords, measure_score
 from standfast.value_spec import CommonShare, Direction, ValueSpec
@@ -70,7 +71,7 @@ FRACTIONS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0)
 
 @dataclass(frozen=True)
 class CorruptionCurveResult(Result):
-    """The drops of each sample; `summary` has the numbers of the whole data set.
+    """The drops of each sample; the method `summary` has the numbers of the whole data set.
 
     Attributes:
         area_top, area_bottom: the area under a sample's own drop over its own `corrupted_share`, with the most or the
@@ -132,7 +133,7 @@ class CorruptionCurveResult(Result):
         return Curves(drops.get("top"), drops.get("bottom"), share, np.array(self.fractions), self.shares)
 
     def summary(self, *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0) -> CorruptionSummary:
-        """All numbers of these samples, with intervals; see `standfast.metrics.coarse_to_fine.summary.summarise`."""
+        """All numbers of these samples, with intervals; see `standfast.statistics.corruption.summary.summarise`."""
         return summarise(self.curves(), tau=tau, q=q, resamples=resamples, seed=seed)
 
 
@@ -183,6 +184,7 @@ class CorruptionCurve(Metric):
         "samples": PartOf("replacement", unless=("constant",)),
     }
     presets: ClassVar[Presets] = {"quick": {"samples": 1}, "paper": {"samples": 1, "mean": 0.0, "sd": 1.0}}
+    ladder: ClassVar[Ladder] = ({"samples": 1}, {"samples": 2})
 
     fractions: tuple[Share, ...] = FRACTIONS
     order: Order | tuple[Order, ...] = ("top", "bottom")

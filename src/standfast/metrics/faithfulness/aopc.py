@@ -33,7 +33,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, check
 from standfast.explainers.base import BaselineOption, resolve_baseline
-from standfast.metrics.base import Cost, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Ladder, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.positions import Order, rank_with_random_ties, sum_channels
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys, make_sample_keys
@@ -126,6 +126,12 @@ class AOPC(Metric):
         "baseline": PartOf("replacement", only=("constant",)),
     }
     presets: ClassVar[Presets] = {"quick": {"steps": 30, "samples": 2}}
+    ladder: ClassVar[Ladder] = (
+        {"steps": 30, "samples": 1},
+        {"steps": 30, "samples": 2},
+        {"samples": 1},
+        {"samples": 2},
+    )
 
     region: Count | None = None
     steps: Count = 100

@@ -40,7 +40,7 @@ from standfast.algorithms.searches.base import Outcome
 from standfast.algorithms.searches.sign import SignSearch
 from standfast.errors import check
 from standfast.explainers import Explainer
-from standfast.metrics.base import NO_EFFECT, Cost, Metric, PartOf, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.lens.attribution_objectives import BLIND, AttributionObjective, BlindObjective, GuidedObjective
 from standfast.metrics.lens.attribution_objectives import get as get_attack
@@ -54,6 +54,7 @@ from standfast.similarity import Kendall, LensProfile, Similarity, correct_for_c
 from standfast.similarity import get as get_similarity
 from standfast.similarity import similarities as known_similarities
 from standfast.similarity.authors_protocol import Protocol
+from standfast.similarity.stored import larger_is_closer, name_above_chance, name_chance, name_first_similarity
 from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import count_at_once
 from standfast.value_spec import Direction, ValueSpec
@@ -121,21 +122,6 @@ class AttributionAttackResult(PerturbedResult):
         return found
 
 
-def name_first_similarity(options: Mapping[str, Any]) -> str:
-    """The first similarity of stored options, which is the value."""
-    return str([*(options.get("similarities") or ()), "similarity"][0])
-
-
-def name_chance(similarity: str) -> str:
-    """The column of the frame with the chance level of a similarity."""
-    return f"{similarity} chance"
-
-
-def name_above_chance(similarity: str) -> str:
-    """The column of the frame with a similarity corrected for chance."""
-    return f"{similarity} above chance"
-
-
 @metrics.register("attribution_attack")
 @dataclass(frozen=True)
 class AttributionAttack(Metric):
@@ -181,6 +167,7 @@ class AttributionAttack(Metric):
     needs: ClassVar[Needs] = Needs(
         other="gradients and an explainer that can be differentiated, unless attack is random_sign or universal"
     )
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
     evidence: ClassVar[str] = "searched"
     citation: ClassVar[str] = "kamath2024rethinking"
     roles: ClassVar[Mapping[str, Role]] = {
@@ -188,6 +175,12 @@ class AttributionAttack(Metric):
         **dict.fromkeys(("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)),
     }
     presets: ClassVar[Presets] = {"quick": {"steps": 10, "restarts": 1}}
+    ladder: ClassVar[Ladder] = (
+        {"steps": 3, "restarts": 1},
+        {"steps": 10, "restarts": 1},
+        {"steps": 30, "restarts": 1},
+        {"steps": 100, "restarts": 1},
+    )
 
     neighbourhood: Neighbourhood
     attack: str | AttributionObjective = "top_k"

@@ -181,6 +181,8 @@ class MisinterpretationProbability(Metric):
 
     name: ClassVar[str] = "misinterpretation_probability"
     version: ClassVar[int] = 2
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
+    budget_option: ClassVar[str] = "budget"
     evidence: ClassVar[str] = "probability"
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {
@@ -190,6 +192,7 @@ class MisinterpretationProbability(Metric):
         ),
         "samples": PartOf("method", only=("monte_carlo",)),
     }
+    has_random_cost: ClassVar[bool] = True
     presets: ClassVar[Presets] = {
         # with so few evaluations, plain samples resolve more than levels do
         "quick": {

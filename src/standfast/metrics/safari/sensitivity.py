@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.metrics.base import Cost, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.needs import Needs
@@ -48,12 +48,14 @@ class SensitivityResult(NeighbourhoodResult):
 @dataclass(frozen=True)
 class _Sensitivity(Metric):
     direction: ClassVar[Direction] = "lower"
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
     evidence: ClassVar[str] = "drawn"
     per_distance: ClassVar[bool]
     #: what is largest, for the title and for the axis of a report
     title: ClassVar[str]
     axis: ClassVar[str]
     presets: ClassVar[Presets] = {"quick": {"samples": 10}}
+    ladder: ClassVar[Ladder] = ({"samples": 3}, {"samples": 5}, {"samples": 10}, {"samples": 20})
 
     neighbourhood: Neighbourhood
     samples: Count = 50

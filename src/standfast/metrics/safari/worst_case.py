@@ -36,7 +36,7 @@ from standfast.algorithms.searches.draft import DraftSearch
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
 from standfast.explainers.base import record_choice
-from standfast.metrics.base import NO_EFFECT, Cost, Metric, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, RoughObjective, reevaluate_found
@@ -47,6 +47,7 @@ from standfast.records import Range
 from standfast.registry import build
 from standfast.similarity import Pearson, Similarity
 from standfast.similarity import get as get_similarity
+from standfast.similarity.stored import larger_is_closer
 from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.value_spec import Direction, ValueSpec
 
@@ -165,6 +166,8 @@ class WorstCase(Metric):
     """
 
     name: ClassVar[str] = "worst_case"
+    neighbourhood_option: ClassVar[str] = "neighbourhood"
+    budget_option: ClassVar[str] = "budget"
     evidence: ClassVar[str] = "searched"
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them
@@ -175,6 +178,7 @@ class WorstCase(Metric):
         "quick": {"budget": 100},
         "paper": {"search": "genetic", "budget": 500_002},  # a population of 1000, 500 generations
     }
+    ladder: ClassVar[Ladder] = tuple({"budget": budget} for budget in (20, 50, 100, 200, 500, 1000, 2000))
     #: evaluations of the budget that the search never has: the clean input and the final check
     own_evaluations: ClassVar[int] = 2
 

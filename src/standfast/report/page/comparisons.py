@@ -12,7 +12,6 @@ from itertools import chain, islice, product
 
 import numpy as np
 
-from standfast.metrics.base import PartOf
 from standfast.report.charts import Axis, Chart, Figure, Line, Table, TableCell, Words, draw_lines, is_logarithmic
 from standfast.report.facts import collect_facts, find_words
 from standfast.report.page.cells import describe_row
@@ -20,7 +19,7 @@ from standfast.report.page.matrix import mark_leaders
 from standfast.report.page.options import Configuration, Member, find_groups, flatten_options, has_places
 from standfast.report.presentation.drawing import make_axis
 from standfast.report.sentences import say
-from standfast.results import ConfiguredMetric, StoredResults, find_metric_class
+from standfast.results import ConfiguredMetric, StoredResults, find_metric_class, find_owners
 from standfast.results.summary import SummaryRow
 
 #: how many comparisons of options, and how many of models, are drawn
@@ -103,7 +102,7 @@ def _configure_metric(metric: ConfiguredMetric) -> Configuration:
     kind = find_metric_class(metric.metric)
     if kind is not None:
         options = {option: value for option, value in options.items() if kind.has_effect(option, options)}
-        owners = {option: role.option for option, role in kind.roles.items() if isinstance(role, PartOf)}
+        owners = find_owners(kind)
     unit = (spec.column, spec.axis, spec.direction, spec.good, spec.censored, spec.censored_side)
     return Configuration(metric.name, metric.metric, flatten_options(options), owners, unit)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from standfast.frames.columns import describe_cell
+from standfast.cells.words import describe_cell
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.maps import FEATURES, colour_signed, name_entry, rank_entries
 from standfast.report.page.pictures import draw_picture, encode_image

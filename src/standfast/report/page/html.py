@@ -24,6 +24,7 @@ from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.base import presentation_of
 from standfast.report.presentation.drawing import draw_figures
 from standfast.report.sentences import describe_failures, describe_misfits, list_cautions, say
+from standfast.report.wording import describe_changes
 from standfast.report.words import format_value, make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, StoredResults, find_metric_class
 from standfast.results.sanity import MARGINS
@@ -183,7 +184,7 @@ def _make_context(results: StoredResults) -> dict[str, Any]:
     return {
         "results": results,
         "about": defaultdict(str, manifest.get("about") or {}),
-        "changes": methods.list_changes(results),
+        "changes": describe_changes(results),
         "numbers": {section["metric"].name: section["id"] for section in sections},
         "overview": overview,
         "agreements": list_agreements(results),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from standfast.errors import check
-from standfast.metrics.result import Result
 from standfast.report.plots.canvas import ESTIMATE, escape_text, import_pyplot, label_ticks
 from standfast.report.plots.maps import Maps, draw_maps
 from standfast.report.presentation.drawing import ALIGNED, read_swaps
@@ -18,6 +17,8 @@ from standfast.value_spec import ValueSpec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from standfast.metrics.result import Result
 
 #: the arrays of a result that are pictures: clean inputs and their maps, perturbed inputs and theirs
 PICTURES = ("origins", "origin_maps", "inputs", "maps")
@@ -70,6 +71,8 @@ def show(
     >>> len(standfast.show(standfast.metrics.AOPC(steps=4)(model, "saliency", digits.inputs)))
     1
     """
+    from standfast.metrics.result import Result  # a report is drawn without metrics, and a result is one of them
+
     if isinstance(subject, Result):
         check(maps is None, "maps", "none with a result, which brings its own", type(maps).__name__)
         return _draw_result(subject, features, tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,8 +14,8 @@ from pydantic import Field, ValidationInfo
 
 from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
-from standfast.metrics.base import Metric, has_neighbourhood
-from standfast.neighbourhoods import LinfBall
+from standfast.metrics.base import Metric, find_neighbourhood_option, has_neighbourhood, set_neighbourhood
+from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import join_label
 from standfast.question.metric_labels import number_labels
 from standfast.study.file.entries import Count, OptionValues, Reference
@@ -30,6 +31,56 @@ from standfast.study.file.options import (
 )
 from standfast.study.file.problems import Entry, errors_at, reject, show, with_article
 from standfast.study.file.references import ReferenceReader
+
+
+@dataclass(frozen=True)
+class UnplacedMetric:
+    """A metric for which the file names no neighbourhood: it gets the default one of its kind of inputs.
+
+    Attributes:
+        stand_in: the metric in a neighbourhood that only shows whether its other options fit.
+        alone: the metric without one; None where it needs one.
+        given: the names of the options that the file sets.
+    """
+
+    stand_in: Metric
+    alone: Metric | None
+    given: frozenset[str] = frozenset()
+
+    @classmethod
+    def configure(cls, kind: type[Metric], name: str, options: Mapping[str, Any]) -> UnplacedMetric:
+        """A metric of a class, with options from the file in which its neighbourhood is missing.
+
+        Raises:
+            StudyFieldError: the other options do not fit.
+        """
+        neighbourhood: Neighbourhood | None = None
+        with contextlib.suppress(Exception):  # a class of the user's may have no example
+            neighbourhood = kind.example().neighbourhood_in_use
+        stand_in = {find_neighbourhood_option(kind): neighbourhood or LinfBall(0.1)}
+        alone: Metric | None = None
+        if not has_neighbourhood(kind, required=True):
+            alone = configure(kind, name, options)
+        return cls(configure(kind, name, {**options, **stand_in}), alone, frozenset(options))
+
+    def place(self, neighbourhood: Neighbourhood, usual_options: Mapping[str, Any]) -> Metric:
+        """The metric in a neighbourhood.
+
+        Args:
+            neighbourhood: which.
+            usual_options: what goes with it where the file does not say otherwise.
+
+        Raises:
+            ArgumentError: it is none for this metric.
+        """
+        placed = set_neighbourhood(self.stand_in, neighbourhood)
+        open_options = {name: value for name, value in usual_options.items() if name not in self.given}
+        return dataclasses.replace(placed, **open_options)
+
+    def write_plain(self) -> dict[str, Any]:
+        """The options as a file has them: those that it sets, as the kind of inputs decides on others."""
+        options = plain_options(self.stand_in)
+        return {name: value for name, value in options.items() if name in self.given}
 
 
 class MetricFunction(Entry):
@@ -71,10 +122,14 @@ class MetricFunction(Entry):
         """The class with the options of the entry, and those of the study that it has."""
         defaults = _select_known(kind, common)
         with errors_at("options"):
-            has_several = isinstance(defaults.get("neighbourhood"), tuple)
-            if has_several and "neighbourhood" not in self.options:
+            option = find_neighbourhood_option(kind)
+            has_several = isinstance(defaults.get(option), tuple)
+            if has_several and option not in self.options:
                 raise reject("a neighbourhood, as the study has several", "nothing")
-            return configure(kind, label, {**defaults, **self.options})
+            options = {**defaults, **self.options}
+            if option and option not in options:
+                return UnplacedMetric.configure(kind, label, options)
+            return configure(kind, label, options)
 
     def _make(self, function: Any, label: str, base: Path, entry: Mapping[str, Any]) -> Any:
         """The metric that the function returns."""
@@ -118,7 +173,9 @@ class ExplainerFunction(MetricFunction):
 
 #: what the sections hold: the thing itself, or the function that is imported for it
 Explained = CheckedEntry[Explainer | ExplainerFunction]
-Measured = CheckedEntry[Metric | MetricFunction]
+Measured = CheckedEntry[Metric | MetricFunction | UnplacedMetric]
+#: what older versions of YAML take for true or false, and a study file for a text
+_TRUTH_IN_WORDS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
 #: what is made of an entry, and its plain form; several of a metric that is evaluated in several neighbourhoods
 _Built = dict[str, tuple[Any, dict[str, Any]]]
 
@@ -133,9 +190,21 @@ def explainers_from(raw: object) -> dict[str, Explained]:
 
 
 def controls_from(raw: object) -> bool | dict[str, Explained]:
-    """The section `controls`: whether there are the usual ones, or some by label."""
+    """The section `controls`: whether there are the usual ones, or some by label.
+
+    >>> controls_from("yes")
+    Traceback (most recent call last):
+        ...
+    standfast.study.file.problems.StudyFieldError: the file: expected true, false, or...'yes' (did you mean true?)
+    """
     if isinstance(raw, bool):
         return raw
+    if not isinstance(raw, Mapping | list | tuple) or not raw:
+        got = show(raw)
+        near = _TRUTH_IN_WORDS.get(str(raw).casefold())
+        if near is not None:
+            got += f" (did you mean {near}?)"
+        raise reject("true, false, or explainers as a list or under labels", got)
     return read_section(raw, CONTROLS, _build_explainer, _labels_of_explainers)
 
 
@@ -186,8 +255,12 @@ def _describe_options(entry: Explained) -> str:
 def _labels_of_metrics(entries: Sequence[Measured]) -> list[str]:
     labels: list[str] = []
     for entry in entries:
-        own_label = entry.value.own_label if isinstance(entry.value, Metric) else entry.name
-        labels.append(join_label(own_label, entry.variant))
+        metric = entry.value
+        if isinstance(metric, UnplacedMetric):
+            metric = metric.stand_in
+        own_label = metric.own_label if isinstance(metric, Metric) else entry.name
+        label = join_label(own_label, entry.variant)
+        labels.append(label)
     return number_labels(labels)
 
 
@@ -205,21 +278,23 @@ def _build_metric(named: NamedEntry, common: Mapping[str, Any]) -> _Built:
         return _build_function(MetricFunction, named)
     kind = METRICS.registry[named.name]
     options = _select_known(kind, common) | dict(named.options)
-    neighbourhood = options.get("neighbourhood")
-    if neighbourhood is None and has_neighbourhood(kind, required=True):
-        own = f"{{{named.name}: {{neighbourhood: {{linf: 0.1}}}}}}"
-        words = f"a neighbourhood for {named.name}, as in {own}, or neighbourhood: {{linf: 0.1}} for all metrics"
-        raise reject(words, "nothing", "neighbourhood")
-    if not isinstance(neighbourhood, list | tuple) or not has_neighbourhood(kind):
+    option = find_neighbourhood_option(kind)
+    neighbourhood = options.get(option)
+    # None in the file is an answer, where the metric can do without
+    is_missing = option not in options or has_neighbourhood(kind, required=True)
+    if option and neighbourhood is None and is_missing:
+        unplaced = UnplacedMetric.configure(kind, named.name, options)
+        return {"": (unplaced, {named.name: unplaced.write_plain()})}
+    if not isinstance(neighbourhood, list | tuple):
         return {"": _with_plain_form(configure(kind, named.name, options), named.name)}
-    with errors_at("neighbourhood"):
+    with errors_at(option):
         neighbourhoods = neighbourhoods_from(neighbourhood)
     built: _Built = {}
     for words, each_neighbourhood in neighbourhoods.items():
         metric = configure(
             kind,
             named.name,
-            {**options, "neighbourhood": each_neighbourhood},
+            {**options, option: each_neighbourhood},
         )
         built[words] = _with_plain_form(metric, named.name)
     return built
@@ -263,8 +338,13 @@ def _read_tuples(raw: Any) -> Any:
 
 
 def _select_known(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the study's options that a class has."""
-    if not dataclasses.is_dataclass(kind):
+    """Those of the study's options that a class of metrics has, under its own names of them."""
+    if not issubclass(kind, Metric):
         return {}
-    option_names = {option.name for option in dataclasses.fields(kind)}
-    return {name: value for name, value in common.items() if value is not None and name in option_names}
+    own_names = {"preset": "preset", "neighbourhood": find_neighbourhood_option(kind)}
+    known: dict[str, Any] = {}
+    for name, value in common.items():
+        option = own_names[name]
+        if option and value is not None:
+            known[option] = value
+    return known

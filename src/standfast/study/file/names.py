@@ -172,6 +172,7 @@ class CheckedEntry(Generic[T]):
         path: where its options stand in the file.
         label: in the file, if it has one there.
         variant: what tells it from others of the same entry, where one of its options has several values in turn.
+        given: the names of the options that the file sets.
     """
 
     value: T
@@ -180,6 +181,7 @@ class CheckedEntry(Generic[T]):
     path: Keys = ()
     label: str | None = None
     variant: str = ""
+    given: frozenset[str] = frozenset()
 
 
 def read_section(
@@ -211,7 +213,16 @@ def read_section(
             with errors_at(*named.path):
                 for words, (value, plain) in build(named).items():
                     own = None if label is None else join_label(label, words)
-                    found.append(CheckedEntry(value, plain, named.name, (names.section, *path), own, words))
+                    checked = CheckedEntry(
+                        value=value,
+                        plain=plain,
+                        name=named.name,
+                        path=(names.section, *path),
+                        label=own,
+                        variant=words,
+                        given=frozenset(named.options),
+                    )
+                    found.append(checked)
     raise_all(errors)
     return _by_label(found, labels(found), names)
 

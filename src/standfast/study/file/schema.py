@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from standfast import similarity
+from standfast.metrics.base import find_neighbourhood_option
 from standfast.study.file.entries import EXECUTORS
 from standfast.study.file.evaluations import ExplainerFunction, MetricFunction
 from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, TASKS, Names
@@ -59,10 +60,12 @@ def _define_kinds(definitions: Schema, names: Names, forms: Iterable[Schema] = (
     by_name: Schema = {}
     for name in names.registry:
         options = definitions[f"{what}.{name}"] = _model(definitions, options_model(names.registry[name], name))
-        if names is METRICS and "neighbourhood" in options["properties"]:
+        neighbourhood_option = find_neighbourhood_option(names.registry[name])
+        if neighbourhood_option:
             # the file's own may stand for it, and a list is evaluated in turn
-            options["required"] = [option for option in options.get("required", ()) if option != "neighbourhood"]
-            options["properties"]["neighbourhood"]["anyOf"].append(_refer("neighbourhoods"))
+            required = options.get("required", ())
+            options["required"] = [option for option in required if option != neighbourhood_option]
+            options["properties"][neighbourhood_option]["anyOf"].append(_refer("neighbourhoods"))
         first = names.scalar(names.registry[name]) if names.scalar else None
         value = [options["properties"][first]] if first else []
         by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), *value]}

@@ -28,33 +28,34 @@ from pydantic import (
     Field,
     PlainValidator,
     PrivateAttr,
-    ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
 
 from standfast.errors import ArgumentError, suggest_name
 from standfast.explainers import Explainer
-from standfast.metrics.base import Metric, Preset
+from standfast.metrics.base import Ladder, Metric, Preset, list_cheaper
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
-from standfast.question.grid import Grid, ModelSource, Samples
+from standfast.question.arguments import DEFAULT_NEIGHBOURHOOD
+from standfast.question.grid import Extra, Grid, ModelSource, Samples
 from standfast.question.inputs import Given, Inputs, Places, read_given
+from standfast.question.metric_labels import NamedMetric, list_extras
 from standfast.question.question import Question
-from standfast.question.texts import default_change
 from standfast.study.file import entries
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
 from standfast.study.file.entries import Count, RequirementEntry, as_tuple
 from standfast.study.file.evaluations import (
     Explained,
     Measured,
+    UnplacedMetric,
     controls_from,
     explainers_from,
     load_evaluation,
     metrics_from,
 )
 from standfast.study.file.names import DATA, MODELS, CheckedEntry, Names, read_section
-from standfast.study.file.options import neighbourhood_from, neighbourhoods_from, to_plain
+from standfast.study.file.options import neighbourhood_from, neighbourhoods_from, plain_options, to_plain
 from standfast.study.file.problems import (
     Entry,
     Keys,
@@ -65,7 +66,7 @@ from standfast.study.file.problems import (
     reject,
 )
 from standfast.study.file.references import ReferenceReader
-from standfast.study.file.sources import DataEntry, ModelEntry, ModelFolder, build_source, try_out
+from standfast.study.file.sources import DataEntry, ModelEntry, build_source, try_out
 from standfast.study.file.tables import DataTable
 
 #: a form of data that is read beside the others
@@ -104,15 +105,11 @@ def _sources(names: Names) -> PlainValidator:
     return PlainValidator(lambda raw: read_section(raw, names, build_source, _labels))
 
 
-def _neighbourhood(raw: object, info: ValidationInfo) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
-    """As the file says; of texts there is a default."""
+def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
+    """As the file says; None where it says nothing."""
     if isinstance(raw, list | tuple):
         return tuple(neighbourhoods_from(raw).values())
-    if raw is not None:
-        return neighbourhood_from(raw)
-    entries = [entry.value for section in ("data", "models") for entry in info.data.get(section, {}).values()]
-    texts = any(isinstance(each, ModelFolder) or getattr(each, "text", None) is not None for each in entries)
-    return default_change() if texts else None
+    return None if raw is None else neighbourhood_from(raw)
 
 
 def _refer_to(definition: str) -> WithJsonSchema:
@@ -133,14 +130,15 @@ class Study(Entry):
             memory and take about 20 seconds.
         data: Data: of a loader, in a file, or from a function; a list or under labels.
         models: Models: of the zoo, from a function, or in a file; a list or under labels.
-        neighbourhood: for all metrics that have one and do not set it; a list for each in turn. Of texts, typos in one
-            word of ten by default.
+        neighbourhood: for all metrics that have one and do not set it; a list for each in turn. By default that of
+            `evaluate`, which depends on the data.
         preset: values for metric options that this file does not set. A metric may have a preset of its own.
         explainers: Explainers, as a list or under labels.
         metrics: Metrics, as a list or under labels.
         controls: explainers that say nothing about what a model has learned, beside the others; true for those that fit
             the models and the data, false for none, or a list as of explainers.
         sanity: check whether each explainer depends on the input and the model; a number: on so many samples.
+        minutes: how long all of it may take; what the file does not set is chosen, as by `evaluate`.
         executor: who does the work.
         requirements: what the numbers must show, for `standfast check`; nothing else reads it.
     """
@@ -161,6 +159,7 @@ class Study(Entry):
     metrics: Annotated[dict[str, Measured], PlainValidator(metrics_from), _refer_to("metrics")]
     controls: Annotated[bool | dict[str, Explained], PlainValidator(controls_from), _refer_to("controls")] = True
     sanity: bool | Count = True
+    minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     executor: entries.ExecutorField = entries.LocalEntry()
     requirements: Annotated[tuple[RequirementEntry, ...], BeforeValidator(as_tuple)] = ()
 
@@ -203,20 +202,25 @@ class Study(Entry):
         data, models = self._load_data(places), self._load_models(places)
         explainers = _load_all(self.explainers, "explainers", places, references)
         controls = _load_all(self.named_controls, "controls", places, references)
-        metrics = _load_all(self.metrics, "metrics", places, references, self._read_common_options(places, references))
+        common_options = self._read_common_options(places, references)
+        loaded_metrics = _load_all(self.metrics, "metrics", places, references, common_options)
         inputs: Inputs | None = None
         with places.at("data"):
-            changes = list(metrics.values())
+            changes = [metric for metric in loaded_metrics.values() if isinstance(metric, Metric)]
             inputs = read_given(Given(data, models, self._pairs(), changes, places=places))
         if inputs is None:
             places.raise_errors()
         assert inputs is not None
+        about: dict[str, Any] = {}
+        metrics = _place_metrics(loaded_metrics, inputs, places, about)
         _look_up_extras(metrics, inputs, places)
         fitted_controls = _fit_explainers(controls, "controls", inputs, places)
         return Question(
             inputs=inputs,
             explainers=_fit_explainers(explainers, "explainers", inputs, places),
             metrics=metrics,
+            ladders=self._list_ladders(metrics),
+            extras=_list_extras(loaded_metrics, metrics, inputs, about),
             controls=self.controls if isinstance(self.controls, bool) else fitted_controls,
             sanity=self.sanity,
             pairs=self._pairs(),
@@ -225,6 +229,7 @@ class Study(Entry):
             samples_per_job=self.samples_per_job,
             device=self.device,
             paths=(str(self.base),),
+            about=about,
             places=places,
         )
 
@@ -251,6 +256,14 @@ class Study(Entry):
         with errors_at(into=places.errors):
             common["neighbourhood"] = references.read_in(self.neighbourhood, "neighbourhood")
         return common
+
+    def _list_ladders(self, metrics: Mapping[str, Metric]) -> dict[str, Ladder]:
+        """Cheaper settings of the metrics whose options the file leaves open, by label."""
+        if "preset" in self.model_fields_set:
+            return {}
+        by_name = Metric | UnplacedMetric
+        named = {label: entry for label, entry in self.metrics.items() if isinstance(entry.value, by_name)}
+        return {label: list_cheaper(metrics[label], named[label].given) for label in metrics if label in named}
 
     def find_place(self, section: str, name: str = "") -> tuple[Keys, str]:
         """Where a part stands in the file, and the key of it that errors are about."""
@@ -319,6 +332,36 @@ class Study(Entry):
             content[section] = {label: to_plain(entry.plain) for label, entry in checked.items()}
         return {**content, "executor": self.executor.model_dump(mode="json", exclude_none=True)}
 
+    def plain_with(
+        self,
+        settings: Mapping[str, Mapping[str, Any]],
+        controls: Sequence[str],
+        checked: int | None,
+        extras: Mapping[str, Metric],
+    ) -> dict[str, Any]:
+        """The study as plain values with what was chosen for a limited time, so that the same jobs can be made again.
+
+        Args:
+            settings: options of metrics, by label.
+            controls: the default controls that are evaluated.
+            checked: how many samples have sanity checks; None for as many as the study says.
+            extras: metrics that were added, by label.
+        """
+        content = self.plain()
+        content.pop("minutes", None)
+        for label, metric in extras.items():
+            content["metrics"][label] = to_plain({metric.name: plain_options(metric)})
+        for label, options in settings.items():
+            entry = self.metrics.get(label)
+            if entry is not None:
+                own = content["metrics"][label]
+                content["metrics"][label] = {name: {**known, **options} for name, known in own.items()}
+        if self.controls is True and not controls:
+            content["controls"] = False
+        if checked is not None:
+            content["sanity"] = checked or False
+        return content
+
 
 def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: str | int) -> None:
     if name is not None and name not in known:
@@ -349,6 +392,56 @@ def _fit_explainers(
         with places.at(section, label):
             fitted[label] = inputs.fit_explainer(explainer)
     return fitted
+
+
+def _place_metrics(
+    metrics: Mapping[str, Metric | UnplacedMetric], inputs: Inputs, places: Places, about: dict[str, Any]
+) -> dict[str, Metric]:
+    """The metrics, of which those without a neighbourhood get the default one; `about` gets what the report says.
+
+    As in `evaluate`, there is a default only where a metric needs one; then all have it.
+    """
+    is_needed = any(isinstance(metric, UnplacedMetric) and metric.alone is None for metric in metrics.values())
+    placed: dict[str, Metric] = {}
+    default: Neighbourhood | None = None
+    for label, metric in metrics.items():
+        if isinstance(metric, Metric):
+            placed[label] = metric
+            continue
+        if metric.alone is not None and not is_needed:
+            placed[label] = metric.alone
+            continue
+        if not inputs.samples:  # none could be read, and errors say so
+            continue
+        with places.at("metrics", label, metric.stand_in.neighbourhood_option):
+            if default is None:
+                default, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
+            placed[label] = metric.place(default, inputs.default_options(type(metric.stand_in)))
+    return placed
+
+
+def _list_extras(
+    metrics: Mapping[str, Metric | UnplacedMetric],
+    placed: Mapping[str, Metric],
+    inputs: Inputs,
+    about: Mapping[str, Any],
+) -> dict[str, Extra]:
+    """The metrics that got a default neighbourhood in the further ones, by label."""
+    if DEFAULT_NEIGHBOURHOOD not in about or len(placed) < len(metrics):
+        return {}
+
+    def place(neighbourhood: Neighbourhood) -> list[NamedMetric]:
+        again: list[NamedMetric] = []
+        for label, metric in metrics.items():
+            if isinstance(metric, UnplacedMetric):
+                options = inputs.default_options(type(metric.stand_in))
+                again.append(NamedMetric(label, metric.place(neighbourhood, options)))
+            else:
+                again.append(NamedMetric(label, metric))
+        return again
+
+    first = [NamedMetric(label, metric) for label, metric in placed.items()]
+    return list_extras(first, [neighbourhood for neighbourhood, _ in inputs.default_neighbourhoods()], place)
 
 
 def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, places: Places) -> None:

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from standfast.metrics.coarse_to_fine.gate import Gate, apply_gate
-from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from standfast.results import MetricResults
 from standfast.results.controls import is_random
+from standfast.statistics.corruption.gate import Gate, apply_gate
+from standfast.statistics.corruption.summary import CorruptionSummary, Curves, summarise
 from standfast.tensors import Array
 
 #: how many samples of one explainer are read at most

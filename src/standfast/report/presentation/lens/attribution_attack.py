@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.metrics.lens.attribution_attack import name_chance, name_first_similarity
 from standfast.report.charts import Figure, GalleryRow, Table, TableCell
 from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution, draw_example
@@ -28,6 +27,7 @@ from standfast.report.words import words_of
 from standfast.results import MetricResults
 from standfast.similarity.chance import ROOM
 from standfast.similarity.diverse import resolve_k
+from standfast.similarity.stored import name_chance, name_first_similarity
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.tensors import Array
 from standfast.value_spec import read_flags, read_numbers

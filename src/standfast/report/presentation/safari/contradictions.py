@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from standfast.metrics.base import larger_is_closer
 from standfast.report.presentation.base import Contradiction
 from standfast.report.presentation.safari.terms import find_threshold
 from standfast.results import MetricResults
+from standfast.similarity.stored import larger_is_closer
 
 _KEYS = ["explainer", "repeat", "sample"]
 

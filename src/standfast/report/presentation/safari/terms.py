@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from standfast.metrics.base import find_similarity, larger_is_closer
+from standfast.similarity.stored import find_similarity, larger_is_closer
 
 
 def find_threshold(options: Mapping[str, Any]) -> float | None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from standfast.errors import check, check_integer
-from standfast.metrics.coarse_to_fine.summary import Curves
 from standfast.statistics.bootstrap import intervals_of_means, student_intervals_of_means
+from standfast.statistics.corruption.summary import Curves
 from standfast.statistics.curves import compute_area, compute_area_up_to
 from standfast.tensors import Array
 

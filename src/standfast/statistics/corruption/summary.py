@@ -37,7 +37,9 @@ from typing import Any
 import numpy as np
 
 from standfast.errors import check, check_integer
-from standfast.metrics.coarse_to_fine.statistics import (
+from standfast.records import set_fields
+from standfast.statistics.bootstrap import average_samples, intervals_of_means
+from standfast.statistics.corruption.moments import (
     compute_centred_powers,
     compute_moments,
     compute_printed_f1,
@@ -48,8 +50,6 @@ from standfast.metrics.coarse_to_fine.statistics import (
     rescale_kurtosis,
     rescale_skewness,
 )
-from standfast.records import set_fields
-from standfast.statistics.bootstrap import average_samples, intervals_of_means
 from standfast.statistics.curves import compute_area
 from standfast.tensors import Array
 

@@ -15,8 +15,9 @@ import torch
 from refusals import assert_refused
 
 import standfast
-from standfast.metrics.coarse_to_fine.gate import apply_gate
-from standfast.metrics.coarse_to_fine.statistics import (
+from standfast.statistics import bootstrap
+from standfast.statistics.corruption.gate import apply_gate
+from standfast.statistics.corruption.moments import (
     compute_moments,
     compute_printed_f1,
     compute_quantile,
@@ -25,8 +26,7 @@ from standfast.metrics.coarse_to_fine.statistics import (
     rescale_kurtosis,
     rescale_skewness,
 )
-from standfast.metrics.coarse_to_fine.summary import Columns, Curves, summarise
-from standfast.statistics import bootstrap
+from standfast.statistics.corruption.summary import Columns, Curves, summarise
 from standfast.statistics.curves import compute_area, compute_area_up_to
 
 Array = np.ndarray[Any, Any]

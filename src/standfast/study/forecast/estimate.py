@@ -1,0 +1,188 @@
+"""What a study costs, as numbers and as a table: `Line`, `Estimate`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+#: how the seconds of a line are known: by a trial of the metric; by its pilot, a cheaper configuration; by the time of
+#: single explanations; by that of the model alone; not at all, as the cost is random; or there is nothing to do, or it
+#: fails
+Basis = Literal["trial", "pilot", "explanations", "model", "unknown", "done", "fails"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the estimate: what a configured metric costs for one explainer.
+
+    Attributes:
+        data, model, explainer, label: which.
+        jobs, done: the number of planned jobs, and how many of them the store has.
+        samples: how many samples the jobs that are left have together; each once for each repeat.
+        evaluations: about how many inputs the jobs that are left predict and explain.
+        seconds: about how long one worker needs for them; NaN if the trial failed, or the cost is random and was not
+            seen.
+        memory: the largest number of bytes that a worker has in use: of the GPU, or of its process with everything that
+            it has loaded. A lower bound where the trial was stopped before its end: later parts of the metric may need
+            more. NaN where it cannot be measured, and if nothing is left to do.
+        error: why the trial failed, as its job will; empty where it did not.
+        basis: how the seconds are known (`Basis`).
+        start: those of the seconds that the samples themselves take, whatever the settings of the metric are.
+    """
+
+    data: str
+    model: str
+    explainer: str
+    label: str
+    jobs: int
+    done: int
+    samples: int
+    evaluations: int
+    seconds: float
+    memory: float = math.nan
+    error: str = ""
+    basis: Basis = "done"
+    start: float = 0.0
+
+
+@dataclass(frozen=True, repr=False)
+class Estimate:
+    """What a grid costs, with a `Line` for every data set, model, explainer and metric.
+
+    All numbers are for one worker like this process; several workers divide the time. `print` shows a table.
+
+    Attributes:
+        lines: the rows.
+        advice: what fits into a limited time, in words.
+    """
+
+    lines: tuple[Line, ...]
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, [format_costs(self), self.advice]))
+
+    def __repr__(self) -> str:
+        memory = "" if math.isnan(self.memory) else f", {self.memory / 1e9:.2g} GB"
+        unknown = f", and an unknown time for {', '.join(self.unknown)}" if self.unknown else ""
+        failed = "".join(f"; {text}" for text in self.describe_failures())
+        time_needed = f"{self.evaluations:,} evaluations, {describe_seconds(self.seconds)} with one worker{unknown}"
+        return f"Estimate({time_needed}{memory}; frame() has a row for each metric{failed})"
+
+    def describe_failures(self) -> list[str]:
+        """Why trials failed, a text for each error; empty if none did."""
+        broken: dict[str, list[str]] = {}
+        for line in self.lines:
+            if line.error:
+                broken.setdefault(line.error, []).append(f"{line.label} with {line.explainer}")
+        more = {error: f", and {len(who) - 1} more" if len(who) > 1 else "" for error, who in broken.items()}
+        begin = "trials failed, and their jobs will"
+        return [f"{begin}: {who[0]}{more[error]}: {error}" for error, who in broken.items()]
+
+    @property
+    def evaluations(self) -> int:
+        """Of all lines together."""
+        return sum(line.evaluations for line in self.lines)
+
+    @property
+    def seconds(self) -> float:
+        """Of all lines whose time is known; NaN if none is."""
+        known = [line.seconds for line in self.lines if not math.isnan(line.seconds)]
+        return math.fsum(known) if known else math.nan
+
+    @property
+    def unknown(self) -> list[str]:
+        """The labels of metrics whose cost is random, and was not seen in the time of the estimate."""
+        return list(dict.fromkeys(line.label for line in self.lines if line.basis == "unknown"))
+
+    @property
+    def memory(self) -> float:
+        """The largest of all lines, in bytes; NaN if it is not known."""
+        return max((line.memory for line in self.lines if not math.isnan(line.memory)), default=math.nan)
+
+    def frame(self) -> pl.DataFrame:
+        """A row for each line."""
+        return pl.DataFrame([vars(line) for line in self.lines])
+
+
+def describe_seconds(seconds: float) -> str:
+    """A time in words, to two digits.
+
+    >>> describe_seconds(0.31), describe_seconds(72), describe_seconds(95_800), describe_seconds(math.nan)
+    ('0.31 s', '72 s', '27 hours', 'an unknown time')
+    """
+    if math.isnan(seconds):
+        return "an unknown time"
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+    return f"{float(f'{seconds:.2g}'):g} s"
+
+
+#: what stands behind a number that no trial has shown
+_MARKS: Mapping[Basis, str] = {"explanations": " a", "model": " b"}
+_LEGEND: Mapping[Basis, str] = {
+    "explanations": "a: not tried; from the time of single explanations and predictions",
+    "model": "b: not tried; from the time of the model alone, and so perhaps wrong by a factor of three",
+}
+
+
+def format_costs(estimate: Estimate) -> str:
+    """A table of the times: a row for each explainer, a column for each metric; and what all of it takes."""
+    text_lines: list[str] = []
+    pairs = list(dict.fromkeys((line.data, line.model) for line in estimate.lines))
+    for pair in pairs:
+        lines_of_pair = [line for line in estimate.lines if (line.data, line.model) == pair]
+        if len(pairs) > 1:
+            data, model = pair
+            text_lines.append(f"{model} on {data}:")
+        text_lines += _format_table(lines_of_pair)
+    bases = {line.basis for line in estimate.lines}
+    for basis, words in _LEGEND.items():
+        if basis in bases:
+            text_lines.append(words)
+    total = f"all of it: {describe_seconds(estimate.seconds)} with one worker"
+    if estimate.unknown:
+        labels = ", ".join(estimate.unknown)
+        total += f", and {labels}, whose time is not known"
+    text_lines.append(total)
+    return "\n".join(text_lines)
+
+
+def _format_table(lines: Sequence[Line]) -> list[str]:
+    """The table of a data set and a model."""
+    labels = list(dict.fromkeys(line.label for line in lines))
+    explainers = list(dict.fromkeys(line.explainer for line in lines))
+    columns = [["", *explainers]]
+    for label, head in zip(labels, _shorten_labels(labels), strict=True):
+        cells = {line.explainer: _format_cell(line) for line in lines if line.label == label}
+        columns.append([head, *(cells.get(name, "") for name in explainers)])
+    names, *numbers = columns
+    name_width = max(map(len, names))
+    rows = [name.ljust(name_width) for name in names]
+    for column in numbers:
+        width = max(map(len, column))
+        for index, cell in enumerate(column):
+            rows[index] += "  " + cell.rjust(width)
+    return [row.rstrip() for row in rows]
+
+
+def _shorten_labels(labels: Sequence[str]) -> list[str]:
+    """The names of the metrics, where these alone tell them apart."""
+    names = [label.partition(":")[0] for label in labels]
+    is_clear = len(set(names)) == len(names)
+    return names if is_clear else list(labels)
+
+
+def _format_cell(line: Line) -> str:
+    if line.basis == "done":
+        return "done"
+    if line.basis == "unknown":
+        return "not known"
+    if math.isnan(line.seconds):
+        return "fails"
+    return describe_seconds(line.seconds) + _MARKS.get(line.basis, "")

@@ -1,0 +1,50 @@
+"""What a manifest says of a limited time: what was chosen, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: the key of the choice in a manifest (`standfast.study.forecast.choice.Choice.describe`)
+KEY = "limit"
+
+
+def describe_left_out(limit: Mapping[str, Any]) -> list[str]:
+    """What a time limit has left out, in a few words for each part; empty if nothing.
+
+    Args:
+        limit: what the manifest says of it (`Choice.describe`).
+    """
+    parts = _describe_samples(limit.get("samples") or {})
+    parts += _describe_settings(limit.get("settings") or {}, limit.get("without limit") or {})
+    dropped_controls = limit.get("left out controls") or []
+    if dropped_controls:
+        names = ", ".join(dropped_controls)
+        parts.append(f"without the controls {names}")
+    if limit.get("checked") == 0:
+        parts.append("without sanity checks")
+    return parts
+
+
+def _describe_samples(samples: Mapping[str, Sequence[int]]) -> list[str]:
+    """The data sets of which not all samples were evaluated."""
+    parts: list[str] = []
+    for name, (evaluated, available) in samples.items():
+        if evaluated < available:
+            parts.append(f"{evaluated} of {available} samples of {name}")
+    return parts
+
+
+def _describe_settings(
+    settings: Mapping[str, Mapping[str, Any]], usual_settings: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """The options that were chosen, and those that metrics would have without a limit."""
+    parts: list[str] = []
+    for label, options in settings.items():
+        usual = usual_settings.get(label) or {}
+        changes: list[str] = []
+        for name, value in options.items():
+            changes.append(f"{name}={value} instead of {usual.get(name)}")
+        words = ", ".join(changes)
+        parts.append(f"{label} with {words}")
+    return parts

@@ -1,0 +1,394 @@
+"""Estimate what a study costs before it runs: evaluations, time and memory of each metric and explainer.
+
+First the speed of predictions and of each explainer's explanations is measured. Then metrics are tried on the samples
+of their first job, each for a share of the time: as they are, and if that has no end also as their pilot
+(`Metric.pilot`), a cheaper configuration. What the trials took is scaled to all jobs. Where not even the first
+explanation would end within its share, the cost of a metric is that of its explanations and predictions, and is marked
+as such.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from standfast.display import show_nothing
+from standfast.errors import StandfastError, check
+from standfast.explainers import Explainer
+from standfast.metrics import Metric
+from standfast.metrics.base import remove_limit
+from standfast.metrics.probe import Call, Probe
+from standfast.model import ROW_ALIGNMENT
+from standfast.question.grid import Grid, Part
+from standfast.study.deadline import run_within
+from standfast.study.forecast.estimate import Basis, Estimate, Line
+from standfast.study.plan import PASSES, Job, Plan, inputs_for, job_seed
+
+#: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
+_FIRST = 2.0
+#: a pilot that is expected to take so many times as long as a trial may is not begun: it would not come to its end
+_HOPELESS = 50
+#: a trial that is within a single explanation is ended after so many times the seconds that it may take
+_PATIENCE = 2.0
+#: the share of the time in which the speed of explanations is measured
+_SPEEDS = 0.5
+#: the share of a metric's time for the trial of itself; the rest is for its pilot
+_ITSELF = 1 / 3
+#: a model runs so many rows in the time of a single one, which is filled up
+_ROWS = 2 * ROW_ALIGNMENT
+
+
+def estimate_plan(
+    plan: Plan, done: set[str], progress: Callable[[str], None] | None = None, seconds: float = 10.0
+) -> Estimate:
+    """What the jobs of a plan cost that are not done, in the plan's order.
+
+    Args:
+        plan: of the grid.
+        done: identities of the jobs that are done already.
+        progress: called with a text that says what is tried.
+        seconds: how long all trials together may take, about. With infinity, metrics are evaluated to their end.
+
+    Raises:
+        ArgumentError: `seconds` is no number above 0.
+    """
+    fits = type(seconds) in (int, float) and seconds > 0
+    check(fits, "seconds", "a number above 0", repr(seconds))
+    groups: dict[tuple[str, str, str, str], list[Job]] = {}
+    for job in plan.jobs:
+        groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
+    left = {place: [job for job in jobs if job.identity not in done] for place, jobs in groups.items()}
+    ends = time.perf_counter() + seconds
+    lines: dict[tuple[str, str, str, str], Line] = {}
+    pairs = list(dict.fromkeys(place[:2] for place, jobs in left.items() if jobs))
+    for number, pair in enumerate(pairs):
+        own = {place: jobs for place, jobs in left.items() if jobs and place[:2] == pair}
+        share = (ends - time.perf_counter()) / (len(pairs) - number)
+        lines.update(_estimate_pair(plan.grid, pair, own, share, progress))
+    for place, jobs in groups.items():
+        line = lines.get(place) or Line(*place, 0, 0, samples=0, evaluations=0, seconds=0.0)
+        lines[place] = replace(line, jobs=len(jobs), done=len(jobs) - len(left[place]))
+    return Estimate(tuple(lines[place] for place in groups))
+
+
+def try_unknown(plan: Plan, estimate: Estimate, seconds: float) -> Estimate:
+    """The estimate of all jobs of a plan with the costs of metrics that were not known, by their pilots.
+
+    Args:
+        plan: of which all jobs were estimated.
+        estimate: of them.
+        seconds: for all pilots together. What they do not reach stays unknown.
+    """
+    unknown = [line for line in estimate.lines if line.basis == "unknown"]
+    tried: dict[Line, Line] = {}
+    trials: _Trials | None = None
+    ends = time.perf_counter() + seconds
+    for number, line in enumerate(unknown):
+        if trials is None or trials.pair != (line.data, line.model):
+            trials = _Trials(plan.grid, line.data, line.model)
+            trials.measure_speeds([line.explainer for line in unknown], 0.0)
+        place = (line.data, line.model, line.explainer, line.label)
+        jobs = [job for job in plan.jobs if (job.data, job.model, job.explainer, job.label) == place]
+        share = (ends - time.perf_counter()) / (len(unknown) - number)
+        tried[line] = trials.fill_in(line, jobs, max(share, 0.0), must_try=True)
+    return replace(estimate, lines=tuple(tried.get(line, line) for line in estimate.lines))
+
+
+def _estimate_pair(
+    grid: Grid,
+    pair: tuple[str, str],
+    left: Mapping[tuple[str, str, str, str], Sequence[Job]],
+    seconds: float,
+    progress: Callable[[str], None] | None,
+) -> dict[tuple[str, str, str, str], Line]:
+    """The lines of a data set and a model, within so many seconds; what is cheap is tried first."""
+    data, model = pair
+    ends = time.perf_counter() + seconds
+    trials = _Trials(grid, data, model)
+    if progress:
+        progress(f"measuring the speed of {model} on {data}")
+    trials.measure_speeds(list(dict.fromkeys(place[2] for place in left)), _SPEEDS * seconds)
+    lines: dict[tuple[str, str, str, str], Line] = {}
+    by_work = sorted(left, key=lambda place: left[place][0].work)
+    for number, place in enumerate(by_work):
+        _, _, explainer, label = place
+        if progress:
+            progress(f"trying {label} with {explainer}, {model} on {data}")
+        share = (ends - time.perf_counter()) / (len(by_work) - number)
+        line = Line(*place, 0, 0, samples=0, evaluations=0, seconds=0.0)
+        lines[place] = trials.fill_in(line, left[place], max(share, 0.0))
+    return lines
+
+
+class _EnoughSeen(BaseException):
+    """Ends a trial; no `except Exception` in a metric or in another package may stop it."""
+
+
+@dataclass(frozen=True)
+class _Speed:
+    """How long an explanation of an input takes.
+
+    Attributes:
+        seconds: for an input, which is also predicted.
+        measured: whether it was explained; otherwise this is what its rows take that the model runs.
+    """
+
+    seconds: float
+    measured: bool
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What a run of a metric took.
+
+    Attributes:
+        seconds: from the beginning to the end.
+        evaluations: of all samples together.
+        start: seconds until the samples themselves were predicted and explained; of a stopped run, its first half.
+        started: evaluations until then.
+        ended: whether it came to its end.
+        memory: the peak, in bytes.
+    """
+
+    seconds: float
+    evaluations: float
+    start: float
+    started: int
+    ended: bool
+    memory: float = math.nan
+
+    @property
+    def is_known(self) -> bool:
+        """Whether something was seen of it: a trial may be ended within its first explanation."""
+        return self.ended or self.evaluations > self.started > 0
+
+    def scaled_to(self, evaluations: float) -> float:
+        """Seconds for so many evaluations: what the start takes is paid once."""
+        rate = (self.seconds - self.start) / max(self.evaluations - self.started, 1)
+        return self.start + rate * max(evaluations - self.started, 0)
+
+
+class _Trials:
+    """Runs metrics on a model of a grid and a data set, each for a limited time."""
+
+    def __init__(self, grid: Grid, data: str, model: str) -> None:
+        self.grid, self.samples, self.pair = grid, grid.data[data], (data, model)
+        loaded = grid.models[model].model(self.samples, grid.device)
+        self.inputs, self.targets = inputs_for(loaded, self.samples)
+        self.model = loaded.with_reference(self.inputs)
+        #: seconds of a prediction, by the pace of as many rows as a single one is filled up to
+        self.prediction = 0.0
+        self.speeds: dict[str, _Speed] = {}
+
+    def measure_speeds(self, explainers: Sequence[str], seconds: float) -> None:
+        """Measure how long a prediction takes, and an explanation of each explainer, within so many seconds.
+
+        What would take longer than its share is not run: its seconds are those of the rows that it needs.
+        """
+        ends = time.perf_counter() + seconds
+        with contextlib.suppress(Exception):  # the trials of metrics say what fails
+            self.prediction = self._time_predictions()
+        # controls are cheap, and nobody has asked for them
+        order = sorted(
+            explainers, key=lambda name: (name in self.grid.controls, self.grid.explainers[name].rows_per_input)
+        )
+        for name in order:
+            left = ends - time.perf_counter()
+            self.speeds[name] = self._time_explanations(self.grid.explainers[name], left / 2)
+
+    def _time_predictions(self) -> float:
+        """Seconds of a prediction. It also finds the batch sizes, so that no trial has to."""
+        part = self.samples.split(self.model, slice(0, _ROWS))[0]
+        rows = part.take(self.inputs)
+        with torch.inference_mode(False), part.model.session(), torch.no_grad():
+            for kind in ("forward", "backward"):
+                with contextlib.suppress(Exception):  # a model may have no gradients
+                    part.model.row_budget(rows[:1], 1, kind, 1 << 20)
+            began = time.perf_counter()
+            part.model.logits(rows)
+            return (time.perf_counter() - began) / _ROWS
+
+    def _time_explanations(self, explainer: Explainer, limit: float) -> _Speed:
+        """How long an explanation takes; of an explainer that needs longer than the limit what its rows take."""
+        rows = explainer.rows_per_input
+        by_rows = _Speed(rows * PASSES * self.prediction, measured=False)
+        part = self.samples.split(self.model, slice(0, max(1, _ROWS // rows)))[0]
+        count = len(part.take(self.inputs))
+        # a single row takes as long as those that it is filled up to
+        filled = max(count * rows, _ROWS)
+        if filled * PASSES * self.prediction > limit:
+            return by_rows
+        inputs = part.take(self.inputs)
+        targets = None if self.targets is None else self.targets[part.rows]
+        model = copy.copy(part.model)
+
+        def explain() -> None:
+            with show_nothing(), torch.inference_mode(False), model.session():
+                Probe(Call(model, explainer, inputs, targets))
+
+        began = time.perf_counter()
+        try:
+            if not run_within(_PATIENCE * limit, explain):
+                return _Speed(max(by_rows.seconds, _PATIENCE * limit / count), measured=False)
+        except (Exception, SystemExit):  # the trials of metrics say what fails; an explainer may call sys.exit
+            return by_rows
+        return _Speed((time.perf_counter() - began) / max(count, _ROWS // rows), measured=True)
+
+    def fill_in(self, line: Line, jobs: Sequence[Job], limit: float, must_try: bool = False) -> Line:
+        """The line with what its jobs cost, by trials with the samples of the first, or by the speed of explanations.
+
+        Args:
+            line: without costs.
+            jobs: those that are left.
+            limit: seconds for the trials.
+            must_try: try it also where the first explanation is expected to take longer.
+        """
+        job = jobs[0]
+        rows = self._choose(job).rows
+        metric = self.grid.measured[job.label].bind(extras=self.samples.extras, inputs=self.inputs, rows=rows)
+        line = replace(line, samples=sum(job.stop - job.start for job in jobs))
+        speed = self.speeds[job.explainer]
+        try:
+            metric = metric.bind(module=self.model.module)
+            # the samples themselves are explained first, and nothing is seen of a metric before
+            filled = _ROWS // self.grid.explainers[job.explainer].rows_per_input
+            is_slow = speed.seconds * max(_count(rows), filled) > limit
+            if is_slow and not must_try:
+                return self._fill_in_by_speed(line, metric, speed)
+            return self._fill_in_by_trials(line, metric, job, limit)
+        except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
+            evaluations = line.samples * metric.cost(self.model.classes).evaluations
+            error = f"{type(failure).__name__}: {failure}"
+            return replace(line, evaluations=evaluations, seconds=math.nan, error=error, basis="fails")
+
+    def _fill_in_by_speed(self, line: Line, metric: Metric, speed: _Speed) -> Line:
+        """The line with what all explanations and predictions of the metric take, one after the other."""
+        cost = metric.cost(self.model.classes)
+        seconds = line.samples * (cost.explanations * speed.seconds + cost.predictions * self.prediction)
+        line = replace(line, evaluations=line.samples * cost.evaluations, start=line.samples * speed.seconds)
+        if metric.has_random_cost:
+            return replace(line, seconds=math.nan, basis="unknown")
+        return replace(line, seconds=seconds, basis="explanations" if speed.measured else "model")
+
+    def _fill_in_by_trials(self, line: Line, metric: Metric, job: Job, limit: float) -> Line:
+        """The line with what the metric takes by a trial of itself and, if that has no end, of its pilot."""
+        rows = self._choose(job).rows
+        found, basis = self._predict(metric, job, limit)
+        if not found.is_known:
+            return self._fill_in_by_speed(line, metric, self.speeds[job.explainer])
+        scale = line.samples / _count(rows)
+        return replace(
+            line,
+            evaluations=round(scale * found.evaluations),
+            seconds=math.nan if basis == "unknown" else scale * found.seconds,
+            memory=found.memory,
+            basis=basis,
+            start=min(scale * found.start, scale * found.seconds),
+        )
+
+    def _choose(self, job: Job) -> Part:
+        """The model with those samples of a job that are tried."""
+        return self.samples.split(self.model, slice(job.start, job.stop))[0]
+
+    def _predict(self, metric: Metric, job: Job, limit: float) -> tuple[_Trial, Basis]:
+        """What the metric will take for a job, and how that is known."""
+        whole = self._run_warm(metric, job, _ITSELF * limit)
+        if whole.ended or not whole.is_known:
+            return whole, "trial"
+        try:
+            pilot = metric.pilot()
+        except StandfastError:  # options of the user's do not go together with those of the preset
+            pilot = metric
+        most = metric.most_evaluations
+        if most is not None and pilot.most_evaluations is None:
+            metric = remove_limit(metric)  # the pilot has none either
+        count = _count(self._choose(job).rows)
+        expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
+        small = whole
+        pilot_limit = (1 - _ITSELF) * limit
+        if few < expected and whole.scaled_to(few) < _HOPELESS * pilot_limit / 2:
+            small = self._run_warm(pilot, job, pilot_limit)
+        # what the pilot took more or less than it was expected to, the metric will, too
+        evaluations = expected * small.evaluations / max(1, few) if small.ended else expected
+        if isinstance(most, int):
+            evaluations = min(evaluations, most * count)
+        evaluations = max(evaluations, whole.evaluations)
+        # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
+        # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
+        seconds = math.sqrt((small if small.ended else whole).scaled_to(evaluations) * whole.scaled_to(evaluations))
+        predicted = replace(whole, seconds=seconds, evaluations=evaluations)
+        if metric.has_random_cost and not small.ended:
+            return predicted, "unknown"
+        return predicted, "pilot" if small.ended else "trial"
+
+    def _run_warm(self, metric: Metric, job: Job, limit: float) -> _Trial:
+        """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
+        first = self._run(metric, job, limit)
+        return self._run(metric, job, limit) if first.ended and first.seconds < min(_FIRST, limit) else first
+
+    def _run(self, metric: Metric, job: Job, limit: float) -> _Trial:
+        part = self._choose(job)
+        model, inputs = part.model, part.take(self.inputs)
+        targets = None if self.targets is None else self.targets[part.rows]
+        count, start, half = 0, (0.0, 0), (0.0, 0)
+        began = time.perf_counter()
+
+        def on_inputs(inputs_seen: int) -> None:
+            nonlocal count, start, half
+            count += inputs_seen
+            now = time.perf_counter() - began, count
+            if not start[1]:
+                start = now if count >= len(inputs) else start
+            elif not half[1]:
+                half = now if now[0] > limit / 2 else half
+            elif now[0] > limit:  # after half of the time there was at least one chunk, also of a slow model
+                raise _EnoughSeen
+
+        result = None
+        generator = torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat))
+        model = copy.copy(model)  # metrics remember things of a model, which no trial must find ready
+        watched = model.watch(on_inputs)
+
+        def evaluate() -> None:
+            nonlocal result
+            with show_nothing(), contextlib.suppress(_EnoughSeen), watched:
+                result = metric(model, self.grid.explainers[job.explainer], inputs, targets, generator=generator)
+
+        with measure_peak(self.model.device) as peak:
+            # within a single explanation nothing is seen
+            run_within(_PATIENCE * limit, evaluate)
+        seconds = time.perf_counter() - began
+        self.model.classes = self.model.classes or model.classes
+        if result is not None:
+            count = int(result.model_evaluations.sum())
+        elif start[1] < half[1] < count:
+            start = half  # a metric may prepare much before its first evaluations; its rate shows later
+        return _Trial(seconds, count, *start, result is not None, peak[0])
+
+
+def _count(rows: slice) -> int:
+    return int(rows.stop - rows.start)
+
+
+@contextlib.contextmanager
+def measure_peak(device: torch.device) -> Iterator[list[float]]:
+    """Gives a list with one number: after the block, the most bytes that were in use within it; NaN if not known."""
+    found = [math.nan]
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        yield found
+        found[0] = float(torch.cuda.max_memory_allocated(device))
+        return
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # on Linux, this resets the peak
+    yield found
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        found[0] = 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
