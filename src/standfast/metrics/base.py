@@ -390,6 +390,7 @@ class Metric(metaclass=_PresetsApplied):
         inputs: Tensor | None = None,
         rows: slice | None = None,
         module: nn.Module | None = None,
+        explainer: Explainer | None = None,
     ) -> Metric:
         """The metric with the values of what a study knows, and its file does not say.
 
@@ -400,6 +401,8 @@ class Metric(metaclass=_PresetsApplied):
             extras: what a data set has beside its inputs (`Dataset.extras`), `(N, ...)` each.
             inputs, rows: all inputs of the data set `(N, ...)`, and those of them that are evaluated together.
             module: of the model, for an estimate of what the metric costs.
+            explainer: that is evaluated. A metric that works otherwise for some explainers than its options say returns
+                another configuration for these, which is then a part of the identity of their jobs.
 
         Raises:
             ArgumentError: there is no extra of that name, or the option cannot hold it; an option holds something for
