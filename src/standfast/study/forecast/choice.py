@@ -370,7 +370,7 @@ def advise(grid: Grid, estimate: Estimate, minutes: float) -> str:
     try:
         choice = choose(grid, estimate, minutes, 60 * minutes)
     except ArgumentError as error:
-        return f"in {minutes:g} minutes: nothing, as one sample needs {error.expected}"
+        return f"in {_name_minutes(minutes)}: nothing, as one sample needs {error.expected}"
     assert choice is not None
     return describe_choice(grid, choice)
 
@@ -382,8 +382,12 @@ def describe_choice(grid: Grid, choice: Choice) -> str:
         counts[name] = [count, len(grid.data[name])]
     left_out = describe_left_out({**choice.describe(grid), "samples": counts})
     parts = "; ".join(left_out) or "everything"
-    text = f"in {choice.minutes:g} minutes: {parts} (about {describe_seconds(choice.seconds)})"
+    text = f"in {_name_minutes(choice.minutes)}: {parts} (about {describe_seconds(choice.seconds)})"
     if choice.raised:
         labels = ", ".join(choice.raised)
         text += f"; new work, with higher settings than before: {labels}"
     return text
+
+
+def _name_minutes(minutes: float) -> str:
+    return f"{minutes:g} minute" + ("" if minutes == 1 else "s")
