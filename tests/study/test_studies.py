@@ -438,7 +438,7 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path, monkeypatch: pytest.M
     assert not Path("results").exists()
     CliRunner().invoke(app, ["run", str(study), "--no-report"])
     result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
-    assert "12 jobs, 12 of them done; about 0 model evaluations, 0.0 s" in result.output
+    assert "12 jobs, 12 of them done; about 0 model evaluations, 0 s" in result.output
 
 
 FRAGILE = """

@@ -37,6 +37,11 @@ class Ground:
     is_open: bool = False
     open_check: Check | None = None
 
+    @property
+    def quality_name(self) -> str:
+        """The quality; of a check, which has none, that it is undecided."""
+        return self.quality or "undecided"
+
 
 @dataclass(frozen=True)
 class Hollow:
