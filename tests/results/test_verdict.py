@@ -176,6 +176,22 @@ def test_a_failure_that_many_metrics_make_likely_is_not_certain() -> None:
     assert [each.explainer for each in beside.refuse] == ["gradcam"]
 
 
+def test_several_with_an_open_check_are_named_together() -> None:
+    """Of neither it is known how many samples would decide, and neither has a quality by a metric."""
+    untested = Sanity((Check("model", "untested"), Check("class", "passed")))
+    metric = ConfiguredMetric("worst", "worst", {}, "higher", False, SPEC, {})
+    names = ("gradcam", "saliency")
+    rows = tuple(row_of(name, "worst", "good", 0.9, sanity=untested.state) for name in names)
+    measured = MetricSummary("d", "m", metric, rows, None, Decision("none", "not compared"))
+    verdict = reach_verdict(summary_of(measured, dict.fromkeys(names, untested)), "d", "m")
+    assert [(ground.explainer, ground.quality, ground.needed) for ground in verdict.undecided] == [
+        ("gradcam", None, None),
+        ("saliency", None, None),
+    ]
+    said = describe_verdict(verdict).lower()
+    assert all(name in said for name in names)
+
+
 def test_a_failed_check_is_the_reason_before_the_metrics() -> None:
     sanity = Sanity((Check("input", "failed"), Check("model", "undecided"), Check("class", "passed")))
     (ground,) = judge_one({"worst": ("bad", 0.001)}, sanity).refuse
