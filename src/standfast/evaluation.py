@@ -208,8 +208,12 @@ def evaluate(
     return found
 
 
-def _print_choice(grid: Grid, estimate: Estimate, choice: Choice) -> None:
+def _print_choice(grid: Grid, estimate: Estimate, choice: Choice | None) -> None:
     """Print what everything costs, and what was chosen for a limited time."""
+    if choice is None:
+        words = "all of this is done; higher settings do not fit into the time that is left: give more minutes"
+        print(words, file=sys.stderr, flush=True)
+        return
     print(f"{format_costs(estimate)}\n{describe_choice(grid, choice)}", file=sys.stderr, flush=True)
 
 

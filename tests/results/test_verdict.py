@@ -192,6 +192,20 @@ def test_several_with_an_open_check_are_named_together() -> None:
     assert all(name in said for name in names)
 
 
+def test_leaving_out_the_checks_for_want_of_time_earns_nothing() -> None:
+    metric = ConfiguredMetric("worst", "worst", {}, "higher", False, SPEC, {})
+    measured = MetricSummary(
+        "d", "m", metric, (row_of("gradcam", "worst", "good", 0.9),), None, Decision("none", "one")
+    )
+    unlimited = summary_of(measured, {})
+    assert reach_verdict(unlimited, "d", "m").show == ("gradcam",)
+    limited = dataclasses.replace(unlimited, minutes=1.0, left_out=("without sanity checks",), lacks_checks=True)
+    verdict = reach_verdict(limited, "d", "m")
+    assert verdict.show == ()
+    assert [(ground.explainer, ground.is_open) for ground in verdict.undecided] == [("gradcam", True)]
+    assert "without sanity checks" in describe_verdict(verdict)
+
+
 def test_a_failed_check_is_the_reason_before_the_metrics() -> None:
     sanity = Sanity((Check("input", "failed"), Check("model", "undecided"), Check("class", "passed")))
     (ground,) = judge_one({"worst": ("bad", 0.001)}, sanity).refuse

@@ -588,6 +588,7 @@ def summarise(results: StoredResults) -> Summary:
         {name: tuple(results._list_classes(name)) for name in results.data},
         results._limit.get("minutes"),
         tuple(describe_left_out(results._limit)),
+        results._limit.get("checked") == 0,
     )
 
 

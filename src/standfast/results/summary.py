@@ -248,6 +248,7 @@ class Summary:
         classes: the names of the classes of each data set; empty where they are not known.
         minutes: of the time limit; None without one.
         left_out: what it has left out, in a few words for each part.
+        lacks_checks: whether it has left out the sanity checks.
     """
 
     data: tuple[str, ...]
@@ -266,6 +267,7 @@ class Summary:
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     minutes: float | None = None
     left_out: tuple[str, ...] = ()
+    lacks_checks: bool = False
 
     @property
     def rows(self) -> list[SummaryRow]:

@@ -68,7 +68,8 @@ class Verdict:
             those that are best by most metrics.
         refuse: those that fail a check, or are bad or no better than a control by a metric, with the reasons.
         labels: of the metrics that judge those of `show`.
-        undecided: all others, with what is undecided, or could not be measured.
+        undecided: all others, with what is undecided, or could not be measured. Where a time limit has left out the
+            sanity checks, these are all that would be shown.
         unjudged: those that pass all checks, but that no metric judges.
         weak: of `show`, the classes for which most maps are not stable, by explainer.
         hollow: where explainers that fail a check, or ignore the class, lead in stability: this is no merit.
@@ -121,6 +122,9 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
             obstacle = _find_gap(name, metrics, summary.missing > 0)
         if obstacle is not None:
             (undecided if obstacle.is_open else refuse).append(obstacle)
+        elif any(row.quality == "good" for row in rows) and summary.lacks_checks:
+            # asking less must not earn more: it is no answer of the user's that there are no checks
+            undecided.append(Ground(name, is_open=True))
         elif any(row.quality == "good" for row in rows):
             show.append(name)
         else:

@@ -17,8 +17,10 @@ from standfast.metrics.base import has_neighbourhood, list_cheaper
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Extra, Freedom, Grid, LoadedModel, Samples
 from standfast.registry import build
-from standfast.study.forecast.choice import ENOUGH, Choice, check_minutes, choose
+from standfast.study.forecast.choice import ENOUGH, Choice, check_minutes, choose, describe_choice
 from standfast.study.forecast.estimate import Estimate, Line
+from standfast.study.forecast.limited import sort_jobs
+from standfast.study.plan import Job
 
 LADDER = ({"samples": 10}, {"samples": 100})
 
@@ -78,7 +80,8 @@ def seconds_of(choice: Choice, grid: Grid) -> float:
     """What a choice takes, added up by hand."""
     copies = choice.settings.get("drawn", {"samples": 1000})["samples"]
     explainers = 2 if "random" in choice.controls or not grid.free.controls else 1
-    checks = 2.0 * (choice.checked if choice.checked is not None else 0)
+    checked = len(grid.data["x"]) if choice.checked is None else choice.checked
+    checks = 2.0 * checked if grid.sanity is not None else 0.0
     return explainers * choice.samples["x"] * (1 + copies / 100) + checks
 
 
@@ -88,7 +91,7 @@ def test_with_enough_time_nothing_is_left_out() -> None:
     assert choice is not None
     assert choice.settings == {}
     assert choice.samples == {"x": 40}
-    assert (choice.controls, choice.checked) == (("random",), 40)
+    assert (choice.controls, choice.checked) == (("random",), None)
     assert choice.seconds == pytest.approx(2 * 40 * 11 + 80)
     assert choice.whole == pytest.approx(2 * 40 * 11 + 80)
 
@@ -173,11 +176,65 @@ def test_an_earlier_choice_stays_until_all_its_samples_are_done() -> None:
     assert again.settings == first.settings == {"drawn": {"samples": 10}}
     assert again.samples == {"x": 40}
     assert again.raised == ()
-    higher = choose_for(grid, 5000, earlier=earlier, must_rise=True)
+    higher = choose_for(grid, 5000, earlier=earlier, must_add=True)
     assert higher is not None
     assert (higher.settings, higher.raised) == ({}, ("drawn",))
-    assert choose_for(grid, 100, earlier=earlier, must_rise=True) is None
-    assert choose_for(grid, 5000, earlier=higher.describe(grid), must_rise=True) is None
+    assert choose_for(grid, 100, earlier=earlier, must_add=True) is None
+    whole = {**higher.describe(grid), "samples": {"x": [40, 40]}}
+    assert choose_for(grid, 5000, earlier=whole, must_add=True) is None
+
+
+def test_what_was_left_out_is_added_when_the_samples_are_done() -> None:
+    """Controls and checks, where higher settings do not fit: 40 samples take 2 x 44 s, and their checks 80 s."""
+    grid = make_grid()
+    without = {"settings": {"drawn": {"samples": 10}}, "controls": [], "checked": 0, "samples": {"x": [40, 40]}}
+    choice = choose_for(grid, 100 / 0.85, earlier=without, must_add=True)
+    assert choice is not None
+    assert choice.raised == ()
+    assert choice.controls == ("random",)
+    assert choice.checked not in (0, None)
+    assert choice.samples == {"x": 40}
+    assert choose_for(grid, 10, earlier=without, must_add=True) is None
+
+
+def test_samples_that_are_done_take_no_time_any_more() -> None:
+    """39 of 40 samples are done: the last one is, and not one of forty."""
+    grid = make_grid()
+    earlier = {"settings": {"drawn": {"samples": 10}}, "controls": ["random"], "checked": None}
+    choice = choose_for(grid, 4, earlier={**earlier, "samples": {"x": [39, 40]}})
+    assert choice is not None
+    assert choice.samples == {"x": 40}
+    assert choice.seconds == pytest.approx(2 * 1.1)
+
+
+def test_checks_of_all_samples_are_those_without_a_limit() -> None:
+    """Two samples, fewer than checks pass anything with: the same checks, and the same identity."""
+    for count in (2, 40):
+        grid = make_grid(count)
+        choice = choose_for(grid, 5000)
+        assert choice is not None
+        assert choice.checked is None
+        assert choice.apply(grid).sanity == grid.sanity
+
+
+def test_fewer_checks_are_said() -> None:
+    grid = make_grid()
+    choice = choose_for(grid, 100)
+    assert choice is not None
+    assert choice.checked is not None
+    assert f"sanity checks with {choice.checked} instead of 40 samples" in describe_choice(grid, choice)
+
+
+def test_models_take_turns_that_double() -> None:
+    jobs = [Job("", "x", model, "e", "drawn", 0, start, start + 1, 1.0) for model in "ab" for start in range(8)]
+    order = [(job.model, job.start) for job in sort_jobs(jobs, ())]
+    assert order[:4] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    turns = [model for model, _ in order]
+    assert sum(first != second for first, second in pairwise(turns)) == 7
+    assert sorted(order) == sorted((job.model, job.start) for job in jobs)
+    unknown = [replace(job, label="p") for job in jobs if job.model == "a"]
+    labels = [job.label for job in sort_jobs([*unknown, *jobs], ["p"]) if (job.model, job.start) == ("a", 3)]
+    assert labels == ["drawn", "p"]
 
 
 def test_several_workers_share_the_time() -> None:

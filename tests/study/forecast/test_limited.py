@@ -105,9 +105,10 @@ def test_the_same_call_continues_with_more_samples(tmp_path: Path) -> None:
 
 def test_a_run_without_a_limit_finds_the_jobs_of_a_limited_one(tmp_path: Path) -> None:
     given = {"metrics": ["worst_case:budget=20"]}
-    limited = standfast.evaluate(make_model(), EXPLAINERS, draw(12), **given, minutes=0.05, out=tmp_path, **OPTIONS)
+    limited = standfast.evaluate(make_model(0.0), EXPLAINERS, draw(12), **given, minutes=1, out=tmp_path, **OPTIONS)
     full = standfast.evaluate(make_model(0.0), EXPLAINERS, draw(12), **given, out=tmp_path, **OPTIONS)
-    assert full.run.earlier >= limited.run.done - 2  # the checks may have had fewer samples
+    assert limited.manifest["limit"]["checked"] is None
+    assert full.run.earlier == limited.run.done
     assert full.missing == 0
     assert "limit" not in full.manifest
 
@@ -128,6 +129,8 @@ def test_time_that_is_left_raises_the_settings(tmp_path: Path, monkeypatch: pyte
     budgets: list[int] = []
 
     def speed_up(grid: Any, estimate: Any, choice: Any) -> None:
+        if choice is None:
+            return
         budgets.append(choice.settings.get(WORST, {"budget": 5000})["budget"])
         model.module.seconds = 0.0  # type: ignore[assignment]
 
@@ -242,3 +245,24 @@ def test_images_are_also_moved_half_as_far_where_there_is_time(tmp_path: Path) -
     stored = study_from(from_file.manifest["study"])
     again = make_plan(stored.grid(), None, from_file.manifest)
     assert {job.identity for job in again.jobs} == set(from_file.manifest["jobs"])
+
+
+def test_two_samples_have_their_checks_in_a_limited_time_too(tmp_path: Path) -> None:
+    digits = standfast.data.bundled("digits")[:2]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    results = standfast.evaluate(
+        model, "saliency", digits, ["aopc"], minutes=0.5, controls=False, out=tmp_path, progress=False
+    )
+    assert results.sanity["digits", "LeNet5", "saliency"].state == "undecided"
+    assert results.verdict().left_out == ()
+
+
+def test_the_same_call_says_why_it_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All samples are done with the cheapest settings, and no higher ones fit."""
+    options: dict[str, Any] = {"neighbourhood": standfast.LinfBall(0.1), "sanity": False, "controls": False}
+    for _ in range(2):
+        results = standfast.evaluate(
+            make_model(0.002), "saliency", draw(2), ["worst_case"], minutes=0.08, out=tmp_path, **options
+        )
+    if results.manifest["limit"]["samples"]["inputs"] == [2, 2] and not results.run.stopped:
+        assert "give more minutes" in capsys.readouterr().err

@@ -55,7 +55,7 @@ class Choice:
         minutes: the limit.
         settings: the options that were chosen for metrics, by label; those that are missing have their own.
         controls: the default controls that are evaluated.
-        checked: how many samples the sanity checks have; None where they are as they were asked for, 0 for none.
+        checked: how many samples the sanity checks have; None where they are as without a limit, 0 for none.
         samples: how many samples of each data set will be evaluated, about, by the forecast.
         seconds: what is forecast for them.
         whole: seconds for all samples with all settings as they would be without a limit; NaN if that is not known.
@@ -114,11 +114,33 @@ class Choice:
             "controls": list(self.controls),
             "left out controls": dropped,
             "checked": self.checked,
+            "checked without limit": count_checked(grid),
             "extras": list(self.extras),
             "forecast": {"samples": dict(self.samples), "seconds": self.seconds},
             "seconds of all": None if math.isnan(self.whole) else self.whole,
             "unknown": list(self.unknown),
         }
+
+    def adds_to(self, earlier: Mapping[str, Any]) -> bool:
+        """Whether it has anything that an earlier choice, as its manifest says, has not."""
+        has_more_controls = bool(set(self.controls) - set(earlier.get("controls") or ()))
+        has_further_metrics = bool(set(self.extras) - set(earlier.get("extras") or ()))
+        earlier_checked = earlier.get("checked")
+        has_more_checks = earlier_checked is not None and (self.checked is None or self.checked > earlier_checked)
+        return bool(self.raised) or has_more_controls or has_further_metrics or has_more_checks
+
+
+def count_checked(grid: Grid) -> int:
+    """How many samples the sanity checks have without a limit."""
+    if grid.sanity is None or grid.sanity.samples_together is None:
+        return 0
+    return min(max(map(len, grid.data.values())), grid.sanity.samples_together)
+
+
+def count_done(earlier: Mapping[str, Any]) -> int:
+    """How many samples of each data set an earlier choice has evaluated, by what the manifest says."""
+    counts = [done for done, _ in (earlier.get("samples") or {}).values()]
+    return min(counts, default=0)
 
 
 def choose(
@@ -129,7 +151,7 @@ def choose(
     *,
     workers: int = 1,
     earlier: Mapping[str, Any] | None = None,
-    must_rise: bool = False,
+    must_add: bool = False,
 ) -> Choice | None:
     """What is evaluated in the seconds that are left of a limit.
 
@@ -140,56 +162,72 @@ def choose(
         seconds: that are left of it.
         workers: how many share the jobs.
         earlier: what the manifest says of an earlier choice. Its settings stay, so that all that is done counts.
-        must_rise: all samples are done with the earlier settings: choose higher ones.
+        must_add: all of the earlier choice is done: choose higher settings, or what it has left out.
 
     Returns:
-        None if settings must rise, and no higher ones fit.
+        None if something must be added, and nothing fits.
 
     Raises:
         ArgumentError: not one sample fits.
     """
     chooser = _Chooser(grid, estimate, workers)
     earlier_levels = None if earlier is None else chooser.find_levels(earlier.get("settings") or {})
-    levels = earlier_levels or chooser.lowest_levels()
+    levels = chooser.lowest_levels() if earlier_levels is None else earlier_levels
     checked = chooser.choose_checked(seconds, earlier)
-    controls = grid.free.controls
-    if earlier_levels is None or must_rise:
-        levels = chooser.raise_levels(levels, checked, controls, _PLANNED * seconds)
-    if must_rise and levels == earlier_levels:
-        return None
-    fitting = chooser.leave_out(levels, checked, controls, _PLANNED * seconds)
+    planned = _PLANNED * seconds
+    if earlier_levels is None or must_add:
+        levels = chooser.raise_levels(levels, checked, grid.free.controls, planned)
+    done = 0
+    if earlier is not None and levels == earlier_levels:
+        # what is done with these settings takes no time any more, and stays
+        planned += chooser.sum_done(levels, earlier)
+        done = count_done(earlier)
+    fitting = chooser.leave_out(levels, checked, grid.free.controls, planned, max(done, 1))
     if fitting is None:
-        # a forecast is not exact, and so what may fit is tried
-        least_checked = None if checked is None else 0
-        least = chooser.sum_seconds(levels, least_checked, (), 1, at_least=True)
-        needed = max((least - seconds) / 60 + minutes, 0.01)
-        expected = f"at least about {needed:.2g} for one sample of this question"
-        check(least <= seconds, "minutes", expected, f"{minutes:g}")
-        fitting = least_checked, (), 1
-    checked, kept_controls, count = fitting
-    counts = {name: min(len(samples), count) for name, samples in grid.data.items()}
-    needed_seconds = chooser.sum_seconds(levels, checked, kept_controls, count)
+        fitting = _find_least(chooser, levels, checked, minutes, seconds)
+    checked, controls, count = fitting
+    needed_seconds = chooser.sum_seconds(levels, checked, controls, count)
     extras: tuple[str, ...] = ()
-    is_whole = chooser.is_whole(levels, checked, kept_controls, count)
-    extra_seconds = chooser.sum_extra_seconds(kept_controls)
-    if is_whole and needed_seconds + extra_seconds <= _PLANNED * seconds:
+    extra_seconds = chooser.sum_extra_seconds(controls)
+    if chooser.is_whole(levels, checked, controls, count) and needed_seconds + extra_seconds <= planned:
         extras = tuple(grid.free.extras)
         needed_seconds += extra_seconds
     raised: list[str] = []
     if earlier_levels is not None:
         raised = [label for label in levels if levels[label] > earlier_levels[label]]
-    return Choice(
+    if earlier is not None and not raised:
+        needed_seconds = max(needed_seconds - chooser.sum_done(levels, earlier), 0.0)
+    choice = Choice(
         minutes,
         chooser.list_settings(levels),
-        tuple(kept_controls),
+        tuple(controls),
         checked,
-        counts,
+        {name: min(len(samples), count) for name, samples in grid.data.items()},
         needed_seconds,
         estimate.seconds / workers,
         tuple(estimate.unknown),
         tuple(raised),
         extras,
     )
+    if must_add and earlier is not None and not choice.adds_to(earlier):
+        return None
+    return choice
+
+
+def _find_least(
+    chooser: _Chooser, levels: Levels, checked: int | None, minutes: float, seconds: float
+) -> tuple[int | None, Sequence[str], int]:
+    """The checks, controls and samples of the least that can be evaluated: a forecast is not exact, and it may fit.
+
+    Raises:
+        ArgumentError: it takes longer, even if what was not measured is overestimated.
+    """
+    least_checked = chooser.leave_out_checks(checked)
+    least = chooser.sum_seconds(levels, least_checked, (), 1, at_least=True)
+    needed = max((least - seconds) / 60 + minutes, 0.01)
+    expected = f"at least about {needed:.2g} for one sample of this question"
+    check(least <= seconds, "minutes", expected, f"{minutes:g}")
+    return least_checked, (), 1
 
 
 #: by the label of a metric the place of its settings on its ladder; after the last one are its own
@@ -207,10 +245,8 @@ class _Chooser:
         self.check_lines = [line for line in estimate.lines if line.label == checks]
         self.lines = [line for line in estimate.lines if line.label != checks]
         self.longest = max(len(samples) for samples in grid.data.values())
-        #: how many samples the checks have without a limit
-        self.checked = 0
-        if grid.sanity is not None and grid.sanity.samples_together is not None:
-            self.checked = min(self.longest, grid.sanity.samples_together)
+        self.checked = count_checked(grid)
+        self.may_leave_out_checks = grid.free.sanity and self.checked > 0
 
     def lowest_levels(self) -> Levels:
         """The cheapest settings of each metric."""
@@ -275,9 +311,8 @@ class _Chooser:
     def is_whole(self, levels: Levels, checked: int | None, controls: Sequence[str], samples: int) -> bool:
         """Whether nothing is left out."""
         has_own_settings = all(level == len(self.ladders[label]) for label, level in levels.items())
-        has_all_checks = checked is None or checked >= self.checked
         has_all_controls = set(controls) == set(self.grid.free.controls)
-        return has_own_settings and has_all_checks and has_all_controls and samples >= self.longest
+        return has_own_settings and checked is None and has_all_controls and samples >= self.longest
 
     def sum_extra_seconds(self, controls: Sequence[str]) -> float:
         """Seconds for all samples with the metrics that may be added, which take as long as their twins."""
@@ -301,14 +336,14 @@ class _Chooser:
         return few
 
     def leave_out(
-        self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float
+        self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float, fewest: int
     ) -> tuple[int | None, Sequence[str], int] | None:
-        """Which checks and controls stay, and how many samples fit; None if not one does.
+        """Which checks and controls stay, and how many samples fit; None if fewer than `fewest` do.
 
         First checks get fewer samples, then controls are left out, or else the checks, and at last both.
         """
-        fewer_checked = None if checked is None else min(checked, FEWEST_CHECKED)
-        without_checks = None if checked is None else 0
+        fewer_checked = self.reduce_checks(checked)
+        without_checks = self.leave_out_checks(checked)
         ways = [
             (checked, controls),
             (fewer_checked, controls),
@@ -318,20 +353,43 @@ class _Chooser:
         ]
         for kept_checks, kept_controls in ways:
             count = self.count_samples(levels, kept_checks, kept_controls, seconds)
-            if count >= 1:
+            if count >= fewest:
                 return kept_checks, kept_controls, count
         return None
 
     def choose_checked(self, seconds: float, earlier: Mapping[str, Any] | None) -> int | None:
-        """How many samples are checked; None where that is not free."""
-        if not self.grid.free.sanity or not self.checked:
+        """How many samples are checked; None for as many as without a limit."""
+        if not self.may_leave_out_checks:
             return None
-        if earlier is not None and earlier.get("checked"):
-            return min(int(earlier["checked"]), self.checked)
-        whole = self.sum_seconds({}, self.checked, (), 0)
+        if earlier is not None and earlier.get("checked") != 0:
+            checked: int | None = earlier.get("checked")
+            return checked
+        whole = self.sum_seconds({}, None, (), 0)
         if whole <= _CHECKS * seconds:
-            return self.checked
-        return max(min(FEWEST_CHECKED, self.checked), int(self.checked * _CHECKS * seconds / whole))
+            return None
+        return self._limit_checks(max(FEWEST_CHECKED, int(self.checked * _CHECKS * seconds / whole)))
+
+    def reduce_checks(self, checked: int | None) -> int | None:
+        """The fewest samples with which checks may pass something."""
+        if not self.may_leave_out_checks:
+            return checked
+        most = self.checked if checked is None else checked
+        return self._limit_checks(min(most, FEWEST_CHECKED))
+
+    def leave_out_checks(self, checked: int | None) -> int | None:
+        """No checks, where they may be left out."""
+        return 0 if self.may_leave_out_checks else checked
+
+    def _limit_checks(self, count: int) -> int | None:
+        """So many samples; None where these are all, so that the checks are the same as without a limit."""
+        return count if count < self.checked else None
+
+    def sum_done(self, levels: Levels, earlier: Mapping[str, Any]) -> float:
+        """Seconds that an earlier choice with these settings has taken, by the forecast."""
+        done = count_done(earlier)
+        if not done:
+            return 0.0
+        return self.sum_seconds(levels, earlier.get("checked"), earlier.get("controls") or (), done)
 
     def raise_levels(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> Levels:
         """Settings as high as they can be while enough samples fit; what costs least is raised first."""

@@ -21,8 +21,12 @@ def describe_left_out(limit: Mapping[str, Any]) -> list[str]:
     if dropped_controls:
         names = ", ".join(dropped_controls)
         parts.append(f"without the controls {names}")
-    if limit.get("checked") == 0:
+    checked = limit.get("checked")
+    if checked == 0:
         parts.append("without sanity checks")
+    elif checked is not None:
+        available = limit.get("checked without limit")
+        parts.append(f"sanity checks with {checked} instead of {available} samples")
     return parts
 
 

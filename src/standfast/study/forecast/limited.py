@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,8 +46,9 @@ class TimeLimit:
         return 60 * self.minutes - (time.monotonic() - self.began)
 
 
-#: is told what was chosen: the grid as it would be without a limit, what it costs, and the choice
-TellChoice = Callable[[Grid, Estimate, Choice], None]
+#: is told what was chosen: the grid as it would be without a limit, what it costs, and the choice; None if all of the
+#: last one is done, and nothing can be added in the time that is left
+TellChoice = Callable[[Grid, Estimate, Choice | None], None]
 #: from a choice to where its grid comes from, with the options that were chosen
 FindOrigin = Callable[[Choice], Origin]
 
@@ -77,8 +78,8 @@ class LimitedRun:
     def run(self, plan: Plan) -> RunSummary:
         """Estimate, choose, and evaluate until the time is up or nothing is left.
 
-        When all samples are done and time is left, settings are raised, which is new work. If the time then ends before
-        as many samples are done as before, the results are those of the earlier settings.
+        When all of it is done and time is left, settings are raised, which is new work, or what was left out is added.
+        If the time then ends before as many samples are done as before, the results are those of the earlier settings.
 
         Args:
             plan: of all jobs of the grid.
@@ -91,6 +92,7 @@ class LimitedRun:
         assert choice is not None
         summary: RunSummary | None = None
         kept: Mapping[str, Any] = {}
+        manifest: Mapping[str, Any] = {}
         while choice is not None:
             if self.tell is not None:
                 self.tell(self.grid, estimate, choice)
@@ -103,10 +105,12 @@ class LimitedRun:
             kept = manifest
             if part.stopped or self.limit.left < _WORTH_IT * 60 * self.limit.minutes:
                 return summary
-            if part.done:
+            if part.done and not part.earlier:  # else the forecast is of more than was done now
                 workers = self.executor.at_once
                 estimate = _correct(estimate, part.seconds * workers, choice.seconds * workers)
-            choice = self._choose(estimate, manifest[KEY], must_rise=True)
+            choice = self._choose(estimate, manifest[KEY], must_add=True)
+        if self.tell is not None and manifest[KEY]["settings"]:
+            self.tell(self.grid, estimate, None)
         assert summary is not None
         return summary
 
@@ -118,7 +122,7 @@ class LimitedRun:
             estimate = try_unknown(plan, estimate, _PILOTS * self.limit.left)
         return estimate
 
-    def _choose(self, estimate: Estimate, earlier: Mapping[str, Any] | None, must_rise: bool = False) -> Choice | None:
+    def _choose(self, estimate: Estimate, earlier: Mapping[str, Any] | None, must_add: bool = False) -> Choice | None:
         return choose(
             self.grid,
             estimate,
@@ -126,7 +130,7 @@ class LimitedRun:
             self.limit.left,
             workers=self.executor.at_once,
             earlier=earlier,
-            must_rise=must_rise,
+            must_add=must_add,
         )
 
     def _run_choice(self, choice: Choice) -> tuple[RunSummary, dict[str, list[int]]]:
@@ -139,8 +143,7 @@ class LimitedRun:
             self.executor.at_once,
             seconds=_JOB * 60 * self.limit.minutes,
         )
-        # a metric of which nobody knows what it costs must not take the time of the others
-        jobs = sorted(plan.jobs, key=lambda job: (job.repeat, job.start, job.label in choice.unknown))
+        jobs = sort_jobs(plan.jobs, choice.unknown)
         manifest = {**plan.manifest, KEY: choice.describe(self.grid), "jobs": [job.identity for job in jobs]}
         plan = replace(plan, jobs=jobs, manifest=manifest)
         summary = run_grid(
@@ -156,6 +159,22 @@ class LimitedRun:
         written = self.store.manifest()
         self.store.write_manifest({**written, KEY: {**written[KEY], "samples": counts}})
         return summary, counts
+
+
+def sort_jobs(jobs: Sequence[Job], unknown: Sequence[str]) -> list[Job]:
+    """Jobs in the order in which they are worth most if the time ends between two of them: the first samples first.
+
+    Several models take turns, but not after each sample, since each turn builds a model: the first sample of each, then
+    two samples more, four more, and so on. Metrics of which nobody knows what they cost come last, so that they do not
+    take the time of the others.
+    """
+    models = list(dict.fromkeys((job.data, job.model) for job in jobs))
+
+    def find_place(job: Job) -> tuple[int, int, int, int, bool]:
+        turn = job.start.bit_length()
+        return job.repeat, turn, models.index((job.data, job.model)), job.start, job.label in unknown
+
+    return sorted(jobs, key=find_place)
 
 
 def _count_complete(plan: Plan, store: Store) -> dict[str, list[int]]:
