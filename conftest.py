@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,8 @@ def keep_nothing() -> Iterator[None]:
         patch.setenv("STANDFAST_CACHE", "off")
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("STANDFAST_THREADS", "1")
+        # A test may edit a module twice within a second; Python would take cached bytecode for it if the size is equal.
+        patch.setattr(sys, "dont_write_bytecode", True)
         yield
 
 

@@ -136,8 +136,8 @@ def _configure(
     further_defaults = find_defaults(registry[name])
     labels = label_neighbourhoods(neighbourhoods)
     for words, neighbourhood in zip(labels, neighbourhoods, strict=True):
-        made = build(registry, metric, defaults={**common, option: neighbourhood, **further_defaults})
-        configured.append(NamedMetric(words, made, given))
+        placed = build(registry, metric, defaults={**common, option: neighbourhood, **further_defaults})
+        configured.append(NamedMetric(words, placed, given))
     return configured
 
 

@@ -354,8 +354,8 @@ class Study(Entry):
         for label, options in settings.items():
             entry = self.metrics.get(label)
             if entry is not None:
-                own = content["metrics"][label]
-                content["metrics"][label] = {name: {**known, **options} for name, known in own.items()}
+                ((name, file_options),) = content["metrics"][label].items()
+                content["metrics"][label] = {name: {**file_options, **options}}
         if self.controls is True and not controls:
             content["controls"] = False
         if checked is not None:

@@ -91,8 +91,8 @@ class Estimate:
     @property
     def seconds(self) -> float:
         """Of all lines whose time is known; NaN if none is."""
-        known = [line.seconds for line in self.lines if not math.isnan(line.seconds)]
-        return math.fsum(known) if known else math.nan
+        known_seconds = [line.seconds for line in self.lines if not math.isnan(line.seconds)]
+        return math.fsum(known_seconds) if known_seconds else math.nan
 
     @property
     def unknown(self) -> list[str]:

@@ -71,9 +71,9 @@ def estimate_plan(
     lines: dict[tuple[str, str, str, str], Line] = {}
     pairs = list(dict.fromkeys(place[:2] for place, jobs in left.items() if jobs))
     for number, pair in enumerate(pairs):
-        own = {place: jobs for place, jobs in left.items() if jobs and place[:2] == pair}
+        jobs_of_pair = {place: jobs for place, jobs in left.items() if jobs and place[:2] == pair}
         share = (ends - time.perf_counter()) / (len(pairs) - number)
-        lines.update(_estimate_pair(plan.grid, pair, own, share, progress))
+        lines.update(_estimate_pair(plan.grid, pair, jobs_of_pair, share, progress))
     for place, jobs in groups.items():
         line = lines.get(place) or Line(*place, 0, 0, samples=0, evaluations=0, seconds=0.0)
         lines[place] = replace(line, jobs=len(jobs), done=len(jobs) - len(left[place]))
