@@ -14,7 +14,7 @@ from standfast.errors import ArgumentError, ModelError, warn_user
 from standfast.frames.table import Table
 from standfast.model import Composition, Model
 from standfast.neighbourhoods.tables import TableChanges
-from standfast.tasks import MultiLabel, Regression, Task
+from standfast.tasks import Decision, MultiLabel, Regression, Task
 from standfast.tasks import get as get_task
 from standfast.tasks.estimators import Reading, choose_reading, number_predictions
 from standfast.tasks.sources import find_final, has_method
@@ -110,7 +110,8 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
         task=chosen,
     )
     model.reference = table.make_reference()
-    keeps_rule = task is None or getattr(chosen, "threshold", 0.5) == 0.5  # another threshold is the user's will
+    # another threshold is the user's will
+    keeps_rule = task is None or (getattr(chosen, "threshold", 0.5) == 0.5 and not isinstance(chosen, Decision))
     if keeps_rule:
         _compare_answers(model, function, tried, predicted)
     return model

@@ -13,7 +13,7 @@ into chunks as inputs are.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -132,6 +132,23 @@ class Task(metaclass=ConfigurationType):
         """Whether outputs are logits as the module returns them, so that probabilities in their place are a mistake."""
         return self.scales and self.classes
 
+    @property
+    def below(self) -> Task:
+        """The task that reads the module: by default this one; `standfast.tasks.Decision` has another one below it."""
+        return self
+
+    def decide(self, outputs: Tensor) -> Tensor:
+        """The outputs of this task, from those of the task below `(N, ...)`; by default they are the same."""
+        return outputs
+
+    def name_classes(self, names: Sequence[str]) -> Task:
+        """The task, once the names of the classes or labels are known, in the order of their numbers; by default itself.
+
+        Raises:
+            ArgumentError: it names a class that is not among them.
+        """
+        return self
+
     def load_files(self, folder: Path) -> Task:
         """The task with what files hold that its options name, relative to a folder; by default itself.
 
@@ -213,6 +230,19 @@ class Task(metaclass=ConfigurationType):
     def describe(self, answer: Tensor) -> Tensor:
         """What is explained of each input, as a whole number `(N,)`: a class, a label, an output."""
         return answer if answer.ndim == 1 else answer[:, 0].round().to(torch.int64)
+
+    def point_at(self, answer: Tensor, width: int | None) -> tuple[Tensor, Tensor]:
+        """What functions of the user's are asked for, who know what the module answers: a number of it, and a sign.
+
+        Args:
+            answer: at the clean inputs.
+            width: how many classes or labels the module answers with; None where it is not known.
+
+        Returns:
+            The numbers `(N,)`, and 1, or -1 `(N,)` where what speaks for the number speaks against the answer.
+        """
+        numbers = self.describe(answer)
+        return numbers, torch.ones_like(numbers)
 
 
 tasks: Registry[type[Task]] = Registry(
