@@ -3,7 +3,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# what the demonstration needs, and what the tests need beside it
+DEMO_STAMP := $(VENV)/.installed-demo
 STAMP := $(VENV)/.installed
+# torch by its exact version, so that nothing else decides which build comes
+PINNED = "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+INSTALL := $(BIN)/python scripts/install.py
+# what is compiled at the first import is kept, also where somebody has asked for the opposite: pip compiles nothing here
+export PYTHONDONTWRITEBYTECODE :=
 # the rooms beside the library, which a checkout need not have
 ROOMS := $(wildcard papers board/standfast_board)
 BOARD := $(wildcard board/pyproject.toml)
@@ -13,15 +20,18 @@ BOARD := $(wildcard board/pyproject.toml)
 setup: $(STAMP)
 	@echo "next: make demo"
 
-$(STAMP): pyproject.toml constraints.txt $(BOARD)
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@echo "the demonstration's packages go into $(VENV)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	# torch first and by its exact version, so that nothing else decides which build comes
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)" -c constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,peers]' \
-		$(if $(BOARD),-e ./board)
+	$(INSTALL) $(PINNED) -e .
 	touch $@
 
-demo: $(STAMP)
+$(STAMP): $(DEMO_STAMP) $(BOARD)
+	@echo "the packages of tests, documentation and benchmarks go into $(VENV)"
+	$(INSTALL) $(PINNED) -e '.[dev,docs,peers]' $(if $(BOARD),-e ./board)
+	touch $@
+
+demo: $(DEMO_STAMP)
 	$(BIN)/standfast demo --out demo
 	@echo "open demo/report/index.html"
 

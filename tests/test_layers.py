@@ -16,7 +16,18 @@ CHECKOUT = Path(__file__).parents[1]
 
 # the floors, from the top; a room imports only from floors above its own, and from rooms before it on the same floor
 LAYERS = (
-    ("errors", "files", "needs", "records", "registry", "tensors", "input_types", "function_calls", "segments"),
+    (
+        "display",
+        "errors",
+        "files",
+        "needs",
+        "records",
+        "registry",
+        "tensors",
+        "input_types",
+        "function_calls",
+        "segments",
+    ),
     ("value_spec", "cells", "neighbourhoods", "similarity", "tasks"),
     ("reference", "model", "gating"),
     ("frames", "texts"),

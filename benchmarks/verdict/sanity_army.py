@@ -1,15 +1,17 @@
 """The error rates of the sanity checks: an army of bad explainers, and good ones, on images, series, tables and text.
 
-    python benchmarks/verdict/sanity_army.py [--quick] [--kind tables ...] [--folder FOLDER] [--out army.json]
+    python benchmarks/verdict/sanity_army.py [--quick] [--parts 200] [--kind tables ...] [--folder FOLDER]
+        [--out army.json]
 
 Each kind of data has five trained models. Each explainer is measured once on a pool of samples for each model. Then the
-checks decide on random parts of the pool: 200 of 8, 24 and 100 samples, for each model. No bad
+checks decide on random parts of the pool: 200 (`--parts`) of 8, 24 and 100 samples, for each model. No bad
 explainer should pass; a good one should fail in at most 2% of the parts. What is printed is the share that passed /
 failed / stayed undecided, over the models, and for each check that failed how often it did.
 
 The measurements are those of the pool: the values at removed features are those of samples of the pool, and the nearby
-input lies on the way to one of them. The similarity of pairs is computed again for each part. `--validate` compares the
-decisions with those of direct calls on the parts.
+input lies on the way to one of them. The similarity of pairs is computed again for each part. A part has as many groups
+with scrambled models of their own as a direct call would make. `--validate` compares the decisions with those of direct
+calls on the parts.
 
 Models and measurements are kept in the folder, so margins can be tried without measuring again.
 """
@@ -34,8 +36,10 @@ from army_models import KINDS, Subject
 from torch import Tensor
 
 from standfast.explainers import Explainer, RandomisedExplainer, get
-from standfast.metrics import sanity
 from standfast.metrics.sanity import SanityChecks
+from standfast.metrics.sanity.checks import name_gain
+from standfast.metrics.sanity.pairs import find_pseudo_values, pair_samples
+from standfast.metrics.sanity.scrambling import SCRAMBLED, divide_into_groups
 from standfast.model import Model
 from standfast.results.sanity import decide_checks, decide_columns
 from standfast.tensors import Array
@@ -43,7 +47,8 @@ from standfast.tensors import Array
 SIZES = (8, 24, 100)
 #: what the decisions read
 COLUMNS = ["status", "value", "nearby", "within", "scrambled", "removal", "learned", "other_class"]
-COLUMNS += ["negative", "linear", "classes", "outside", "gap", "correct"]
+COLUMNS += ["negative", "linear", "classes", "outside", "gap", "correct", "group"]
+COLUMNS += [name_gain(place) for place in range(SCRAMBLED)]
 Change = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -145,12 +150,12 @@ class Measured:
         ok = taken["status"] == "ok"
         fine = part[torch.from_numpy(ok)]
         for column, same in (("value", False), ("within", True)):
-            first, second = sanity._pair(self.classes[fine], same)
+            first, second = pair_samples(self.classes[fine], same)
             taken[column][ok] = float("nan")
             if len(first):
                 nearby = torch.from_numpy(taken["nearby"][ok])
                 alike = self.pairs[fine[first], fine[second]]
-                taken[column][ok] = sanity._find_pseudo_values(alike, first, second, nearby)[1].numpy()
+                taken[column][ok] = find_pseudo_values(alike, first, second, nearby)[1].numpy()
         return taken
 
     @cached_property
@@ -172,9 +177,22 @@ def measure(subject: Subject, explainer: Explainer) -> Measured:
 
 
 def draw_parts(count: int, size: int, repeats: int) -> Iterator[Tensor]:
+    """Random parts of a pool of `count` samples, each of so many of its groups as a direct call would make."""
     generator = torch.Generator().manual_seed(size)
+    pool_groups = divide_into_groups(torch.empty(count), weights=0)
+    part_groups = divide_into_groups(torch.empty(size), weights=0)
     for _ in range(repeats):
-        yield torch.randperm(count, generator=generator)[:size]
+        chosen = torch.randperm(count_groups(pool_groups), generator=generator)
+        part = []
+        for group, number in enumerate(part_groups.bincount().tolist()):
+            members = (pool_groups == chosen[group]).nonzero()[:, 0]
+            order = torch.randperm(len(members), generator=generator)
+            part.append(members[order[:number]])
+        yield torch.cat(part)
+
+
+def count_groups(groups: Tensor) -> int:
+    return int(groups.max()) + 1
 
 
 def decide(measured: Measured, repeats: int) -> dict[str, dict[str, float]]:
@@ -223,12 +241,13 @@ def main() -> None:
     parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "sanity_army")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--parts", type=int, default=200, help="how many random parts of each size decide")
     parser.add_argument("--models", action="store_true", help="print the shares of each model, too")
     parser.add_argument("--measured", action="store_true", help="only decide on what the folder has")
     parser.add_argument("--validate", action="store_true", help="compare with direct calls")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    pool, models, repeats = (110, 2, 20) if options.quick else (160, 5, 200)
+    pool, models, repeats = (110, 2, 20) if options.quick else (160, 5, options.parts)
     result: dict[str, Any] = {}
     for kind in options.kind:
         both: dict[str, dict[str, list[dict[str, Any]]]] = {"good": {}, "bad": {}}

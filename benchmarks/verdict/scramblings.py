@@ -66,10 +66,54 @@ def blobs(folder: Path, pool: int) -> Subject:
     return make_subject(make_blob_network, module, draw_blobs(pool, 1), pool, (0.0, 1.0))
 
 
+def draw_reported_blobs() -> tuple[Tensor, Tensor]:
+    """Images of the same kind, of a report of a scrambling that passed. Their generator had drawn other data before."""
+    generator = torch.Generator().manual_seed(0)
+    for classes in (2, 3):
+        torch.randint(classes, (700,), generator=generator)
+        torch.randn(700, 12, generator=generator)
+    torch.randint(3, (700,), generator=generator)
+    torch.randn(700, 1, 48, generator=generator)
+    torch.randint(6, 42, (700,), generator=generator)
+    labels = torch.randint(4, (500,), generator=generator)
+    images = 0.25 * torch.rand(500, 1, SIDE, SIDE, generator=generator)
+    for image, label in zip(images, labels.tolist(), strict=True):
+        moves = [torch.randint(-2, 3, (1,), generator=generator) for _ in range(2)]
+        corner = CORNERS[label, :, None] + torch.stack(moves)
+        image += 0.7 * draw_spot(*corner, width=1.8)
+        distractor = torch.randint(2, 14, (2,), generator=generator)[:, None]
+        image += 0.35 * draw_spot(*distractor, width=1.0)
+    return images.clamp(0, 1), labels
+
+
+def make_reported_network() -> nn.Module:
+    """The network of the report, untrained: it was made after three others."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        nn.Linear(12, 2)
+        nn.Linear(12, 24), nn.Linear(24, 3)
+        nn.Conv1d(1, 12, 5), nn.Conv1d(12, 16, 5), nn.Linear(16, 3)
+        return make_blob_network()
+
+
+def reported(folder: Path, pool: int) -> Subject:
+    """The network of `tests/field/test_scrambled_weights.py`, with the images on which it was reported."""
+    images, labels = draw_reported_blobs()
+    module = make_reported_network()
+    optimiser = torch.optim.Adam(module.parameters(), lr=5e-3)
+    for _ in range(150):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(module(images), labels).backward()
+        optimiser.step()
+    return make_subject(make_blob_network, module, (images[100:], labels[100:]), pool, (0.0, 1.0))
+
+
 MODELS: dict[str, Callable[[Path, int], Subject]] = {
     "blobs": blobs,
+    "reported": reported,
     "lenet": KINDS["images"]["lenet"],
     "cancer": KINDS["tables"]["cancer"],
+    "logistic": KINDS["tables"]["logistic"],
     "clusters": KINDS["tables"]["clusters"],
     "products": KINDS["tables"]["products"],
     "CBF": KINDS["series"]["CBF"],

@@ -25,8 +25,8 @@ from standfast.data.root import MissingDataError
 from standfast.errors import ArgumentError, StandfastError
 from standfast.neighbourhoods import Brightness, GaussianNoise, Rotation, Translation
 from standfast.question.grid import Samples
-from standfast.study.cost import estimate_plan
 from standfast.study.file.spec import load_study
+from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import make_plan
 from standfast.testing import check_metric
 from standfast.zoo.hub import Normalised

@@ -1,6 +1,6 @@
 """`python -m standfast`, the same as the command `standfast`."""
 
-from standfast.cli.commands import main
+from standfast.cli import main
 
 if __name__ == "__main__":
     main()

@@ -39,7 +39,7 @@ from standfast.study.forecast.limited import LimitedRun, TimeLimit
 from standfast.study.forecast.trials import estimate_plan
 from standfast.study.import_paths import importing_from
 from standfast.study.plan import Plan, make_plan
-from standfast.study.progress import watch
+from standfast.study.progress import show_trials, watch
 from standfast.study.run import Origin, RunSummary, run_grid
 from standfast.study.store import Store
 
@@ -59,6 +59,7 @@ def evaluate(
     controls: bool | ExplainersLike = True,
     sanity: bool | int = True,
     targets: Tensor | int | None = None,
+    decision: str | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     repeats: int = 1,
@@ -102,7 +103,11 @@ def evaluate(
             much as an explainer. False for none.
         sanity: check whether each explainer depends on the input and the model (`docs/sanity.md`); one that does not
             cannot be best. The first 100 samples are checked, or as many as a number here says.
-        targets: classes `(N,)`, or None for the model's own predictions.
+        targets: classes `(N,)`, or None for the model's own predictions. With a `decision`, sides: 1 where it is made.
+        decision: what you decide by the probability of one class or label, such as `"P(default) > 0.35"` or
+            `"P(2) < 0.1"`; the class by the name that the estimator or the data set has for it, or by its number. What
+            is explained is then the decision, and it is kept on the same side of the cut-off
+            (`standfast.tasks.Decision`). By default the class that the model predicts.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
             interrupted evaluation can be continued. By default they are in the user's cache folder, where the same call
@@ -123,7 +128,8 @@ def evaluate(
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
-        progress: show a progress bar with the time left; without a terminal, a line every ten seconds.
+        progress: show a progress bar with the time left, once that is known; without a terminal, a line every ten
+            seconds.
 
     If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
     which metrics, and why.
@@ -172,18 +178,19 @@ def evaluate(
         controls=controls,
         sanity=sanity,
         targets=targets,
+        decision=decision,
         seed=seed,
         repeats=repeats,
         samples_per_job=samples_per_job,
         about=facts,
     )
-    grid = arguments.ask().make_grid()
-    if progress:
-        _tell_default(grid)
-    chosen = executor or local(workers, device=grid.device)
-    earlier = None if out is None else Store(out).earlier_manifest()
-    plan = make_plan(grid, facts, earlier, chosen.at_once)
     with watch(progress) as report_progress:
+        grid = arguments.ask().make_grid()
+        if progress:
+            _tell_default(grid)
+        chosen = executor or local(workers, device=grid.device)
+        earlier = None if out is None else Store(out).earlier_manifest()
+        plan = make_plan(grid, facts, earlier, chosen.at_once)
 
         def run(plan: Plan, store: Store) -> RunSummary:
             if minutes is None:
@@ -234,6 +241,7 @@ def estimate(
     *,
     minutes: float = 10.0,
     seconds: float = 10.0,
+    progress: bool = True,
     **options: Any,
 ) -> Estimate:
     """Estimate what `evaluate` would cost: evaluations, time and memory for every metric and explainer.
@@ -248,6 +256,7 @@ def estimate(
         minutes: say what `evaluate(..., minutes=minutes)` would choose.
         seconds: how long all trials together may take, about. If the trial of a metric does not end in its share, a
             cheaper configuration is tried for twice as long.
+        progress: show what is tried; without a terminal, in a line every ten seconds.
         options: `neighbourhood`, `preset`, `controls`, `sanity`, `targets`, `repeats` and `samples_per_job`, as for
             `evaluate`.
 
@@ -273,9 +282,10 @@ def estimate(
     checked_minutes = check_minutes(minutes)
     check(checked_minutes is not None, "minutes", "a number above 0", "None")
     assert checked_minutes is not None
-    grid = Arguments(model, explainers, inputs, metrics, **options).ask().make_grid()
-    found = estimate_plan(make_plan(grid), set(), seconds=seconds)
-    return replace(found, advice=advise(grid, found, checked_minutes))
+    with show_trials(progress) as tell:
+        grid = Arguments(model, explainers, inputs, metrics, **options).ask().make_grid()
+        found = estimate_plan(make_plan(grid), set(), tell, seconds)
+        return replace(found, advice=advise(grid, found, checked_minutes))
 
 
 def run_study(
@@ -331,22 +341,24 @@ def run_study(
         study = load_study(study)
     if out is None:
         _check_own(default_folder(study), study)
-    grid = study.grid()
-    if progress:
-        _tell_default(grid)
-    chosen = executor or executor_of(study)
     about = {"title": study.title, "command": command} if command else {"title": study.title}
     address = out or default_folder(study)
     store = Store(address)
     minutes = study.minutes if minutes is None else minutes
 
-    def find_origin(choice: Choice | None) -> Origin:
-        content = (
-            study.plain() if choice is None else study.plain_with(choice.settings, choice.controls, choice.checked)
-        )
-        return Origin(about, content, str(Path(study.name).resolve()), study.base)
-
     with watch(progress) as report_progress:
+        grid = study.grid()
+        if progress:
+            _tell_default(grid)
+        chosen = executor or executor_of(study)
+
+        def find_origin(choice: Choice | None) -> Origin:
+            content = study.plain()
+            if choice is not None:
+                extras = {label: grid.free.extras[label].metric for label in choice.extras}
+                content = study.plain_with(choice.settings, choice.controls, choice.checked, extras)
+            return Origin(about, content, str(Path(study.name).resolve()), study.base)
+
         if minutes is None:
             run = run_grid(grid, store, executor=chosen, origin=find_origin(None), progress=report_progress)
         else:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from standfast.display import Count, show_progress
 from standfast.errors import (
     FINITE,
     ArgumentError,
@@ -395,6 +396,9 @@ class Model:
         self._budgets: dict[tuple[tuple[int, ...], Kind], int] = {}
         self._depth = 0
         self._on_inputs: Callable[[int], None] | None = None
+        self._on_rows: Callable[[int], None] | None = None
+        #: whether somebody counts what it does (`watch`)
+        self.is_watched = False
         self._asked: tuple[int, ...] | None = None
         self._seen_outputs = self._values_seen = False
         #: whether the module or the preprocessing writes into its input, once it has been run; None before
@@ -787,10 +791,11 @@ class Model:
                 parameter.requires_grad_(True)
 
     @contextlib.contextmanager
-    def watch(self, on_inputs: Callable[[int], None]) -> Iterator[None]:
+    def watch(self, on_inputs: Callable[[int], None], on_rows: Callable[[int], None] | None = None) -> Iterator[None]:
         """Inside the block, `on_inputs(count)` is called whenever `count` more inputs were predicted or explained.
 
         It may raise an error to stop what is running. An input of an explainer that runs many copies counts once.
+        `on_rows(count)` is called whenever the module has run on `count` more rows, copies that fill a batch included.
 
         >>> model = Model(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu", batch_size=16)
         >>> seen = []
@@ -799,11 +804,27 @@ class Model:
         >>> seen
         [16, 4]
         """
-        before, self._on_inputs = self._on_inputs, on_inputs
+        before = self._on_inputs, self._on_rows, self.is_watched
+        self._on_inputs, self._on_rows, self.is_watched = on_inputs, on_rows, True
         try:
             yield
         finally:
-            self._on_inputs = before
+            self._on_inputs, self._on_rows, self.is_watched = before
+
+    @contextlib.contextmanager
+    def showing(self, count: Count, show: bool = True) -> Iterator[None]:
+        """Inside the block, show how much was evaluated, if it takes long; who watches the model shows it himself.
+
+        Args:
+            count: counts what is evaluated, and puts it into words.
+            show: False if nothing is shown, also not by what is called inside.
+        """
+        if self.is_watched:
+            yield
+            return
+        shown = show_progress(count.describe, only_if_long=True, show=show)
+        with shown, self.watch(count.add_inputs, count.add_rows):
+            yield
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits `(N, classes)` of one batch `x`, or the outputs of another task `(N, ...)`; gradients flow to `x`.
@@ -840,6 +861,8 @@ class Model:
             names = ", ".join(self.extras)
             raise ModelError(f"module: expected {names} beside its input, got none; evaluate takes them from the data")
         out, returned, task = None, self.module(x), self.task.below
+        if self._on_rows is not None:
+            self._on_rows(len(x))
         try:
             out = find_output(returned, self.output, len(x))
             if lacks_channel(task, out, x):

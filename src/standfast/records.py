@@ -84,6 +84,12 @@ class _Declared(NamedTuple):
             is_number(value) and isinstance(value, kind | int) and limits.holds(value) for kind, limits in self.numbers
         )
 
+    @property
+    def is_whole_number(self) -> bool:
+        """Whether every value is a whole number of at least 1."""
+        is_number_only = bool(self.numbers) and not self.choices and self.entries is None
+        return is_number_only and all(kind is int and limits.least >= 1 for kind, limits in self.numbers)
+
     def __str__(self) -> str:
         words = [f"a {'whole' if kind is int else 'finite'} number {limits}" for kind, limits in self.numbers]
         words += [f"a list, each {self.entries}"] if self.entries else []
@@ -145,6 +151,11 @@ def _check_declared_options(kind: Any) -> None:
         unknown = [name for name in names if name not in options]
         argument = f"{kind.__qualname__}.{declaration}"
         check(not unknown, argument, f"names of options: {', '.join(options)}", ", ".join(map(repr, unknown)))
+    for declaration, names in getattr(kind, "list_declared_counts", dict)().items():
+        hints = _read_hints(kind)
+        others = [name for name in names if name not in hints or not hints[name].is_whole_number]
+        expected = "options whose type is a whole number from 1 on, such as Count"
+        check(not others, f"{kind.__qualname__}.{declaration}", expected, ", ".join(map(repr, others)))
 
 
 class ConfigurationType(ABCMeta):
@@ -159,7 +170,7 @@ class ConfigurationType(ABCMeta):
     A class, such as that of a plug-in, that defines what a base names in `gone` is refused, since it would never be
     used: `gone` has the names of such methods and attributes, and what takes their place. So is a class that declares
     something of an option that it does not have: `list_declared_options`, if there is one, gives for each declaration
-    the names of the options in it.
+    the names of the options in it. Those that `list_declared_counts` gives must be whole numbers from 1 on.
 
     >>> @dataclass(frozen=True)
     ... class Steps(metaclass=ConfigurationType):

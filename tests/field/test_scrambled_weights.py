@@ -1,4 +1,7 @@
-"""Gradient x input of scrambled weights passes the sanity checks at most as often as `docs/sanity.md` says."""
+"""Gradient x input of scrambled weights passes the sanity checks at most as often as `docs/sanity.md` says.
+
+The network is the one of the report. One of its scramblings marks the spot as its own weights do.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,16 @@ from scipy.stats import binom
 from torch import Tensor, nn
 
 import standfast
-from standfast.explainers import RandomisedExplainer
+from standfast.explainers import Explainer, RandomisedExplainer
 from standfast.metrics.sanity import SanityChecks
 from standfast.results.sanity import Sanity, decide_checks
 
 SIDE, SAMPLES = 16, 100
 CORNERS = ((4, 4), (4, 11), (11, 4), (11, 11))
-#: the upper end of the documented interval for a network like this one, of which 1 of 60 scramblings passed
-MOST = 0.09
+#: the seed of the first scrambling of the report
+FIRST = 100
+#: the upper end of the documented interval for this network, of which 1 of 60 scramblings passes
+MOST = 0.089
 
 
 def draw_spot(row: float, column: float, width: float) -> Tensor:
@@ -37,20 +42,41 @@ def draw_images(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]
     return images.clamp(0, 1), labels
 
 
+def draw_data_of_the_report() -> tuple[Tensor, Tensor]:
+    """The images, for which the report went on with the generator of two tables and of 700 series."""
+    generator = torch.Generator().manual_seed(0)
+    for classes in (2, 3):
+        torch.randint(classes, (700,), generator=generator)
+        torch.randn(700, 12, generator=generator)
+    torch.randint(3, (700,), generator=generator)
+    torch.randn(700, 1, 48, generator=generator)
+    torch.randint(6, 42, (700,), generator=generator)
+    return draw_images(500, generator)
+
+
+def make_network_of_the_report() -> nn.Module:
+    """The untrained network, which the report made after three others."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        nn.Linear(12, 2)
+        nn.Linear(12, 24), nn.Linear(24, 3)
+        nn.Conv1d(1, 12, 5), nn.Conv1d(12, 16, 5), nn.Linear(16, 3)
+        return nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 12, 3, padding=1),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(12 * 64, 4),
+        )
+
+
 @functools.cache
 def train_network() -> tuple[standfast.Model, Tensor, Tensor]:
-    """A small network, and 100 of its images with their labels."""
-    images, labels = draw_images(500, torch.Generator().manual_seed(0))
-    torch.manual_seed(1)
-    network = nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(8, 12, 3, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(12 * 64, 4),
-    )
+    """The network, and 100 of its images with their labels."""
+    images, labels = draw_data_of_the_report()
+    network = make_network_of_the_report()
     optimiser = torch.optim.Adam(network.parameters(), lr=5e-3)
     for _ in range(150):
         optimiser.zero_grad()
@@ -60,14 +86,17 @@ def train_network() -> tuple[standfast.Model, Tensor, Tensor]:
     return model, images[SAMPLES : 2 * SAMPLES], labels[SAMPLES : 2 * SAMPLES]
 
 
-def check_explainer(explainer: standfast.explainers.Explainer) -> Sanity:
+def check_explainer(explainer: Explainer) -> Sanity:
     model, images, labels = train_network()
     return decide_checks(SanityChecks(labels=labels)(model, explainer, images).frame())
 
 
+def scramble(seed: int) -> Explainer:
+    return RandomisedExplainer(standfast.explainers.get("input_x_gradient"), seed=seed)
+
+
 def count_passed(scramblings: int) -> int:
-    inner = standfast.explainers.get("input_x_gradient")
-    states = [check_explainer(RandomisedExplainer(inner, seed=100 + seed)).state for seed in range(scramblings)]
+    states = [check_explainer(scramble(FIRST + number)).state for number in range(scramblings)]
     return states.count("passed")
 
 
@@ -86,4 +115,4 @@ def test_few_scramblings_pass() -> None:
 
 @pytest.mark.slow
 def test_the_rate_is_the_documented_one() -> None:
-    assert count_passed(40) <= allow(40)
+    assert count_passed(60) <= allow(60)

@@ -198,7 +198,9 @@ def list_metrics() -> Iterator[tuple[str, Case]]:
             for event in event_names:
                 options = {"neighbourhood": region, "search": search, "event": event, "budget": 60}
                 words = f"worst_case {search} {event} {type(region).__name__}"
-                yield f"{words} on conv", metric_case("worst_case", options, "conv", True)
+                # drafts are for explainers with a dial
+                explainer = "integrated_gradients:steps=8" if search == "draft" else "input_x_gradient"
+                yield f"{words} on conv", metric_case("worst_case", options, "conv", True, explainer)
     for event in event_names:
         for method in ("subset", "monte_carlo"):
             for region in (ball, l2, turn):
@@ -235,11 +237,13 @@ def needs_search(name: str) -> bool:
     return name in (*counts, "worst_case", "attribution_attack", "c_eval", "c_eval_plot", "near_affinity")
 
 
-def metric_case(name: str, options: Mapping[str, Any], network: str, searches: bool) -> Case:
+def metric_case(
+    name: str, options: Mapping[str, Any], network: str, searches: bool, explainer: str = "input_x_gradient"
+) -> Case:
     def run(batch_size: int) -> Mapping[str, Any]:
         metric = standfast.metrics.get(name, **options)
         model, generator = make_classifier(network, batch_size), torch.Generator().manual_seed(5)
-        result = metric(model, "input_x_gradient", make_inputs(network), generator=generator)
+        result = metric(model, explainer, make_inputs(network), generator=generator)
         return {"status": [hash_text(status) for status in result.status], **columns_of(result)}
 
     return Case(run, searches)

@@ -148,7 +148,7 @@ def test_an_option_of_another_name_is_served_wherever_it_is_declared() -> None:
     with Registered(moved=Moved):
         assert name_metrics(["moved"], LinfBall(0.2)) == {"moved": Moved(LinfBall(0.2))}
         asked = Arguments(model, "saliency", digits, ["moved"], sanity=False).ask()
-        assert asked.metrics == {"moved": Moved(LinfBall(0.1))}
+        assert asked.metrics == {"moved": Moved(LinfBall(8 / 255))}
         balls = (LinfBall(0.1), LinfBall(0.3))
         several = [{"linf": ball.radius} for ball in balls]
         content = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"]}

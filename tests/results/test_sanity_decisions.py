@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+import scipy.stats
 
-from standfast.results.sanity import GAPS, MARGINS, PASSING, Sanity, decide_checks, measure_accuracy
+from standfast.results.sanity import GAPS, LUCK, MARGINS, PASSING, Sanity, decide_checks, find_luck, measure_accuracy
 
 
 def make_rows(count: int = 24, spread: float = 0.05, **values: float) -> pl.DataFrame:
@@ -112,3 +113,63 @@ def test_the_accuracy_is_near_chance_only_where_it_is_shown_not_to_be_good() -> 
     assert guessed.near_chance
     few = measure_accuracy(make_rows(3).with_columns(correct=pl.Series([1.0, 1.0, 0.0])))
     assert not few.near_chance
+
+
+def test_luck_with_one_group_is_the_prediction_interval_of_the_textbook() -> None:
+    """The map is a fourth value beside those of three scrambled models: t = (y - mean) / (s sqrt(1 + 1/3))."""
+    effects = np.array([0.3, -0.1, 0.5])
+    own, rows = 2.0, np.random.default_rng(0).normal(size=(12, 1))  # what a sample adds is the same for all
+    gains = own - effects + 0 * rows
+    t = (own - effects.mean()) / (effects.std(ddof=1) * np.sqrt(4 / 3))
+    assert find_luck(gains, np.zeros(12)) == pytest.approx(scipy.stats.t.sf(t, 2))
+
+
+def test_luck_compares_scrambled_models_of_the_same_group_only() -> None:
+    """Again by loops; what the samples of a group have in common is no spread of scrambled models."""
+    generator = np.random.default_rng(1)
+    groups = np.arange(23) % 5
+    gains = generator.normal(1.0, 0.6, (5, 3))[groups] + generator.normal(0, 0.1, (23, 3))
+    gains[groups == 2, 1] = np.nan  # one of the scrambled models could not be explained
+    means = [[gains[groups == group, place].mean() for place in range(3)] for group in range(5)]
+    kept = [[mean for mean in row if not np.isnan(mean)] for row in means]
+    spread = sum((mean - np.mean(row)) ** 2 for row in kept for mean in row) / 9
+    t = np.mean(np.concatenate(kept)) / np.sqrt(spread * (1 + 1 / 14))
+    assert find_luck(gains, groups) == pytest.approx(scipy.stats.t.sf(t, 9))
+    shifts = generator.normal(0, 5, 5)
+    shifts -= np.average(shifts, weights=[3, 3, 2, 3, 3])
+    assert find_luck(gains + shifts[groups][:, None], groups) == pytest.approx(scipy.stats.t.sf(t, 9))
+
+
+def test_luck_without_two_scrambled_models_of_a_group_is_certain() -> None:
+    one = np.full((10, 3), np.nan)
+    one[:, 0] = 1.0
+    assert find_luck(one, np.zeros(10)) == 1.0
+    assert find_luck(np.full((10, 3), np.nan), np.zeros(10)) == 1.0
+    assert find_luck(np.ones((10, 3)), np.zeros(10)) == 0.0  # all of them are equally far below
+
+
+def test_a_scrambled_model_is_taken_for_another_one_in_at_most_the_stated_share() -> None:
+    """Maps that are one more draw of the scrambled models, on few and many samples, with noise of each sample."""
+    generator, trials = np.random.default_rng(2), 4000
+    for count, noise in ((100, 0.0), (100, 1.0), (24, 1.0)):
+        groups = np.arange(count) % 5
+        lucky = 0
+        for _ in range(trials):
+            own = generator.normal() + noise * generator.normal(size=(count, 1))
+            others = generator.normal(size=(5, 3))[groups] + noise * generator.normal(size=(count, 3))
+            lucky += find_luck(own - others, groups) <= LUCK
+        # so many or more have a probability of 0.001 if the share is the stated one
+        assert lucky < scipy.stats.binom.isf(0.001, trials, LUCK)
+
+
+def test_a_map_that_may_be_lucky_does_not_pass_and_does_not_fail() -> None:
+    def add_gains(rows: pl.DataFrame, effects: list[float]) -> pl.DataFrame:
+        columns = {f"gain {place}": np.full(len(rows), effect) for place, effect in enumerate(effects)}
+        return rows.with_columns(group=pl.lit(0.0), **columns)
+
+    lucky = decide_checks(add_gains(make_rows(), [0.1, 0.5, 1.2]))
+    assert (lucky.state, lucky.reason.question, lucky.needed) == ("undecided", "learned", None)  # type: ignore[union-attr]
+    assert decide_checks(add_gains(make_rows(), [0.9, 1.0, 1.1])).state == "passed"
+    assert decide_checks(make_rows()).state == "passed"  # stored by older rules, without gains
+    worse = decide_checks(add_gains(make_rows(spread=0.02, learned=0.5), [0.9, 1.0, 1.1]))
+    assert worse.find("learned").state == "failed"

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+import scipy.stats
 import torch
 from torch import Tensor
 
 import standfast
 from standfast.explainers import Explainer, get
-from standfast.results import ValueSpec
+from standfast.report.sentences import describe_verdict
+from standfast.results import ConfiguredMetric, ValueSpec
 from standfast.results.quality import (
     RARE,
+    Quality,
     References,
     count_more,
+    find_bad_p_value,
     find_references,
     find_weak_classes,
     judge_against_controls,
     judge_stability,
 )
-from standfast.results.sanity import Check, Sanity
-from standfast.results.summary import MetricSummary, Summary, judge_rows
-from standfast.results.verdict import reach_verdict
+from standfast.results.sanity import Check, CheckState, Sanity
+from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow, judge_rows
+from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.comparison import ControlTest
 from standfast.statistics.paired import Interval
 
@@ -107,6 +114,112 @@ def summary_of(metric: MetricSummary, sanity: dict[str, Sanity]) -> Summary:
     checks = {("d", "m", name): each for name, each in sanity.items()}
     names = tuple(row.explainer for row in metric.rows)
     return Summary(("d",), ("m",), names, (), {"d": 12}, (metric,), {}, 1, 0, 0, (), checks)
+
+
+def row_of(name: str, label: str, quality: Quality | None, failure_p: float | None, **more: Any) -> SummaryRow:
+    return SummaryRow(
+        "d",
+        "m",
+        name,
+        label,
+        label,
+        SPEC,
+        interval(0.1, 0.3),
+        counts=Counts(12, 12, 12),
+        quality=quality,
+        failure_p=failure_p,
+        **more,
+    )
+
+
+def judge_one(qualities: Mapping[str, tuple[Quality | None, float | None]], sanity: Sanity) -> Verdict:
+    """The verdict on one explainer, given its quality and p-value by each metric."""
+    metrics = []
+    for label, (quality, failure_p) in qualities.items():
+        metric = ConfiguredMetric(label, label, {}, "higher", False, SPEC, {})
+        row = row_of("gradcam", label, quality, failure_p, sanity=sanity.state)
+        metrics.append(MetricSummary("d", "m", metric, (row,), None, Decision("none", "one explainer")))
+    checks = {("d", "m", "gradcam"): sanity}
+    return reach_verdict(
+        Summary(("d",), ("m",), ("gradcam",), (), {"d": 12}, tuple(metrics), {}, 1, 0, 0, (), checks), "d", "m"
+    )
+
+
+PASSED = Sanity((Check("input", "passed"), Check("class", "passed")))
+
+
+@pytest.mark.parametrize("state", ["undecided", "untested", "passed"])
+def test_what_is_certainly_bad_is_refused_whatever_else_is_undecided(state: CheckState) -> None:
+    sanity = Sanity((Check("model", state), Check("class", "passed")))
+    (ground,) = judge_one(
+        {"worst": ("bad", 0.001), "lens": ("undecided", 0.4), "aopc": ("control", 0.01)}, sanity
+    ).refuse
+    assert (ground.question, ground.labels, ground.quality, ground.is_open) == (None, ("worst",), "bad", False)
+    open_question = None if ground.open_check is None else ground.open_check.question
+    assert open_question == (None if state == "passed" else "model")
+    verdict = judge_one({"worst": ("bad", 0.001)}, sanity)
+    assert not verdict.undecided
+    said = describe_verdict(verdict)
+    assert "bad by worst" in said
+    assert ("either" in said) == (state != "passed")
+
+
+def test_a_failure_that_many_metrics_make_likely_is_not_certain() -> None:
+    alone = judge_one({"a": ("bad", 0.02)}, PASSED)
+    assert [each.explainer for each in alone.refuse] == ["gradcam"]
+    among = judge_one({"a": ("bad", 0.02), "b": ("good", 0.9), "c": ("good", 0.9)}, PASSED)
+    assert not among.refuse
+    (ground,) = among.undecided
+    assert (ground.labels, ground.quality, ground.is_open) == (("a",), "bad", True)
+    # metrics that judge nothing make no error
+    beside = judge_one({"a": ("bad", 0.02), "b": (None, None), "c": (None, None)}, PASSED)
+    assert [each.explainer for each in beside.refuse] == ["gradcam"]
+
+
+def test_a_failed_check_is_the_reason_before_the_metrics() -> None:
+    sanity = Sanity((Check("input", "failed"), Check("model", "undecided"), Check("class", "passed")))
+    (ground,) = judge_one({"worst": ("bad", 0.001)}, sanity).refuse
+    assert (ground.question, ground.labels, ground.open_check) == ("input", (), None)
+
+
+def test_the_p_value_of_bad_is_that_of_the_sign_test() -> None:
+    generator = np.random.default_rng(0)
+    for count in (6, 15, 40):
+        values = generator.uniform(0, 1, size=count)
+        bounds = generator.uniform(size=count) < 0.3
+        # an upper bound below the middle is certainly below it
+        below = scipy.stats.binomtest(int((values < 0.6).sum()), count, alternative="greater").pvalue
+        assert find_bad_p_value(SPEC, values, bounds, KNOWN) == pytest.approx(below)
+        # of a distance it may be anywhere below
+        above = scipy.stats.binomtest(int(((values > 0.6) & ~bounds).sum()), count, alternative="greater").pvalue
+        distance = dataclasses.replace(SPEC, direction="lower")
+        assert find_bad_p_value(distance, values, bounds, KNOWN) == pytest.approx(above)
+
+
+def test_more_explainers_need_more_certainty(army: standfast.Results) -> None:
+    """Holm's correction, against the rows judged one by one."""
+    metric = next(each for each in army.summary.metrics if each.metric.metric == "worst_case")
+    tested = [row for row in metric.rows if row.references is not None and not row.control]
+    raw = []
+    for row in tested:
+        own = army.metric_results(row.data, row.model, row.label).rows_for(row.explainer)
+        assert row.references is not None
+        values = row.spec.values(row.spec.select_valid(own))
+        raw.append(
+            scipy.stats.binomtest(
+                int((values < row.references.middle).sum()), len(values), alternative="greater"
+            ).pvalue
+        )
+    assert [row.failure_p for row in tested] == pytest.approx(correct_step_by_step(raw))
+
+
+def correct_step_by_step(p_values: Sequence[float]) -> list[float]:
+    """Step down: the smallest p-value times the number of all, the next times one less, and so on."""
+    adjusted, largest = list(p_values), 0.0
+    for turn, place in enumerate(sorted(range(len(p_values)), key=lambda at: p_values[at])):
+        largest = max(largest, min(1.0, (len(p_values) - turn) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
 
 
 # Whole evaluations
@@ -216,7 +329,7 @@ def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Re
     metric = next(each for each in army.summary.metrics if each.metric.metric == "worst_case")
     rows = [dataclasses.replace(metric.rows[0], data="d", model="m", explainer=name) for name in "abcd"]
     rows[0] = dataclasses.replace(rows[0], quality="good")
-    rows[1] = dataclasses.replace(rows[1], quality="bad")
+    rows[1] = dataclasses.replace(rows[1], quality="bad", failure_p=0.001)
     rows[2] = dataclasses.replace(rows[2], quality="undecided", needed=40)
     assert rows[3].estimate is not None
     best = dataclasses.replace(rows[3].estimate, value=1.0)

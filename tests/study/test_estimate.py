@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import math
 import sys
+import time
 import types
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -386,3 +387,21 @@ def test_pilots_show_what_was_not_known(clock: Clock) -> None:
     assert tried.unknown == []
     assert tried.lines[0].basis == "pilot"
     assert tried.seconds == pytest.approx(160, rel=0.05)
+
+
+class Sleepy:
+    """Takes five milliseconds for each row."""
+
+    def __call__(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        time.sleep(0.005 * len(inputs))
+        return inputs * 2
+
+
+def test_a_trial_that_sees_little_is_not_believed() -> None:
+    """Many metrics share a second, so each trial ends within one of its first batches of copies."""
+    model = standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu", batch_size=64)
+    sleepy = standfast.explainers.from_callable(Sleepy())
+    metrics = {f"m{number}": Repeated(1000 + number) for number in range(6)}
+    found = estimate(model, sleepy, draw(16), metrics, samples_per_job=16, seconds=2.0, controls=False)
+    for line in found.lines:
+        assert 0.3 < line.seconds / (16 * 1001 * 0.005) < 3

@@ -434,3 +434,16 @@ def test_a_job_fits_in_memory_and_an_unknown_metric_gets_few_samples(monkeypatch
         cost = Metric.cost
 
     assert cut(metric=Unknown(LinfBall(0.1), samples=2), inputs=torch.rand(8, 4)) == [(0, 4), (4, 8)]
+
+
+@pytest.mark.parametrize("explainer", ["integrated_gradients", "saliency", "smoothgrad"])
+@pytest.mark.parametrize("search", ["auto", "block"])
+def test_only_jobs_that_auto_searches_with_drafts_are_new(
+    explainer: str, search: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a metric does otherwise for an explainer is a part of their jobs alone."""
+    metric = get_metric("worst_case", neighbourhood=LinfBall(0.1), search=search, budget=20)
+    found = find_identities(make_grid(explainer=explainer, metric=metric))
+    monkeypatch.setattr(type(metric), "bind", Metric.bind)
+    before = find_identities(make_grid(explainer=explainer, metric=metric))
+    assert (found != before) == (explainer == "integrated_gradients" and search == "auto")

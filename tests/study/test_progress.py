@@ -1,16 +1,18 @@
-"""Progress of a run in a notebook: one output that is replaced, and nothing on the streams."""
+"""Progress of a run: in a notebook one output that is replaced; and the time left, once it is known."""
 
 from __future__ import annotations
 
 import sys
+import time
 import types
 from typing import Any
 
 import pytest
 
+from standfast.display import in_notebook
 from standfast.study import worker
 from standfast.study.plan import Job
-from standfast.study.progress import EtaEstimator, Progress, in_notebook, watch
+from standfast.study.progress import EtaEstimator, Progress, watch
 
 
 class Handle:
@@ -57,32 +59,66 @@ def test_a_notebook_has_a_bar_and_clean_streams(
     assert "&lt;saliency&gt;" in shown[-1]
     assert len(shown) < 10  # not one for each job: each is a message to the browser
     assert capfd.readouterr() == ("", "")
-    monkeypatch.setattr("standfast.study.progress._SECONDS_BETWEEN_DRAWINGS", 0.0)
+    monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_DRAWINGS", 0.0)
     with watch() as update:
         update(Progress(2, 100, 0.02, "aopc", left=75.0))
         assert "about 1:15 left" in shown[-1]
 
 
+def make_job(name: str, label: str, work: float, explainer: str = "ig") -> Job:
+    return Job(name, "", "", explainer, label, 0, 0, 1, work)
+
+
 def test_the_time_left_is_that_of_the_metrics_to_come() -> None:
     """One slow job of little work first: a rate for all work would promise a hundred times too much."""
     now = 0.0
-    jobs = [
-        Job(f"{label} {n}", "", "", "ig", label, 0, n, n + 1, work)
-        for label, work in (("slow", 1.0), ("fast", 100.0))
-        for n in (0, 1)
-    ]
-    eta = EtaEstimator(jobs, lambda: now)
+    slow_jobs = [make_job("s0", "slow", 1.0), make_job("s1", "slow", 1.0)]
+    fast_jobs = [make_job("f0", "fast", 100.0), make_job("f1", "fast", 100.0)]
+    eta = EtaEstimator([*slow_jobs, *fast_jobs], lambda: now)
     assert eta.estimate_left() is None
+    eta.record(slow_jobs[0], 0.0)
     now = 10.0
-    eta.record(jobs[0], 1.0)
+    eta.record(slow_jobs[0], 1.0)
     assert eta.estimate_left() is None  # nearly all work is of another metric
+    eta.record(fast_jobs[0], 0.0)
+    now = 11.0
+    eta.record(fast_jobs[0], 0.25)
+    assert eta.estimate_left() is None  # it may still prepare itself
     now = 12.0
-    eta.record(jobs[2], 0.5)
-    eta.record(jobs[1], 0.0)
-    assert eta.estimate_left() == pytest.approx(10 + 2 * 3)
+    eta.record(fast_jobs[0], 0.5)
+    assert eta.estimate_left() == pytest.approx(10 + 2 + 4)
+    eta.record(slow_jobs[1], 0.0)
     now = 22.0  # two at once share the time: both take twice as long
-    eta.record(jobs[1], 0.5)
-    assert eta.estimate_left() == pytest.approx(0.5 * 10 + 150 * 7 / 50)  # a finished job tells the pace of its metric
+    eta.record(slow_jobs[1], 0.5)
+    eta.record(fast_jobs[0], 1.0)
+    assert eta.estimate_left() == pytest.approx(0.5 * 10 + 2 + 5)  # a finished job tells the pace of its kind
+
+
+def test_a_job_that_prepares_itself_promises_nothing() -> None:
+    """Eight jobs of a minute; the first has explained a thousandth of what it will after 20 s, which was 5 hours."""
+    now = 0.0
+    jobs = [make_job(str(number), "worst_case", 1000.0) for number in range(8)]
+    eta = EtaEstimator(jobs, lambda: now)
+    eta.record(jobs[0], 0.0)
+    for seconds, share in ((20.0, 0.001), (30.0, 0.1), (40.0, 0.4)):
+        now = seconds
+        eta.record(jobs[0], share)
+        assert eta.estimate_left() is None
+    now = 60.0
+    eta.record(jobs[0], 1.0)
+    assert eta.estimate_left() == pytest.approx(7 * 60)
+
+
+def test_an_explainer_has_its_own_pace() -> None:
+    """Of one that has not run yet, that of the others is taken."""
+    now = 0.0
+    jobs = [make_job(name, "aopc", 10.0, name[:2]) for name in ("ig0", "gc0", "ig1", "gc1", "lrp")]
+    eta = EtaEstimator(jobs, lambda: now)
+    now = 30.0
+    eta.record(jobs[0], 1.0)
+    now = 36.0
+    eta.record(jobs[1], 1.0)
+    assert eta.estimate_left() == pytest.approx(30 + 6 + 18)
 
 
 def test_after_20_seconds_the_time_left_is_known_of_little_work() -> None:
@@ -103,6 +139,7 @@ def test_a_running_job_does_not_set_the_pace_of_a_metric_with_finished_ones() ->
     eta = EtaEstimator(jobs, lambda: now)
     now = 2.0
     eta.record(jobs[0], 1.0)
+    eta.record(jobs[1], 0.0)
     now = 12.0
     eta.record(jobs[1], 0.005)
     assert eta.estimate_left() == pytest.approx(995 * 2 / 1000)
@@ -122,7 +159,8 @@ def test_a_finished_run_has_nothing_to_do(
     pages = request.getfixturevalue("shown")
     with watch() as update:
         update(nothing)
-    assert "100% nothing to do: 8 jobs were done before" in pages[-1]
+    assert "nothing to do: 8 jobs were done before" in pages[-1]
+    assert "value='1.0000'" in pages[-1]
     assert "starting" not in pages[-1]
 
 
@@ -132,9 +170,38 @@ def test_an_error_of_the_metric_belongs_to_its_job_and_one_of_the_bar_does_not(m
     def fail(*_: float) -> int:
         raise ValueError("no")
 
-    worker._tell_share(lambda: 10, fail)(5)
+    worker._Share(lambda: 10, 1, fail).add_inputs(5)
     shares: list[float] = []
-    worker._tell_share(lambda: 0, shares.append)(5)  # a metric that expects no evaluations
+    worker._Share(lambda: 0, 1, shares.append).add_inputs(5)  # a metric that expects no evaluations
     assert shares == [0.99]
     with pytest.raises(ValueError, match="no"):
-        worker._tell_share(fail, lambda share: None)(5)
+        worker._Share(fail, 1, lambda share: None).add_inputs(5)
+
+
+def test_rows_move_the_share_within_one_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two explanations of 2,000 rows each, in batches of 500; more rows than expected are no more than one input."""
+    monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
+    shares: list[float] = []
+    share = worker._Share(lambda: 2, 2000, shares.append)
+    for rows in (500, 500, 1000, 500):
+        share.add_rows(rows)
+    share.add_inputs(1)
+    share.add_rows(500)
+    assert shares == [0.125, 0.25, 0.5, 0.5, 0.5, 0.625]
+
+
+def test_a_run_that_says_nothing_has_a_line_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", 0.05)
+    with watch() as update:
+        assert update is not None
+        time.sleep(0.5)
+        update(Progress(0, 2, 0.0, "worst_case: ig"))
+        time.sleep(0.5)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].startswith("preparing: ")
+    assert lines[-1].startswith("0% 0/2 jobs, time left not known yet, 0:0")
+    assert lines[-1].endswith(" elapsed: worst_case: ig")
+    assert len(lines) >= 4

@@ -13,7 +13,7 @@ import standfast
 from conftest import small_net
 from standfast.explainers import Edges, Explainer
 from standfast.metrics import AOPC, MaxSensitivity, Metric, WorstCase
-from standfast.metrics.sanity import SanityChecks, make_checks
+from standfast.metrics.sanity import RULES, SanityChecks, SanityResult, make_checks
 from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report import load_results
 from standfast.study.file.spec import study_from
@@ -94,6 +94,54 @@ def test_labels_and_what_compares_maps_make_the_identity() -> None:
         identity(metrics={**worst(), "more": MaxSensitivity(BALL, samples=2)}),
     ]
     assert len({first, *others}) == 1 + len(others)
+
+
+def split_identities(grid: Grid) -> tuple[set[str], set[str]]:
+    """Those of the checks, and those of all other jobs."""
+    jobs = make_plan(grid).jobs
+    checks = {job.identity for job in jobs if job.label == SanityChecks.name}
+    return checks, {job.identity for job in jobs} - checks
+
+
+@pytest.mark.parametrize("stored", [1, 2])
+@pytest.mark.parametrize("normalise", [False, True])
+def test_checks_of_other_rules_are_not_found_and_all_other_jobs_are(
+    stored: int, normalise: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checks of rules 1 are stored with a 2 where a metric divides by a norm."""
+    grid = a_grid({"max": MaxSensitivity(BALL, samples=2, normalise=normalise)})
+    checks, others = split_identities(grid)
+    assert SanityChecks.version == RULES
+    monkeypatch.setattr(SanityChecks, "version", stored)
+    stored_checks, stored_others = split_identities(grid)
+    assert not checks & stored_checks
+    assert others == stored_others
+
+
+def test_a_study_with_checks_of_older_rules_is_shown_and_its_checks_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = SanityResult.columns
+
+    def leave_out_gains(result: SanityResult) -> dict[str, Any]:
+        return {name: values for name, values in columns(result).items() if not name.startswith(("gain", "group"))}
+
+    store = Store(tmp_path)
+    with monkeypatch.context() as older:
+        older.setattr(SanityChecks, "version", 1)
+        older.setattr(SanityResult, "columns", leave_out_gains)
+        run_grid(a_grid(), store)
+    stored = load_results(store)
+    assert not any(name.startswith("gain") for name in stored.sanity_rows.columns)
+    (sanity,) = stored.sanity.values()
+    assert "untested" not in {check.state for check in sanity.checks}
+    assert "grad" in stored.to_html(tmp_path / "report.html").read_text()
+
+    files = {file.name for file in (tmp_path / "jobs").iterdir()}
+    run_grid(a_grid(), store)
+    checks, _ = split_identities(a_grid())
+    assert {file.name for file in (tmp_path / "jobs").iterdir()} - files == {f"{name}.parquet" for name in checks}
+    assert "gain 0" in load_results(store).sanity_rows.columns
 
 
 def test_labels_are_part_of_no_other_job() -> None:

@@ -438,7 +438,7 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path, monkeypatch: pytest.M
     assert not Path("results").exists()
     CliRunner().invoke(app, ["run", str(study), "--no-report"])
     result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
-    assert "12 jobs, 12 of them done; about 0 model evaluations, 0.0 s" in result.output
+    assert "12 jobs, 12 of them done; about 0 model evaluations, 0 s" in result.output
 
 
 FRAGILE = """
@@ -488,8 +488,8 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(moment: str, tmp_path: Path) 
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted; what is done is stored, and the same command continues from there" in said
-    assert "Traceback" not in said
+    lines = [line for line in said.splitlines() if line and " elapsed" not in line]
+    assert lines == ["interrupted; what is done is stored, and the same command continues from there"]
     load_results(tmp_path / "r")
 
 

@@ -59,7 +59,7 @@ def test_each_sample_gets_its_own(module: nn.Module, data: Dataset, tmp_path: Pa
         model, explainers, data, METRICS, sanity=False, controls=False, samples_per_job=2, progress=False
     )
     assert found.failures == []
-    frame, metrics = found.frame(), name_metrics(METRICS, standfast.LinfBall(0.1))
+    frame, metrics = found.frame(), name_metrics(METRICS, standfast.LinfBall(8 / 255))
     for row in range(COUNT):
         extras = {name: values[row : row + 1] for name, values in data.extras.items()}
 

@@ -82,7 +82,7 @@ def read_study(folder: Path, network: str, images: int, tiny: bool, file: Path =
 
 def estimate(study: Mapping[str, Any], folder: Path) -> Estimate:
     return estimate_plan(
-        make_plan(study_from({**study, "sanity": False, "controls": False}, folder).grid()), set(), seconds=0.001
+        make_plan(study_from({**study, "sanity": False, "controls": False}, folder).grid()), set(), seconds=15.0
     )
 
 
@@ -97,7 +97,8 @@ def test_the_study_on_tiny_networks(network: str, tmp_path: Path) -> None:
         lines += estimate({**study, "explainers": explainers, "metrics": metrics}, tmp_path).lines
     assert [(line.explainer, line.label, line.error) for line in lines if line.error] == []
     assert len(lines) == len(whole[0]) + len(whole[1])
-    assert all(line.seconds > 0 for line in lines)
+    # what a probability costs is random, and may not be seen in the time
+    assert all(line.seconds > 0 or line.basis == "unknown" for line in lines)
 
 
 @pytest.mark.parametrize(("name", "network"), [("vit", "ViT-B/16"), ("resnet", "ResNet-50")])

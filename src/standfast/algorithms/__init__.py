@@ -19,6 +19,7 @@ from standfast.algorithms.searches.auto import AutoSearch
 from standfast.algorithms.searches.base import Outcome, Search, SearchResult, searches
 from standfast.algorithms.searches.block import BlockSearch
 from standfast.algorithms.searches.choices import ChoiceSearch
+from standfast.algorithms.searches.draft import DraftSearch
 from standfast.algorithms.searches.genetic import GeneticSearch
 from standfast.algorithms.searches.gradient import GradientSearch
 from standfast.algorithms.searches.grid import GridSearch
@@ -32,6 +33,7 @@ __all__ = [
     "CertifiedDistortion",
     "ChoiceSearch",
     "Consistency",
+    "DraftSearch",
     "GeneticSearch",
     "GradientSearch",
     "GridSearch",

@@ -1,6 +1,6 @@
 """`python -m standfast.cli`."""
 
-from standfast.cli.commands import main
+from standfast.cli import main
 
 if __name__ == "__main__":
     main()

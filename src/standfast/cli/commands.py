@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from standfast.cli.kinds import KINDS, describe_names
+from standfast.display import show_activity
 from standfast.errors import ArgumentError, StandfastError, find_version, make_printable
 from standfast.errors import check as check_argument
 
@@ -29,7 +31,36 @@ def _echo(text: object = "", err: bool = False, nl: bool = True) -> None:
     typer.echo(make_printable(str(text)), err=err, nl=nl)
 
 
+_FROM_THE_BEGINNING = "the same command starts again from the beginning"
+_FROM_THERE = "what is done is stored, and the same command continues from there"
+
+
+@contextlib.contextmanager
+def _interruptible(how_to_go_on: str) -> Iterator[None]:
+    """After Ctrl-C, print how to go on, and end with exit code 130. Also a decorator of commands."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _echo(f"\ninterrupted; {how_to_go_on}", err=True)
+        raise typer.Exit(130) from None
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands. Ctrl-C ends in one sentence, also before one of them has begun."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the arguments."""
+        with _interruptible(_FROM_THE_BEGINNING):
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        with _interruptible(_FROM_THE_BEGINNING):
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="How far can the explanations of a trained classifier be trusted?",
     epilog="Start with: standfast demo. For a model of your own: standfast init.",
     no_args_is_help=True,
@@ -75,16 +106,19 @@ Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=
 
 
 @app.command(epilog="Example: standfast demo --out demo")
+@_interruptible(_FROM_THERE)
 def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None:
-    """Evaluate six explainers of the bundled digit classifier in about a minute, and write a report.
+    """Evaluate six explainers of the bundled digit classifier, and write a report.
+
+    This takes one to two minutes on two idle cores, and several times as long on busy ones.
 
     After an interruption, the same command continues.
     """
-    from standfast.cli.demo import run_demo
-
-    with _resumable():
-        report, found = run_demo(out, seed, samples)
-    _echo(f"\n{found}\n\nreport: {report}")
+    with show_activity("loading the libraries"):
+        from standfast.cli.demo import run_demo
+    report, found = run_demo(out, seed, samples)
+    text = str(found)
+    _echo(f"\n{text}\n\nreport: {report}")
     if failures := len(found.failures):
         _echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
         raise typer.Exit(1)
@@ -193,6 +227,7 @@ def replay(
 
 
 @app.command(epilog="Example: standfast run study.yaml --dry-run, and then: standfast run study.yaml --workers auto")
+@_interruptible(_FROM_THERE)
 def run(
     study: Annotated[Path, typer.Argument(help="A study file.", show_default=False)],
     out: Address = None,
@@ -215,12 +250,13 @@ def run(
     Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong or a file cannot be written, 130
     interrupted.
     """
-    from standfast.evaluation import default_folder, executor_of, run_study
-    from standfast.report.sentences import describe_failures
-    from standfast.study.executors import InProcess, Processes
-    from standfast.study.file.spec import load_study
-    from standfast.study.lease import has_run
-    from standfast.study.store import Store
+    with show_activity("loading the libraries"):
+        from standfast.evaluation import default_folder, executor_of, run_study
+        from standfast.report.sentences import describe_failures
+        from standfast.study.executors import InProcess, Processes
+        from standfast.study.file.spec import load_study
+        from standfast.study.lease import has_run
+        from standfast.study.store import Store
 
     loaded = load_study(study, None if preset is None else preset.value)
     target = out or str(default_folder(loaded))
@@ -231,13 +267,13 @@ def run(
     if dry_run:
         from standfast.cli.dry_runs import dry_run as describe
 
-        describe(loaded, target, loaded.minutes if minutes is None else minutes)
+        with _interruptible(_FROM_THE_BEGINNING):
+            describe(loaded, target, loaded.minutes if minutes is None else minutes)
         return
     command = f"standfast run {study}" + f" --preset {preset}" * bool(preset) + f" --out {out}" * bool(out)
     if minutes is not None:
         command += f" --minutes {minutes:g}"
-    with _resumable():
-        found = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
+    found = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
     run = found.run
     assert run is not None
     _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
@@ -264,6 +300,7 @@ def _tell_shared(manifest: Mapping[str, Any]) -> None:
 @app.command(
     epilog="Example: standfast check policy.yaml --write junit=check.xml --write markdown=check.md",
 )
+@_interruptible(_FROM_THERE)
 def check(
     policy: Annotated[Path, typer.Argument(help="A study file with requirements.", show_default=False)],
     out: Address = None,
@@ -291,16 +328,15 @@ def check(
 
     targets = [_split_target(text, list(FORMATS)) for text in write or ()]
     loaded = load_study(policy)
-    with _resumable():
-        found = run_check(
-            loaded,
-            out,
-            until_decided=until_decided,
-            most_samples=most_samples,
-            executor=executor_of(loaded, workers=_count(workers)),
-            minutes=minutes,
-            tell=lambda look: _echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
-        )
+    found = run_check(
+        loaded,
+        out,
+        until_decided=until_decided,
+        most_samples=most_samples,
+        executor=executor_of(loaded, workers=_count(workers)),
+        minutes=minutes,
+        tell=lambda look: _echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
+    )
     _echo(str(found))
     results = out or str(default_folder(loaded))
     _echo(f"results: {results}")
@@ -354,17 +390,8 @@ def _tell_failures(sentences: Sequence[str], count: int, report: str = "the repo
     _echo(f"tracebacks are in {report}; the same command tries only these jobs again", err=True)
 
 
-@contextlib.contextmanager
-def _resumable() -> Iterator[None]:
-    """After Ctrl-C, print how to continue."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _echo("\ninterrupted; what is done is stored, and the same command continues from there", err=True)
-        raise typer.Exit(130) from None
-
-
 @app.command(epilog="Example: standfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --options epochs=5")
+@_interruptible(_FROM_THERE)
 def train(
     model: Annotated[
         str,
@@ -398,8 +425,7 @@ def train(
     plan = configure(
         Plan, "train", {"model": model, "data": data, "scheme": scheme, **parse_options(options, "options")}
     )
-    with _resumable():
-        found = fit(plan, out, download=download, show=True)
+    found = fit(plan, out, download=download, show=True)
     if found.was_there:
         _echo("this model exists already, with the same options")
     _echo(f"accuracy: train {found.card['train_accuracy']:.2%}, test {found.card['test_accuracy']:.2%}")

@@ -27,7 +27,7 @@ FAITHFUL = "faithfulness (AOPC)"
 
 
 def demo_metrics() -> dict[str, Metric]:
-    """The metrics, with budgets for one minute.
+    """The metrics, with budgets for one to two minutes on two cores.
 
     The search is the same for all explainers: `auto` would follow gradients of five of them, and not those of guided
     backprop. The threshold of the probability is one that random noise reaches, so few estimates are only bounds.

@@ -14,6 +14,7 @@ from standfast.study.forecast.choice import advise, check_minutes
 from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
 from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import make_plan
+from standfast.study.progress import show_trials
 from standfast.study.store import Store
 
 if TYPE_CHECKING:
@@ -31,15 +32,14 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
         minutes: what would be chosen for so many of them is printed, too; None for ten.
     """
     from rich.console import Console
-    from rich.markup import escape
 
     console = Console()
     minutes = check_minutes(minutes) or 10.0
-    asked = study.grid()
-    plan = make_plan(asked, None, Store(out).earlier_manifest(), executor_of(study).at_once)
-    done = {job for job, status in Store(out).statuses().items() if status == "done"}
-    with console.status("calibrating") as status:
-        found = estimate_plan(plan, done, lambda said: status.update(escape(said)))
+    with show_trials() as tell:
+        asked = study.grid()
+        plan = make_plan(asked, None, Store(out).earlier_manifest(), executor_of(study).at_once)
+        done = {job for job, status in Store(out).statuses().items() if status == "done"}
+        found = estimate_plan(plan, done, tell)
     lines = found.lines
     several = len(plan.grid.combinations()) > 1
     console.print(_table("metric", lambda line: line.label, lines, several, study.title))

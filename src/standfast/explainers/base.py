@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from traceback import walk_tb
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol, Self
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from standfast.display import Count
 from standfast.errors import (
     ArgumentError,
     FailedModuleError,
@@ -22,6 +24,7 @@ from standfast.errors import (
     StandfastError,
     as_number,
     check,
+    check_number,
     warn_user,
 )
 from standfast.explainers.shared_passes import share_pass
@@ -37,6 +40,8 @@ from standfast.tensors import describe_bounds, send, widen_half
 
 #: of the explainers that cut the rows of a chunk into batches themselves
 BATCHES = 8
+#: of a dial: below it there is no variance, and a single coalition
+_LEAST_SETTING = 2
 #: attributions, shaped like the inputs, and the logits `(N, K)` at them
 Explanation = tuple[Tensor, Tensor]
 #: the explainers, by their labels, that have looked at a module for columns that they cannot see
@@ -83,15 +88,54 @@ class Explainer(metaclass=ConfigurationType):
     follows_attention: ClassVar[bool] = False
     #: the options that say what stands in the place of removed features, such as a baseline
     removal_options: ClassVar[tuple[str, ...]] = ()
+    #: the option, a whole number, that says how much work a map is: with a smaller one, maps are rougher and cheaper
+    dial: ClassVar[str] = ""
+    #: the share of the dial's setting with which a search that looks at rough maps first was shown to find worse cases
+    #: at the same cost, so that `auto` does so; 0 where this was not shown
+    draft_share: ClassVar[float] = 0.0
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         check_declarations(cls, Explainer)
+        check_number(cls.draft_share, f"{cls.__qualname__}.draft_share", least=0, below=1)
+        can_draft = bool(cls.dial) or not cls.draft_share
+        check(can_draft, f"{cls.__qualname__}.draft_share", "0 for an explainer without a dial", cls.draft_share)
 
     @classmethod
     def list_declared_options(cls) -> dict[str, list[str]]:
         """See `ConfigurationType`."""
-        return {"removal_options": list(cls.removal_options)}
+        return {"removal_options": list(cls.removal_options), "dial": cls._list_dials()}
+
+    @classmethod
+    def list_declared_counts(cls) -> dict[str, list[str]]:
+        """See `ConfigurationType`."""
+        return {"dial": cls._list_dials()}
+
+    @classmethod
+    def _list_dials(cls) -> list[str]:
+        return [cls.dial] if cls.dial else []
+
+    def with_dial(self, share: float) -> Self | None:
+        """The same explainer with its dial at a share of its setting: its drafts are rougher and cheaper maps.
+
+        What it draws at random comes from the same seed. None where there is no dial, and where the setting is so small
+        that nothing is saved.
+
+        >>> from standfast.explainers import get
+        >>> get("integrated_gradients", steps=64).with_dial(1 / 8)
+        IntegratedGradients(steps=8, baseline=None)
+        >>> get("saliency").with_dial(1 / 8)
+        """
+        check_number(share, "share", above=0, below=1)
+        if not self.dial:
+            return None
+        setting = getattr(self, self.dial)
+        lower_setting = max(_LEAST_SETTING, round(share * setting))
+        if lower_setting >= setting:
+            return None
+        configuration: Any = self  # a frozen dataclass
+        rough: Self = dataclasses.replace(configuration, **{self.dial: lower_setting})
+        return rough
 
     @property
     def rows_per_input(self) -> int:
@@ -107,13 +151,17 @@ class Explainer(metaclass=ConfigurationType):
         """The name of this explainer in messages and tables."""
         return self.name
 
-    def __call__(self, model: Model, inputs: Tensor, targets: Tensor | int | None = None) -> Tensor:
+    def __call__(
+        self, model: Model, inputs: Tensor, targets: Tensor | int | None = None, *, progress: bool = True
+    ) -> Tensor:
         """Attributions of `inputs` `(N, ...)` for the classes `targets`; same shape, detached.
 
         Args:
             model: the model to explain. Its flags and hooks are restored afterwards.
             inputs: within the model's bounds.
             targets: classes `(N,)`, one class for all, or `None` for the class predicted at each input.
+            progress: from ten seconds on, show on standard error how many inputs are explained: in a bar on a terminal,
+                else in a line every ten seconds.
 
         Raises:
             ArgumentError: a module alone; inputs or targets that do not fit the model.
@@ -125,7 +173,8 @@ class Explainer(metaclass=ConfigurationType):
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
             classes = None if targets is None else model.check_targets(targets, inputs)
-            with model.naming(inputs), model.session():
+            shown = model.showing(Count(self.label, "explanations", lambda: len(inputs)), progress)
+            with model.naming(inputs), model.session(), shown:
                 attributions, logits = self.attribute_all(model, inputs, classes)
         for what, values in (("module: expected finite logits", logits), (self.label, attributions)):
             if not torch.isfinite(values).all():

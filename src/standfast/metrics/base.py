@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
+from standfast.display import Count
 from standfast.errors import ArgumentError, check, suggest_name
 from standfast.explainers import Explainer, InputCopy
 from standfast.explainers import get as get_explainer
@@ -315,6 +316,7 @@ class Metric(metaclass=_PresetsApplied):
         targets: Tensor | int | None = None,
         *,
         generator: torch.Generator | None = None,
+        progress: bool = True,
     ) -> Result:
         """Evaluate `explainer` on `inputs` `(N, ...)`.
 
@@ -325,6 +327,8 @@ class Metric(metaclass=_PresetsApplied):
             targets: classes `(N,)` to explain, one class for all, or None for the model's own predictions. A sample
                 that the model does not put into its target class is skipped, with status `"misclassified"`.
             generator: the seed of all random numbers is drawn from it.
+            progress: from ten seconds on, show on standard error how many evaluations were made, of about how many: in
+                a bar on a terminal, else in a line every ten seconds. Within a study, the study shows it.
 
         Raises:
             ArgumentError: for arguments that do not fit the model.
@@ -347,7 +351,9 @@ class Metric(metaclass=_PresetsApplied):
             check_one_for_all(explainer, inputs)
             checked = None if targets is None else model.check_targets(targets, inputs)
             warn_of_radius(self, model, inputs)
-            with model.naming(inputs), model.session(), collect_choices() as choices:
+            count = Count(self.name, "evaluations", lambda: self.cost(model.classes).evaluations * len(inputs))
+            shown = model.showing(count, progress)
+            with model.naming(inputs), model.session(), shown, collect_choices() as choices:
                 result = self.evaluate(Call(model, explainer, inputs, checked, generator))
         set_fields(result, choices=choices)
         return result
@@ -384,6 +390,7 @@ class Metric(metaclass=_PresetsApplied):
         inputs: Tensor | None = None,
         rows: slice | None = None,
         module: nn.Module | None = None,
+        explainer: Explainer | None = None,
     ) -> Metric:
         """The metric with the values of what a study knows, and its file does not say.
 
@@ -394,6 +401,8 @@ class Metric(metaclass=_PresetsApplied):
             extras: what a data set has beside its inputs (`Dataset.extras`), `(N, ...)` each.
             inputs, rows: all inputs of the data set `(N, ...)`, and those of them that are evaluated together.
             module: of the model, for an estimate of what the metric costs.
+            explainer: that is evaluated. A metric that works otherwise for some explainers than its options say returns
+                another configuration for these, which is then a part of the identity of their jobs.
 
         Raises:
             ArgumentError: there is no extra of that name, or the option cannot hold it; an option holds something for

@@ -201,6 +201,11 @@ class Probe:
         """Model evaluations for each origin so far, int64 `(P,)`: inputs predicted, explained or both."""
         return self._evaluations
 
+    @property
+    def rows_per_query(self) -> int:
+        """Rows that the module is given to explain one copy."""
+        return self.explainer.count_rows_of(self._example)
+
     def usable(self) -> Tensor:
         """The numbers of the origins that can be evaluated, int64, ascending."""
         rows = [row for row, status in enumerate(self._status) if status == "ok"]

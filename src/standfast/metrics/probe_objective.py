@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from standfast.algorithms.searches.base import Outcome, Search, SearchResult
+from standfast.algorithms.searches.base import Draft, GradientObjective, Outcome, Search, SearchResult
 from standfast.metrics.kept_class import NeighbourhoodResult
 from standfast.metrics.probe import Measurement, Probe
 from standfast.neighbourhoods import Neighbourhood, Region
@@ -96,10 +96,60 @@ class ProbeObjective(ABC):
         by_maps |= not self.probe.needs_maps
         return by_points and by_maps and self.probe.model.differentiable
 
-    def run(self, search: Search, region: Region, budget: int, seed: int) -> SearchResult:
-        """Run the search in `region`, the neighbourhoods of the usable origins."""
-        wanted = search.white_box or (search.takes_gradient and self.differentiable)
-        return search.run(self, region, budget, seed, self.find_ascent if wanted else None)
+    def run(
+        self, search: Search, region: Region, budget: int, seed: int, rough: RoughObjective | None = None
+    ) -> SearchResult:
+        """Run the search in `region`, the neighbourhoods of the usable origins.
+
+        A search that takes drafts makes them by the objective `rough`.
+        """
+        gradient = self.choose_gradient(search)
+        if rough is None or not search.takes_draft:
+            return search.run(self, region, budget, seed, gradient)
+        rough_gradient = None if gradient is None else rough.find_ascent
+        draft = Draft(rough, rough_gradient, rough.rows, self.probe.rows_per_query, made_before=1)  # the origin's
+        return search.run(self, region, budget, seed, gradient, draft)
+
+    def choose_gradient(self, search: Search) -> GradientObjective | None:
+        """The directions, for a search that needs them or takes them where there are some."""
+        takes_gradient = search.white_box or (search.takes_gradient and self.differentiable)
+        return self.find_ascent if takes_gradient else None
+
+
+class RoughObjective:
+    """The same objective with an explainer that takes less work.
+
+    It is made, and explains the origins, when it is first asked.
+
+    Args:
+        make: makes it, around the same origins.
+        usable: the origins that the objective itself can evaluate. One that the other explainer cannot explain is
+            searched in vain, and no search depends on it.
+        rows: of the module, for an evaluation.
+    """
+
+    def __init__(self, make: Callable[[], ProbeObjective], usable: Tensor, rows: int) -> None:
+        self._make, self.usable, self.rows = make, usable, rows
+        self._objective: ProbeObjective | None = None
+
+    @property
+    def evaluations(self) -> Tensor | None:
+        """The evaluations of each origin so far, its own included, `(P,)`; None if it was not asked."""
+        return None if self._objective is None else self._objective.probe.evaluations
+
+    def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
+        """The outcome of `x` for the problems `problem` `(M,)`."""
+        return self._ask()(x, problem)
+
+    def find_ascent(self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+        """See `ProbeObjective`."""
+        return self._ask().find_ascent(x, problem, feasible, sharpness)
+
+    def _ask(self) -> ProbeObjective:
+        if self._objective is None:
+            self._objective = self._make()
+            self._objective.usable = self.usable
+        return self._objective
 
 
 def reevaluate_found(

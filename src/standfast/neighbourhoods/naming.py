@@ -31,7 +31,7 @@ def find_name(kind: type[Neighbourhood]) -> str:
     return neighbourhoods.find_name(kind) or kind.__name__
 
 
-def find_first_option(kind: type[Neighbourhood]) -> str | None:
+def find_first_option(kind: type[Any]) -> str | None:
     """The option that a value alone stands for, as in `{rotation: 10}`: the first one. None for a class without any."""
     options = (f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only)
     return next(options, None)

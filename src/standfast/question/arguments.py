@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -17,9 +18,9 @@ from standfast.metrics.base import Preset, check_preset, has_neighbourhood
 from standfast.metrics.base import metrics as registry
 from standfast.model import Model, describe_no_module, is_state_dict
 from standfast.neighbourhoods import Neighbourhood, check_neighbourhood
-from standfast.question.grid import LoadedModel
+from standfast.question.grid import Extra, LoadedModel
 from standfast.question.inputs import Given, Inputs, find_kind
-from standfast.question.metric_labels import NamedMetric, list_ladders, list_metrics
+from standfast.question.metric_labels import NamedMetric, list_extras, list_ladders, list_metrics
 from standfast.question.question import Question
 from standfast.tasks.base import expand_targets
 from standfast.texts import TextModel
@@ -50,6 +51,7 @@ class Arguments:
     controls: bool | ExplainersLike = True
     sanity: bool | int = True
     targets: Tensor | int | None = None
+    decision: str | None = None
     seed: int = 0
     repeats: int = 1
     samples_per_job: int | None = None
@@ -77,11 +79,16 @@ class Arguments:
         # what the report says of defaults
         about: dict[str, Any] = {}
         named_metrics = self._name_metrics(metrics, inputs, about)
+        extras: dict[str, Extra] = {}
+        if DEFAULT_NEIGHBOURHOOD in about:
+            neighbourhoods = [neighbourhood for neighbourhood, _ in inputs.default_neighbourhoods()]
+            extras = list_extras(named_metrics, neighbourhoods, partial(self._place_metrics, metrics, inputs))
         return Question(
             inputs=inputs,
             explainers=explainers,
             metrics={named.label: named.metric for named in named_metrics},
             ladders=list_ladders(named_metrics),
+            extras=extras,
             controls=controls,
             sanity=self.sanity,
             seed=self.seed,
@@ -105,6 +112,8 @@ class Arguments:
         )
         inputs = kind.read(given)
         inputs.name_models(_shorten(self.about.get("model")))
+        if self.decision is not None:
+            inputs.decide(self.decision)
         if self.targets is not None:
             _set_targets(inputs, self.targets)
         return inputs
@@ -125,7 +134,13 @@ class Arguments:
         if not any(has_neighbourhood(name, required=True) for name in names):
             return list_metrics(metrics, None, self.preset, inputs.choose_label)
         usual, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
-        return list_metrics(metrics, usual, self.preset, inputs.choose_label, inputs.default_options)
+        return self._place_metrics(metrics, inputs, usual)
+
+    def _place_metrics(
+        self, metrics: Mapping[str, Any] | Sequence[Any], inputs: Inputs, neighbourhood: Neighbourhood
+    ) -> list[NamedMetric]:
+        """The metrics in a default neighbourhood."""
+        return list_metrics(metrics, neighbourhood, self.preset, inputs.choose_label, inputs.default_options)
 
     def _fit_neighbourhoods(self, inputs: Inputs, names: Sequence[str]) -> list[Neighbourhood]:
         """The neighbourhoods that are given; a warning if no metric has one of them."""

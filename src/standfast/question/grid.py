@@ -207,6 +207,18 @@ def is_text(name: str) -> bool:
     return True
 
 
+class Extra(NamedTuple):
+    """A metric in a further default neighbourhood, which is evaluated where there is time for it.
+
+    Attributes:
+        twin: the label of the same metric in the first one.
+        metric: with its neighbourhood.
+    """
+
+    twin: str
+    metric: Metric
+
+
 @dataclass(frozen=True)
 class Freedom:
     """What nobody has asked for in so many words, and what may therefore be chosen where the time is limited.
@@ -215,11 +227,13 @@ class Freedom:
         ladders: cheaper settings of metrics whose options are not given, by label.
         controls: the names of the controls that are there by default.
         sanity: whether the sanity checks are there by default.
+        extras: what may be added, by label.
     """
 
     ladders: Mapping[str, Ladder] = field(default_factory=dict)
     controls: tuple[str, ...] = ()
     sanity: bool = False
+    extras: Mapping[str, Extra] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from standfast.metrics.base import Ladder, Preset, find_neighbourhood_option, li
 from standfast.metrics.base import metrics as registry
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import join_label, label_neighbourhoods
+from standfast.question.grid import Extra
 from standfast.registry import build, read_options
 
 
@@ -88,6 +89,27 @@ def list_metrics(
             listed.append(replace(configured, label=join_label(own_label, configured.label)))
     labels = number_labels(named.label for named in listed)
     return [replace(named, label=label) for named, label in zip(listed, labels, strict=True)]
+
+
+def list_extras(
+    metrics: Sequence[NamedMetric],
+    neighbourhoods: Sequence[Neighbourhood],
+    place: Callable[[Neighbourhood], Sequence[NamedMetric]],
+) -> dict[str, Extra]:
+    """The metrics in further default neighbourhoods, by label.
+
+    Args:
+        metrics: in the first of the neighbourhoods.
+        neighbourhoods: all of them.
+        place: gives the same metrics in another one.
+    """
+    extras: dict[str, Extra] = {}
+    names = label_neighbourhoods(neighbourhoods)
+    for name, neighbourhood in list(zip(names, neighbourhoods, strict=True))[1:]:
+        for first, further in zip(metrics, place(neighbourhood), strict=True):
+            if further.metric != first.metric:
+                extras[join_label(first.label, name)] = Extra(first.label, further.metric)
+    return extras
 
 
 def list_ladders(metrics: Sequence[NamedMetric]) -> dict[str, Ladder]:

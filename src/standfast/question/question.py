@@ -20,7 +20,7 @@ from standfast.metrics.sanity import make_checks
 from standfast.model import Model, check_finite
 from standfast.neighbourhoods.transformations import check_fits
 from standfast.question import frames, tensors, texts
-from standfast.question.grid import MOST_ANSWERS, Freedom, Grid, ModelSource, Samples, Tried
+from standfast.question.grid import MOST_ANSWERS, Extra, Freedom, Grid, ModelSource, Samples, Tried
 from standfast.question.inputs import NOWHERE, Inputs, Places
 
 #: the kinds of inputs of this package; importing them registers them
@@ -71,6 +71,7 @@ class Question:
         explainers: by name, for these inputs.
         metrics: by label.
         ladders: cheaper settings of the metrics whose options are not given, by label.
+        extras: metrics in further default neighbourhoods, by label, for where the time is limited and suffices.
         controls: True for those that fit models and inputs, False for none, or explainers by name.
         sanity: whether each explainer is checked for sanity, or on how many samples.
         pairs: the combinations of data and models, `(data, model)`; None for all.
@@ -82,6 +83,7 @@ class Question:
     explainers: Mapping[str, Explainer]
     metrics: Mapping[str, Metric]
     ladders: Mapping[str, Ladder] = field(default_factory=dict)
+    extras: Mapping[str, Extra] = field(default_factory=dict)
     controls: bool | Mapping[str, Explainer] = True
     sanity: bool | int = True
     pairs: Sequence[tuple[str, str]] | None = None
@@ -135,6 +137,7 @@ class Question:
                 ladders={label: ladder for label, ladder in ladders.items() if ladder},
                 controls=tuple(controls) if self.controls is True else (),
                 sanity=self.sanity is True,
+                extras=self.extras,
             ),
             sanity=make_checks(self.sanity, metrics),
             paths=self.paths,

@@ -391,7 +391,12 @@ def fit_explainer(explainer: Any) -> Explainer:
 
 
 def explain(
-    model: TextModel, explainer: Any, texts: Sequence[str] | Any, targets: Tensor | int | None = None
+    model: TextModel,
+    explainer: Any,
+    texts: Sequence[str] | Any,
+    targets: Tensor | int | None = None,
+    *,
+    progress: bool = True,
 ) -> list[list[tuple[str, float]]]:
     """Explain texts: for each the words, and the number of each.
 
@@ -400,6 +405,7 @@ def explain(
         explainer: a name, an explainer, or a function of a predictor, strings and classes, as for `evaluate`.
         texts: a list of texts, or a column of a data frame.
         targets: classes `(N,)`, one class for all, or None for the predicted ones.
+        progress: show how far it is, from ten seconds on.
 
     Raises:
         ArgumentError: another model, no texts, or an explainer that is not known.
@@ -422,7 +428,7 @@ def explain(
     fitted = fit_explainer(explainer)
     check_removal(model, [fitted])
     rows = encode_texts(words_of_texts)
-    maps = fitted(model.make_model(rows), rows, targets).tolist()
+    maps = fitted(model.make_model(rows), rows, targets, progress=progress).tolist()
     return list(map(_pair_words, words_of_texts, maps))
 
 

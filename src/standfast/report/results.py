@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from standfast.display import show_activity
 from standfast.errors import check
 from standfast.report.files import write_html
 from standfast.report.plots import plot_results
@@ -44,7 +45,8 @@ class Results(StoredResults):
             verbose: also intervals and numbers of samples, and notes on tests, controls and checks.
         """
         check(isinstance(verbose, bool), "verbose", "True or False", repr(verbose))
-        return format_text(self, verbose)
+        with show_activity("summarising the results"):
+            return format_text(self, verbose)
 
     def verdict(self, data: str | None = None, model: str | None = None) -> PrintedVerdict:
         """Which explanations may be shown, which not and why, and what would decide the rest; `print` says it.
@@ -73,7 +75,8 @@ class Results(StoredResults):
 
     def to_html(self, path: str | Path = "report.html") -> Path:
         """Write the report as one self-contained file, and return its path."""
-        return write_html(self, path)
+        with show_activity("drawing the report"):
+            return write_html(self, path)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
+from scipy.special import bdtrc
 
 from standfast.results.sanity import round_up
 from standfast.statistics.comparison import ControlTest
-from standfast.statistics.paired import Interval
+from standfast.statistics.paired import Interval, to_bounds
 from standfast.statistics.proportions import proportion_interval
+from standfast.tensors import Array
 from standfast.value_spec import USEFUL, ValueSpec, read_numbers
 
 #: `"control"`: no better than an explainer that says nothing
@@ -79,16 +81,19 @@ def find_references(spec: ValueSpec, label: str, rows: pl.DataFrame) -> Referenc
     return References(identical, unrelated, same_class, scrambled)
 
 
+def find_middle(spec: ValueSpec, references: References) -> float:
+    """The value that separates good ones from bad ones."""
+    return math.log(RARE) if spec.log_probability else references.middle
+
+
 def judge_stability(spec: ValueSpec, estimate: Interval | None, references: References) -> Quality | None:
     """The judgement of a measure of stability; None without a value, or where the threshold is useless."""
     if estimate is None or math.isnan(estimate.value):
         return None
     low, high = estimate.low, estimate.high
-    middle = references.middle
-    if spec.log_probability:
-        middle = math.log(RARE)
-        if references.unrelated < USEFUL:
-            return None
+    middle = find_middle(spec, references)
+    if spec.log_probability and references.unrelated < USEFUL:
+        return None
     if low is None or high is None or estimate.coverage < _CONFIDENT:
         return "undecided"
     if spec.direction == "lower":
@@ -96,11 +101,31 @@ def judge_stability(spec: ValueSpec, estimate: Interval | None, references: Refe
     return "good" if low > middle else "bad" if high < middle else "undecided"
 
 
+def find_bad_p_value(spec: ValueSpec, values: Array, bounds: Array, references: References) -> float:
+    """The p-value of the claim that the median lies beyond the middle: the sign test, with one side.
+
+    Args:
+        spec: how the metric is read.
+        values: of the samples, `(n,)`.
+        bounds: which of them are only bounds, bool `(n,)`; they count where they are certainly beyond the middle.
+        references: of the explainer.
+
+    >>> spec, references = ValueSpec("Worst case", "similarity", "higher"), References(1.0, 0.2, None, None)
+    >>> find_bad_p_value(spec, np.full(5, 0.3), np.zeros(5, dtype=bool), references)
+    0.03125
+    """
+    low, high = to_bounds(values, bounds, spec.censored_side)
+    middle = find_middle(spec, references)
+    are_beyond = high < middle if spec.direction == "higher" else low > middle
+    beyond = int(are_beyond.sum())
+    return float(bdtrc(beyond - 1, len(values), 0.5)) if beyond else 1.0
+
+
 def count_more(spec: ValueSpec, estimate: Interval | None, references: References) -> int | None:
     """About how many samples more would decide on a measure of stability, if value and spread stay as they are."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return None
-    middle = math.log(RARE) if spec.log_probability else references.middle
+    middle = find_middle(spec, references)
     width, distance = (estimate.high - estimate.low) / 2, abs(estimate.value - middle)
     if not (math.isfinite(width) and distance > 0):
         return None
@@ -121,7 +146,7 @@ def find_weak_classes(spec: ValueSpec, rows: pl.DataFrame, references: Reference
         return ()
     value = pl.col(spec.column).cast(pl.Float64).median()
     rows = rows.group_by("sample", maintain_order=True).agg(value, pl.col("targets").first())
-    middle = math.log(RARE) if spec.log_probability else references.middle
+    middle = find_middle(spec, references)
     values, classes = spec.values(rows), rows["targets"].to_numpy()
     weak = values < middle if spec.direction == "higher" else values > middle
     found = []

@@ -4,18 +4,24 @@
 it is passed if the whole interval is on the good side of the margin, failed if the whole interval is on the other side,
 and undecided in between. The margins are chosen by the error rates on known good and known bad explainers
 (`docs/sanity.md`).
+
+Samples say how surely a map marks more than certain scrambled models do. They say nothing about how far another
+scrambled model may get by luck. So *learned* is passed only if the map also lies above the prediction interval of one
+more scrambled model, which counts scrambled models and not samples (`find_luck`).
+
+Results that are stored without what `find_luck` reads are decided without it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import Array
@@ -24,6 +30,8 @@ from standfast.tensors import Array
 LEVEL = 0.99
 #: fewer samples pass no check
 FEWEST = 8
+#: to pass, a scrambled model must be as good as the map with at most this probability
+LUCK = 0.05
 
 #: what a check asks, in the order in which the reason of a failure is looked for
 Question = Literal["accuracy", "finite", "input", "model", "learned", "removal", "baseline", "sum", "class"]
@@ -75,6 +83,11 @@ class Check:
     samples: int = 0
     needed: int | None = None
 
+    @property
+    def more(self) -> int | None:
+        """As `needed`, but how many more than there are."""
+        return None if self.needed is None else max(1, self.needed - self.samples)
+
 
 @dataclass(frozen=True)
 class Sanity:
@@ -106,21 +119,26 @@ class Sanity:
     @property
     def needed(self) -> int | None:
         """About how many samples would decide all that is undecided; None if nothing is, or no number is in sight."""
-        return self._find_most({check.question: check.needed for check in self.checks})
+        return self._find_most([check.needed for check in self._undecided])
 
     @property
     def more(self) -> int | None:
         """As `needed`, but how many more than there are."""
-        found = {c.question: None if c.needed is None else max(1, c.needed - c.samples) for c in self.checks}
-        most = self._find_most(found)
+        most = self._find_most([check.more for check in self._undecided])
         return None if most is None else round_up(most)
 
-    def _find_most(self, numbers: Mapping[Question, int | None]) -> int | None:
-        """The largest number of the undecided checks; None if one has none, or a check is untested."""
+    @property
+    def _undecided(self) -> list[Check]:
+        return [check for check in self.checks if check.state == "undecided"]
+
+    def _find_most(self, numbers: list[int | None]) -> int | None:
+        """The largest number; None if there is none, if one is not known, or if no number decides a check."""
         if any(check.state == "untested" for check in self.checks):
             return None
-        found = [numbers[check.question] for check in self.checks if check.state == "undecided"]
-        return None if None in found or not found else max(number for number in found if number is not None)
+        known_numbers = [number for number in numbers if number is not None]
+        if len(known_numbers) < len(numbers):
+            return None
+        return max(known_numbers, default=None)
 
     def find(self, question: Question) -> Check:
         """The check of a question."""
@@ -158,45 +176,31 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     """
     if not len(rows):
         return Sanity(tuple(Check(question, "untested") for question in QUESTIONS))
-    names = ["status", "correct", "within", "linear", "negative", "classes", "outside", "gap"]
+    names = ["status", "correct", "within", "linear", "negative", "classes", "outside", "gap", "group"]
     names += [column for column, _, _ in MARGINS.values()]
-    return decide_columns({name: rows[name].to_numpy() for name in names if name in rows.columns})
+    names += _name_gains(rows.columns)
+    present = [name for name in names if name in rows.columns]
+    return decide_columns({name: rows[name].to_numpy() for name in present})
 
 
 def decide_columns(columns: Mapping[str, Array]) -> Sanity:
     """`decide_checks` for the columns of the frame as arrays `(N,)`, with NaN where there is no value."""
     fine = columns["status"] == "ok"
-    lost = (columns["status"] == "misclassified") | (columns["status"] == "no_answer")
-    checks = [_judge_accuracy(_find_accuracy(columns))]
-    checks += [_decide_share("finite", int(fine.sum()), int((~lost).sum()))]
-    linear = bool(fine.any()) and bool(columns["linear"][fine].all())
-    for question in tuple(MARGINS)[1:]:
-        column, margin, larger = MARGINS[question]
-        checks.append(_decide_mean(question, _drop_missing(columns, column, fine), margin, larger))
-    within = _decide_mean("input", _drop_missing(columns, "within", fine), MARGINS["input"][1], True)
-    states = ("failed", "untested", "undecided", "passed")
-    of_input = [each for each in (*checks, within) if each.question == "input"]
-    checks.append(min(of_input, key=lambda each: states.index(each.state)))
-    gaps, shares = (_drop_missing(columns, name) for name in ("gap", "outside"))
-    gap = float(gaps.max()) if len(gaps) else None
-    outside = float(shares.max()) if len(shares) else None
-    found: dict[Question, Check] = {check.question: check for check in checks}
-    if linear and found["input"].state in (
-        "failed",
-        "undecided",
-    ):  # the gradient of a linear model is rightly the same everywhere
-        found["input"] = _exempt(found["input"])
-    sums = gap is not None and gap <= GAPS[0]
-    scrambled: tuple[Question, ...] = ("model", "learned")
-    for question in scrambled:  # what adds up to each answer of the model depends on the model
-        if sums and found[question].state == "untested":
-            found[question] = _exempt(found[question])
-    found["class"] = _judge_class(found["class"], columns, fine)
-    state: CheckState = "exempt" if outside is None else "failed" if outside > OUTSIDE else "passed"
-    found["baseline"] = Check("baseline", state, outside, samples=len(fine))
-    state = "exempt" if gap is None else "passed" if gap <= GAPS[0] else "failed" if gap > GAPS[1] else "remark"
-    found["sum"] = Check("sum", state, gap, samples=len(fine))
-    return Sanity(tuple(found[question] for question in QUESTIONS))
+    count = len(fine)
+    gap, outside = _find_largest(columns, "gap"), _find_largest(columns, "outside")
+    learned = _judge_luck(_decide_column("learned", columns, fine), _find_luck_of(columns, fine))
+    checks: dict[Question, Check] = {
+        "accuracy": _judge_accuracy(_find_accuracy(columns)),
+        "finite": _judge_finite(columns["status"]),
+        "input": _judge_input(columns, fine),
+        "model": _judge_scrambled(_decide_column("model", columns, fine), gap),
+        "learned": _judge_scrambled(learned, gap),
+        "removal": _decide_column("removal", columns, fine),
+        "baseline": _judge_baseline(outside, count),
+        "sum": _judge_sum(gap, count),
+        "class": _judge_class(_decide_column("class", columns, fine), columns, fine),
+    }
+    return Sanity(tuple(checks[question] for question in QUESTIONS))
 
 
 def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
@@ -208,35 +212,159 @@ def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
     return _find_accuracy({name: rows[name].to_numpy() for name in ("correct", "classes") if name in rows.columns})
 
 
-def _find_accuracy(columns: Mapping[str, Array]) -> Accuracy | None:
-    known = _drop_missing(columns, "correct")
-    if not len(known):
+def find_luck(gains: Array, groups: Array) -> float:
+    """The probability that a scrambled model gets as far above the others as the map does, if they vary normally.
+
+    It is that of the prediction interval for one more scrambled model. Only scrambled models of the same group are
+    compared with each other: they are measured on the same samples.
+
+    Args:
+        gains: by how much removing what the map marks lowers the margin more than what a scrambled model marks:
+            `(samples, scrambled models of a group)`, NaN where there is none.
+        groups: the number of each sample's group, `(samples,)`.
+
+    Returns:
+        The one-sided p-value; 1 where no two scrambled models of a group can be compared.
+    """
+    means: list[float] = []
+    squares, freedom = 0.0, 0
+    for group in np.unique(groups):
+        of_models = _average_models(gains[groups == group])
+        count = len(of_models)
+        means.extend(of_models)
+        if count > 1:
+            squares += float(of_models.var() * count)
+            freedom += count - 1
+    if not freedom:
+        return 1.0
+    above = float(np.mean(means))
+    variance = squares / freedom
+    # of the difference between one more scrambled model and the mean of these
+    spread = math.sqrt(variance * (1 + 1 / len(means)))
+    if spread == 0:
+        return float(above <= 0)
+    return float(stdtr(freedom, -above / spread))
+
+
+def _average_models(gains: Array) -> Array:
+    """The mean gain over each scrambled model of a group, without those for which there is none."""
+    known_gains = [column[~np.isnan(column)] for column in gains.T]
+    return np.array([column.mean() for column in known_gains if len(column)])
+
+
+def _name_gains(columns: Iterable[str]) -> list[str]:
+    """The columns with the gains over scrambled models; none in results that are stored without them."""
+    return [column for column in columns if column.startswith("gain ")]
+
+
+def _find_luck_of(columns: Mapping[str, Array], fine: Array) -> float | None:
+    """`find_luck` of the columns; None without gains."""
+    names = _name_gains(columns)
+    if not names:
         return None
-    right, count = int(known.sum()), len(known)
+    gains = np.stack([columns[name] for name in names], 1)
+    groups = columns["group"]
+    return find_luck(gains[fine].astype(np.float64), groups[fine].astype(np.float64))
+
+
+def _find_accuracy(columns: Mapping[str, Array]) -> Accuracy | None:
+    correct = _drop_missing(columns, "correct")
+    if not len(correct):
+        return None
+    right, count = int(correct.sum()), len(correct)
     low, high = proportion_interval(right, count, LEVEL)
     return Accuracy(right / count, low, high, count, 1 / float(columns["classes"].max()))
 
 
 def _drop_missing(columns: Mapping[str, Array], name: str, fine: Array | None = None) -> Array:
     """The numbers of a column, of the samples that are `fine`; none if there is no such column."""
-    values = np.asarray(columns[name], dtype=np.float64) if name in columns else np.zeros(0)
-    values = values if fine is None or not len(values) else values[fine]
+    if name not in columns:
+        return np.zeros(0)
+    values = np.asarray(columns[name], dtype=np.float64)
+    if fine is not None:
+        values = values[fine]
     return np.asarray(values[~np.isnan(values)])
 
 
+def _find_largest(columns: Mapping[str, Array], name: str) -> float | None:
+    """The largest number of a column; None if there is none."""
+    values = _drop_missing(columns, name)
+    return float(values.max()) if len(values) else None
+
+
 def _exempt(check: Check) -> Check:
-    return Check(check.question, "exempt", check.value, check.low, check.high, check.samples)
+    return replace(check, state="exempt", needed=None)
 
 
-def _judge_accuracy(found: Accuracy | None) -> Check:
+def _judge_accuracy(accuracy: Accuracy | None) -> Check:
     """Maps of a model that has learned nothing are not worth showing, however faithful to it they are."""
-    if found is None:
+    if accuracy is None:
         return Check("accuracy", "exempt")
-    state: CheckState = "failed" if found.near_chance else "passed" if found.low > found.chance else "undecided"
-    needed = None
-    if state == "undecided":
-        needed = _count_needed(found.value, (found.high - found.low) / 2, found.chance, found.samples)
-    return Check("accuracy", state, found.value, found.low, found.high, found.samples, needed)
+    check = Check("accuracy", "passed", accuracy.value, accuracy.low, accuracy.high, accuracy.samples)
+    if accuracy.near_chance:
+        return replace(check, state="failed")
+    if accuracy.low > accuracy.chance:
+        return check
+    half = (accuracy.high - accuracy.low) / 2
+    needed = _count_needed(accuracy.value, half, accuracy.chance, accuracy.samples)
+    return replace(check, state="undecided", needed=needed)
+
+
+def _judge_finite(status: Array) -> Check:
+    """The share of samples with a map, of those that the model answers, by its exact interval."""
+    count = int(((status != "misclassified") & (status != "no_answer")).sum())
+    hits = int((status == "ok").sum())
+    if not count:
+        return Check("finite", "untested")
+    low, high = proportion_interval(hits, count, LEVEL)
+    margin = MARGINS["finite"][1]
+    check = Check("finite", "passed", hits / count, low, high, count)
+    if low > margin and hits >= _OFTEN * count and count >= FEWEST:
+        return check
+    if high < margin or hits == 0:
+        return replace(check, state="failed")
+    return replace(check, state="undecided", needed=_count_needed(hits / count, (high - low) / 2, margin, count))
+
+
+def _judge_input(columns: Mapping[str, Array], fine: Array) -> Check:
+    """The worse of the excess over samples of other classes, and of that over those of the same class."""
+    order = ("failed", "untested", "undecided", "passed")
+    both = [_decide_column("input", columns, fine), decide_mean("input", _drop_missing(columns, "within", fine))]
+    worse = min(both, key=lambda check: order.index(check.state))
+    linear = bool(fine.any()) and bool(columns["linear"][fine].all())
+    if linear and worse.state in ("failed", "undecided"):
+        return _exempt(worse)  # the gradient of a linear model is rightly the same everywhere
+    return worse
+
+
+def _judge_luck(learned: Check, luck: float | None) -> Check:
+    """A map that may be a lucky one does not pass. From 100 samples on, more do not help, so that none are named."""
+    if learned.state == "passed" and luck is not None and luck > LUCK:
+        return replace(learned, state="undecided")
+    return learned
+
+
+def _judge_scrambled(check: Check, gap: float | None) -> Check:
+    """What adds up to each answer of the model depends on the model, also where this cannot be scrambled."""
+    adds_up = gap is not None and gap <= GAPS[0]
+    return _exempt(check) if adds_up and check.state == "untested" else check
+
+
+def _judge_baseline(outside: float | None, count: int) -> Check:
+    if outside is None:
+        return Check("baseline", "exempt", samples=count)
+    return Check("baseline", "failed" if outside > OUTSIDE else "passed", outside, samples=count)
+
+
+def _judge_sum(gap: float | None, count: int) -> Check:
+    if gap is None:
+        return Check("sum", "exempt", samples=count)
+    state: CheckState = "remark"
+    if gap <= GAPS[0]:
+        state = "passed"
+    elif gap > GAPS[1]:
+        state = "failed"
+    return Check("sum", state, gap, samples=count)
 
 
 def _judge_class(check: Check, columns: Mapping[str, Array], fine: Array) -> Check:
@@ -244,34 +372,31 @@ def _judge_class(check: Check, columns: Mapping[str, Array], fine: Array) -> Che
 
     Of two classes, the one is the opposite of the other, so absolute maps of them are rightly the same.
     """
-    same = check.low is not None and check.low > MARGINS["class"][1]
-    two, negative = (columns["classes"][fine] == 2).all(), columns["negative"][fine].any()
-    rightly = bool(fine.any() and two and not negative)
-    state: CheckState = "exempt" if rightly or check.state == "untested" else "remark" if same else "passed"
-    return Check("class", state, check.value, check.low, check.high, check.samples)
+    two_classes = bool(fine.any()) and bool((columns["classes"][fine] == 2).all())
+    rightly_the_same = two_classes and not columns["negative"][fine].any()
+    if rightly_the_same or check.state == "untested":
+        return _exempt(check)
+    is_same = check.low is not None and check.low > MARGINS["class"][1]
+    return replace(check, state="remark" if is_same else "passed", needed=None)
 
 
-def _decide_share(question: Question, hits: int, count: int) -> Check:
-    """The decision by the exact interval of a share."""
-    if not count:
-        return Check(question, "untested")
-    low, high = proportion_interval(hits, count, LEVEL)
-    margin = MARGINS[question][1]
-    state: CheckState = "undecided"
-    if low > margin and hits >= _OFTEN * count and count >= FEWEST:
-        state = "passed"
-    elif high < margin or hits == 0:
-        state = "failed"
-    needed = _count_needed(hits / count, (high - low) / 2, margin, count) if state == "undecided" else None
-    return Check(question, state, hits / count, low, high, count, needed)
+def _decide_column(question: Question, columns: Mapping[str, Array], fine: Array) -> Check:
+    """`decide_mean` for the column of a question."""
+    return decide_mean(question, _drop_missing(columns, MARGINS[question][0], fine))
 
 
-def _decide_mean(question: Question, values: Array, margin: float, larger: bool) -> Check:
+def decide_mean(question: Question, values: Array) -> Check:
     """The decision by Student's interval of a mean.
 
     A share of comparisons that are all won has no spread, however few they are. So one more sample counts, at the
     margin: it keeps few samples from deciding more than they can, and matters little among many.
+
+    Args:
+        question: one of `MARGINS`.
+        values: of the samples, without NaN, `(n,)`.
     """
+    _, margin, larger_is_better = MARGINS[question]
+    passing = PASSING.get(question, margin)
     count = len(values)
     if not count:
         return Check(question, "untested")
@@ -280,13 +405,16 @@ def _decide_mean(question: Question, values: Array, margin: float, larger: bool)
     error = float(with_margin.std(ddof=1)) / math.sqrt(count + 1)
     half = float(stdtrit(count, 0.5 + LEVEL / 2)) * error
     low, high = mean - half, mean + half
-    wanted = PASSING.get(question, margin)
-    good, bad = (low > wanted, high < margin) if larger else (high < wanted, low > margin)
-    state: CheckState = "passed" if good and count >= FEWEST else "failed" if bad else "undecided"
-    needed = None
-    if state == "undecided" and not margin <= mean <= wanted:
-        needed = _count_needed(mean, half, wanted if mean > wanted else margin, count)
-    return Check(question, state, mean, low, high, count, needed)
+    check = Check(question, "undecided", mean, low, high, count)
+    is_good = low > passing if larger_is_better else high < passing
+    is_bad = high < margin if larger_is_better else low > margin
+    if is_good and count >= FEWEST:
+        return replace(check, state="passed")
+    if is_bad:
+        return replace(check, state="failed")
+    if margin <= mean <= passing:
+        return check
+    return replace(check, needed=_count_needed(mean, half, passing if mean > passing else margin, count))
 
 
 def _count_needed(mean: float, half: float, margin: float, count: int) -> int | None:

@@ -22,6 +22,7 @@ from standfast.results.quality import (
     Quality,
     References,
     count_more,
+    find_bad_p_value,
     find_references,
     find_weak_classes,
     judge_against_controls,
@@ -29,7 +30,7 @@ from standfast.results.quality import (
 )
 from standfast.results.sanity import Accuracy, Sanity, SanityState
 from standfast.statistics.comparison import Comparison, ControlTest, count_needed, estimate_needed
-from standfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
+from standfast.statistics.paired import Interval, bootstrap_interval, holm, median_over_repeats
 from standfast.statistics.ranking import Agreement
 from standfast.tensors import Array
 from standfast.value_spec import ValueSpec, read_numbers
@@ -121,6 +122,8 @@ class SummaryRow:
         references: what the metric gives for identical and for unrelated maps; None where it measures no stability.
         quality: how good the value is; None where there is nothing to judge it by. A value of an explainer that fails
             the sanity checks is at most `"control"`, and of one that is undecided at most `"undecided"`.
+        failure_p: the p-value of the claim that the value is bad, or worse than a control, corrected for the number of
+            explainers by Holm's method; None where there is nothing to judge it by.
         needed: about how many samples more would decide on the quality of a measure of stability, if it is undecided;
             None if that is not known.
         weak_classes: the classes in which most samples are shown to have a value that is not good, of a measure of
@@ -143,6 +146,7 @@ class SummaryRow:
     sanity: SanityState | None = None
     references: References | None = None
     quality: Quality | None = None
+    failure_p: float | None = None
     needed: int | None = None
     weak_classes: tuple[int, ...] = ()
 
@@ -393,10 +397,11 @@ def summarise_metric(
                 failed[0] if failed else None,
                 decided[name].state if name in decided else None,
                 references,
+                failure_p=None if references is None else _find_failure_p(found.spec, own, references),
                 weak_classes=() if references is None else find_weak_classes(found.spec, own, references),
             )
         )
-    rows = judge_rows(rows, decided)
+    rows = judge_rows(_correct_for_explainers(rows), decided)
     samples = {frozenset(found.spec.select_valid(own)["repeat", "sample"].rows()) for own in parts.values()}
     decision = Decision("unable", "unchanged") if unchanged else decide(found, comparison)
     return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
@@ -416,13 +421,36 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
         if quality == "undecided" and row.references is not None:
             needed = count_more(row.spec, row.estimate, row.references)
         judged_at_all = row.references is not None or row.control_test is not None
-        if judged_at_all and quality != "bad" and row.sanity in ("failed", "undecided"):
-            quality = "control" if row.sanity == "failed" else "undecided"
+        if judged_at_all and quality != "bad" and row.sanity == "failed":
+            quality = "control"
+        elif quality == "good" and row.sanity == "undecided":
+            quality = "undecided"
         reason = sanity[row.explainer].reason if row.explainer in sanity else None
         if reason is not None and reason.question == "accuracy" and reason.state == "failed":
             quality = None
-        judged.append(replace(row, quality=quality, needed=needed))
+        failure_p = None if quality is None else row.failure_p
+        judged.append(replace(row, quality=quality, failure_p=failure_p, needed=needed))
     return judged
+
+
+def _find_failure_p(spec: ValueSpec, rows: pl.DataFrame, references: References) -> float | None:
+    """The p-value of the claim that an explainer is bad by a measure of stability; None without a value."""
+    rows = spec.select_valid(rows)
+    if not len(rows):
+        return None
+    _, values, bounds = read_samples(spec, rows)
+    return find_bad_p_value(spec, values, bounds, references)
+
+
+def _correct_for_explainers(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
+    """The rows of one metric with p-values for all explainers at once; tests against controls have theirs already."""
+    tested = [place for place, row in enumerate(rows) if row.failure_p is not None and not row.control]
+    p_values = holm(np.array([rows[place].failure_p for place in tested], dtype=float))
+    corrected = {place: float(p) for place, p in zip(tested, p_values, strict=True)}
+    for place, row in enumerate(rows):
+        if place not in corrected and row.control_test is not None:
+            corrected[place] = row.control_test.p_worse
+    return [replace(row, failure_p=corrected.get(place)) for place, row in enumerate(rows)]
 
 
 def _rank(name: str, comparison: Comparison | None) -> tuple[float | None, Standing | None]:

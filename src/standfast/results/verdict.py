@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
-from standfast.results.sanity import Accuracy, Question, Sanity
+from standfast.results.sanity import Accuracy, Check, Question, Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
+
+#: an explainer is refused by metrics if the error of that, over all explainers and metrics, is at most this
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,9 @@ class Ground:
         labels: of the metrics by which it is not good; empty if a check is the reason.
         quality: `"bad"`, `"control"` or `"undecided"` by these metrics.
         needed: about how many samples more would decide; None if that is not known.
-        is_open: whether it is not decided yet.
+        is_open: whether it is not decided yet. A quality of `"bad"` or `"control"` is open if it is not certain for so
+            many explainers and metrics (`LEVEL`).
+        open_check: where metrics refuse it, the sanity check that is not decided either; None if it passes them.
     """
 
     explainer: str
@@ -30,6 +35,12 @@ class Ground:
     quality: Literal["bad", "control", "undecided"] | None = None
     needed: int | None = None
     is_open: bool = False
+    open_check: Check | None = None
+
+    @property
+    def quality_name(self) -> str:
+        """The quality; of a check, which has none, that it is undecided."""
+        return self.quality or "undecided"
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,8 @@ class Verdict:
         """The explainers of `refuse` that have the same reason, with the first of their grounds."""
         reasons: dict[tuple[object, ...], tuple[list[str], Ground]] = {}
         for ground in self.refuse:
-            reason = (ground.question, ground.labels, ground.quality)
+            open_question = None if ground.open_check is None else ground.open_check.question
+            reason = (ground.question, ground.labels, ground.quality, open_question)
             names, _ = reasons.setdefault(reason, ([], ground))
             names.append(ground.explainer)
         return list(reasons.values())
@@ -102,10 +114,11 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
     refuse: list[Ground] = []
     undecided: list[Ground] = []
     rows_of = {name: _list_rows(metrics, name) for name in summary.explainers if name not in summary.controls}
+    judging = sum(_is_judging(metric) for metric in metrics)
     for name, rows in rows_of.items():
-        obstacle = _find_failed_check(summary.sanity.get((data, model, name)), name)
+        obstacle = _find_obstacle(summary.sanity.get((data, model, name)), name, rows, judging)
         if obstacle is None:
-            obstacle = _find_ground(name, rows) or _find_gap(name, metrics, summary.missing > 0)
+            obstacle = _find_gap(name, metrics, summary.missing > 0)
         if obstacle is not None:
             (undecided if obstacle.is_open else refuse).append(obstacle)
         elif any(row.quality == "good" for row in rows):
@@ -136,6 +149,40 @@ def _list_rows(metrics: Sequence[MetricSummary], explainer: str) -> list[Summary
     """The rows of an explainer that have samples, by all metrics."""
     rows = [row for metric in metrics for row in metric.rows if row.explainer == explainer]
     return [row for row in rows if row.counts.rows]
+
+
+def _find_obstacle(sanity: Sanity | None, name: str, rows: Sequence[SummaryRow], judging: int) -> Ground | None:
+    """Why an explainer may not be shown, or not yet; None if nothing speaks against it.
+
+    What is certain comes first, whether checks or metrics say it: what is undecided does not excuse a failure.
+    """
+    check = _find_failed_check(sanity, name)
+    if check is not None and not check.is_open:
+        return check
+    failure = _find_certain_failure(name, rows, judging)
+    if failure is None:
+        return check or _find_ground(name, rows)
+    open_check = None if sanity is None else sanity.reason
+    return replace(failure, open_check=open_check)
+
+
+def _is_judging(metric: MetricSummary) -> bool:
+    """Whether a metric judges any explainer."""
+    return any(row.quality for row in metric.rows if not row.control)
+
+
+def _find_certain_failure(name: str, rows: Sequence[SummaryRow], judging: int) -> Ground | None:
+    """The metrics by which an explainer is bad, or else no better than a control; None if that is not certain.
+
+    The p-values hold for all explainers at once; times the number of the metrics that judge, for all metrics, too.
+    """
+    certain = [row for row in rows if row.failure_p is not None and row.failure_p * judging <= LEVEL]
+    failures: tuple[Literal["bad", "control"], ...] = ("bad", "control")
+    for quality in failures:
+        labels = tuple(row.label for row in certain if row.quality == quality)
+        if labels:
+            return Ground(name, None, labels, quality)
+    return None
 
 
 def _find_failed_check(sanity: Sanity | None, name: str) -> Ground | None:
@@ -209,7 +256,7 @@ def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> 
 
 
 def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
-    """The worst judgement of an explainer; None if all are good or missing."""
+    """The worst judgement of an explainer, none of which is certain; None if all are good or missing."""
     qualities: tuple[Literal["bad", "control", "undecided"], ...] = ("bad", "control", "undecided")
     for quality in qualities:
         found = [row for row in rows if row.quality == quality]
@@ -217,5 +264,5 @@ def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
             more = [row.needed for row in found if row.needed is not None] if quality == "undecided" else []
             needed = max(more) if len(more) == len(found) else None
             labels = tuple(row.label for row in found)
-            return Ground(name, None, labels, quality, needed, is_open=quality == "undecided")
+            return Ground(name, None, labels, quality, needed, is_open=True)
     return None

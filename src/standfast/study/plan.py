@@ -120,7 +120,7 @@ class _Pool:
     Attributes:
         place: the names of data, model, explainer and metric, and the repeat.
         made_of: what the identities of its jobs are made of, beside the samples and the metric: the digest of model and
-            data, those of the explainer, and the seed.
+            data, those of the explainer with what the metric does otherwise for it, and the seed.
         count: the number of samples.
         work: about what the model does for a sample, in forward passes of one row.
         seconds: about how long that takes.
@@ -404,10 +404,12 @@ def _make_pools(
         explanations = costed.cost(meeting.model.classes).explanations
         for name in grid.explainers_of(metric):
             work = expected_work(costed, grid.explainers[name], meeting.model.classes)
+            explainer_parts = [*explained_by[name], *nearby.get(label, [])]
+            explainer_parts += _describe_pair(metric, grid.explainers[name])
             pool = _Pool(
                 source=source,
                 place=(meeting.data, meeting.name, name, label, repeat),
-                made_of=(made_of, [*explained_by[name], *nearby.get(label, [])], grid.seed),
+                made_of=(made_of, explainer_parts, grid.seed),
                 metric=metric,
                 count=count,
                 work=work,
@@ -416,6 +418,13 @@ def _make_pools(
             )
             pools.append(pool)
     return pools
+
+
+def _describe_pair(metric: Metric, explainer: Explainer) -> list[str]:
+    """The digest of what a metric is for an explainer, where it is another one than for the rest; else nothing."""
+    paired = metric.bind(explainer=explainer)
+    is_other = paired is not metric and Description(paired).content != Description(metric).content
+    return [Description(paired).digest] if is_other else []
 
 
 def _choose_sizes(pools: Sequence[_Pool], known: _Known, workers: int, limit: float) -> dict[str, int]:

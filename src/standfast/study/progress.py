@@ -1,23 +1,24 @@
-"""How far a run is: a bar on a terminal and in a notebook, elsewhere a line every ten seconds; and the time left."""
+"""How far a run is, and the time left, if it is known."""
 
 from __future__ import annotations
 
 import contextlib
-import html
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from standfast.display import format_clock, show_progress
 from standfast.study.plan import Job
 
-_SECONDS_BETWEEN_LINES = 10.0
-_SECONDS_BETWEEN_DRAWINGS = 0.3  # in a notebook, where each is a message to the browser
 #: the time left is said after this share of the work, or after so many seconds; before, workers only start
 _ENOUGH, _LONG_ENOUGH = 0.05, 20.0
-#: draws a bar with the share that is done, and words beside it
-_Draw = Callable[[float, str], None]
+#: a job tells the pace of its kind from this share on; before, it may still prepare what all of it needs
+_TELLING = 0.5
+#: of the seconds that are left, so large a part may be of metrics of which no job is done
+_UNKNOWN_PART = 0.25
+#: a kind of jobs: the label of the metric, and the explainer
+_Kind = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Progress:
     Attributes:
         done, total: the number of jobs of this run.
         share: the part of the expected work that is done, 0 to 1.
-        current: what was done last.
+        current: what is done, or was done last.
         failed: the number of jobs that failed.
         earlier: the number of jobs that the store had before.
         left: about how many seconds are left; None while too little is known.
@@ -51,6 +52,27 @@ class Progress:
         rate = self.done / max(seconds, 1e-9)
         return f"{text}, {rate:.3g}/s" if rate >= 1 else f"{text}, {60 * rate:.3g}/min"
 
+    def describe(self, elapsed: float, running: float) -> str:
+        """All of it in words.
+
+        Args:
+            elapsed: seconds since the call.
+            running: seconds since the first job began.
+
+        >>> Progress(3, 12, 0.25, "aopc: saliency", left=90.0).describe(elapsed=32.0, running=30.0)
+        '25% 3/12 jobs, 6/min, about 1:30 left, 0:32 elapsed: aopc: saliency'
+        """
+        count = self.describe_count(running)
+        if self.total == 0:
+            return count
+        left = "time left not known yet" if self.left is None else f"about {format_clock(self.left)} left"
+        done = f"{self.share:.0%} {count}"
+        facts = [done, f"{format_clock(elapsed)} elapsed"]
+        if self.done < self.total:
+            facts.insert(1, left)
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        return f"{', '.join(facts)}: {self.current}{failed}"
+
 
 @dataclass
 class _Spent:
@@ -59,14 +81,25 @@ class _Spent:
     work: float = 0.0
     seconds: float = 0.0
 
+    @property
+    def pace(self) -> float:
+        """Seconds for one unit of work."""
+        return self.seconds / self.work
+
+    def add(self, more: _Spent) -> None:
+        """Add what else was done."""
+        self.work += more.work
+        self.seconds += more.seconds
+
 
 class EtaEstimator:
-    """How many seconds are left, from the pace of each metric.
+    """How many seconds are left, from the pace of the jobs that are done.
 
     The expected work counts forward passes, and metrics differ tenfold in what they do beside them. One rate for all
     would mislead for as long as the first metrics are slower or faster than those to come. The share that a running job
     tells can be far too small: a probability expects as many forward passes as it may need, and is often done after a
-    hundredth of them. So the pace of a metric is that of its finished jobs, where there are any.
+    hundredth of them; and a job that has just begun prepares what all of it needs. So a pace is that of finished jobs
+    of the same metric and explainer, or else of the same metric, or else of a job that is half done.
 
     Args:
         jobs: those to be done.
@@ -75,131 +108,133 @@ class EtaEstimator:
 
     def __init__(self, jobs: Iterable[Job], clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.began, self.last = clock, clock(), clock()
-        self.running: defaultdict[Job, _Spent] = defaultdict(_Spent)  # each that has told of itself
-        # by the label of a metric: of all its jobs, and of those that are finished
-        self.begun: defaultdict[str, _Spent] = defaultdict(_Spent)
-        self.finished: defaultdict[str, _Spent] = defaultdict(_Spent)
-        self.total: defaultdict[str, float] = defaultdict(float)
+        self.running: defaultdict[Job, _Spent] = defaultdict(_Spent)
+        self.finished: defaultdict[_Kind, _Spent] = defaultdict(_Spent)
+        self.total: defaultdict[_Kind, float] = defaultdict(float)
         for job in jobs:
-            self.total[job.label] += job.work
+            self.total[_kind_of(job)] += job.work
 
     def record(self, job: Job, share: float) -> None:
-        """Note that a share of a job is done; the time since the last note is that of all jobs that were running."""
-        now, busy = self.clock(), list(self.running) or [job]
-        for each in busy:
-            self.running[each].seconds += (now - self.last) / len(busy)
-            self.begun[each.label].seconds += (now - self.last) / len(busy)
-        self.last, spent = now, self.running[job]
-        self.begun[job.label].work += share * job.work - spent.work
-        spent.work = share * job.work
+        """Note that a share of a job is done; the time since the last note is that of all jobs that were running.
+
+        A share of 0 says that the job begins.
+        """
+        now = self.clock()
+        busy = list(self.running)
+        if not busy and share > 0:  # it was done where nobody could say that it begins
+            busy = [job]
+        for running_job in busy:
+            self.running[running_job].seconds += (now - self.last) / len(busy)
+        self.last = now
+        self.running[job].work = share * job.work
         if share >= 1:
-            self.finished[job.label].work += spent.work
-            self.finished[job.label].seconds += spent.seconds
-            del self.running[job]
+            spent = self.running.pop(job)
+            self.finished[_kind_of(job)].add(spent)
 
     @property
     def share(self) -> float:
         """The share of all work that is done."""
         total = sum(self.total.values())
-        return sum(spent.work for spent in self.begun.values()) / total if total else 0.0
+        done = _add_up(self.finished.values()).work + _add_up(self.running.values()).work
+        return done / total if total else 0.0
 
     def estimate_left(self) -> float | None:
         """The seconds left; None unless most of them are for metrics whose pace is known."""
+        is_early = self.share < _ENOUGH and self.last - self.began < _LONG_ENOUGH
+        telling = self._list_telling()
+        overall = _add_up(telling.values())
+        if is_early or not overall.work:
+            return None
         known = unknown = 0.0
-        done = sum(spent.work for spent in self.begun.values())
-        seconds = sum(spent.seconds for spent in self.begun.values())
-        for label, total in self.total.items():
-            rest = total - self.begun[label].work
-            pace = self.finished[label] if label in self.finished else self.begun[label]
-            if pace.work:
-                known += rest * pace.seconds / pace.work
-            elif done:
-                unknown += rest * seconds / done
-        enough = self.share >= _ENOUGH or self.last - self.began >= _LONG_ENOUGH
-        return known + unknown if enough and known >= unknown else None
+        for kind, rest in self._find_rest().items():
+            same_kind = telling.get(kind, _Spent())
+            same_metric = _add_up(spent for (label, _), spent in telling.items() if label == kind[0])
+            if same_kind.work:
+                known += rest * same_kind.pace
+            elif same_metric.work:
+                known += rest * same_metric.pace
+            else:
+                unknown += rest * overall.pace
+        return known + unknown if unknown <= _UNKNOWN_PART * (known + unknown) else None
+
+    def _list_telling(self) -> dict[_Kind, _Spent]:
+        """What jobs have taken that tell the pace of their kind: finished ones, or else those that are half done."""
+        telling: defaultdict[_Kind, _Spent] = defaultdict(_Spent)
+        for kind, spent in self.finished.items():
+            telling[kind].add(spent)
+        for job, spent in self.running.items():
+            if _kind_of(job) not in self.finished and spent.work >= _TELLING * job.work:
+                telling[_kind_of(job)].add(spent)
+        return telling
+
+    def _find_rest(self) -> dict[_Kind, float]:
+        """The work of each kind that is left."""
+        rest = dict(self.total)
+        for kind, spent in self.finished.items():
+            rest[kind] -= spent.work
+        for job, spent in self.running.items():
+            rest[_kind_of(job)] -= spent.work
+        return {kind: work for kind, work in rest.items() if work > 0}
 
 
-@contextlib.contextmanager
-def _draw_on_terminal() -> Iterator[_Draw | None]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
-    from rich.table import Column
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    # on a narrow terminal, the words are shortened
-    words = TextColumn(
-        "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
-    )
-    with Bar(BarColumn(bar_width=16), words, console=console, expand=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda share, words: bar.update(task, completed=share, description=words)
+def _kind_of(job: Job) -> _Kind:
+    return job.label, job.explainer
 
 
-def in_notebook() -> bool:
-    """Whether this process is the kernel of a Jupyter notebook; IPython is not imported to find out."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return type(shell).__name__ == "ZMQInteractiveShell"
+def _add_up(parts: Iterable[_Spent]) -> _Spent:
+    total = _Spent()
+    for spent in parts:
+        total.add(spent)
+    return total
 
 
-@contextlib.contextmanager
-def _draw_in_notebook() -> Iterator[_Draw]:
-    """One output of the cell that is replaced now and then; what is left of it is a line."""
-    from IPython.display import HTML, display
+class _Run:
+    """What is shown of a run: that it is prepared, and then its progress."""
 
-    page, handle, last = "", display(HTML(""), display_id=True), 0.0
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+        self.began = 0.0
 
-    def draw(share: float, words: str) -> None:
-        nonlocal page, last
-        bar = f"<progress max='1' value='{share:.4f}' style='width:16em'></progress>"
-        page = f"{bar} <small>{html.escape(words)}</small>"
-        if time.monotonic() - last >= _SECONDS_BETWEEN_DRAWINGS:
-            last = time.monotonic()
-            handle.update(HTML(page))
-
-    try:
-        yield draw
-    finally:
-        handle.update(HTML(page))
-
-
-def _clock(seconds: float) -> str:
-    """Hours, minutes and seconds.
-
-    >>> _clock(75), _clock(9000)
-    ('1:15', '2:30:00')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    def describe(self, seconds: float) -> tuple[float, str]:
+        """The share that is done, and words, so many seconds after the beginning."""
+        if self.progress is None:
+            return 0.0, f"preparing: models and explainers are asked, {format_clock(seconds)} elapsed"
+        nothing_to_do = self.progress.total == 0
+        share = 1.0 if nothing_to_do else self.progress.share
+        return share, self.progress.describe(seconds, seconds - self.began)
 
 
 @contextlib.contextmanager
 def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
-    """A callback that shows the progress of a run on standard error; None unless `show`."""
-    if not show:
-        yield None
-        return
-    with _draw_in_notebook() if in_notebook() else _draw_on_terminal() as draw:
-        began = last = time.monotonic()
+    """A callback that shows the progress of a run on standard error; None unless `show`.
+
+    Inside the block, nothing else shows its progress.
+    """
+    run, began = _Run(), time.monotonic()
+    with show_progress(run.describe, show=show) as refresh:
 
         def update(progress: Progress) -> None:
-            nonlocal last
-            now, nothing = time.monotonic(), progress.total == 0
-            spent, count = now - began, progress.describe_count(now - began)
-            words = progress.current + (f" ({progress.failed} failed)" if progress.failed else "")
-            left = "" if progress.left is None else f", about {_clock(progress.left)} left"
-            share, words = (1.0, "") if nothing else (progress.share, words)
-            if draw is not None:
-                draw(share, f"{share:.0%} {count}{left}, {_clock(spent)} elapsed: {words}")
-            elif now - last >= _SECONDS_BETWEEN_LINES or progress.done >= progress.total:
-                last = now
-                rest = "" if nothing else f", {share:.0%}, {_clock(spent)}{left}: {words}"
-                print(count + rest, file=sys.stderr, flush=True)
+            if run.progress is None:
+                run.began = time.monotonic() - began
+            run.progress = progress
+            refresh(progress.done >= progress.total)
 
-        if draw is not None:
-            draw(0.0, "starting")
-        yield update
+        yield update if show else None
+
+
+@contextlib.contextmanager
+def show_trials(show: bool = True) -> Iterator[Callable[[str], None]]:
+    """A function that shows, on standard error, what is tried for an estimate; inside, nothing else shows itself."""
+    tried = "preparing: models and explainers are asked"
+
+    def describe(seconds: float) -> tuple[float, str]:
+        return 0.0, f"{tried}, {format_clock(seconds)} elapsed"
+
+    with show_progress(describe, show=show) as refresh:
+
+        def tell(what: str) -> None:
+            nonlocal tried
+            tried = what
+            refresh(False)
+
+        yield tell

@@ -83,7 +83,7 @@ def run_grid(
         plan: of the grid, if it is made already, with the facts about it.
         executor: does the jobs; None for this process.
         origin: where the grid comes from.
-        progress: called before the first job, after each job, and now and then during a job.
+        progress: called before the first job, when a job begins and when it is done, and now and then during a job.
         seconds: how long jobs may run. Then those that run are given up, and the manifest has only those that are done.
 
     Raises:

@@ -13,6 +13,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from standfast.display import show_nothing
 from standfast.errors import ModelError
 from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
@@ -39,19 +40,42 @@ def record_of(grid: Grid, job: Job) -> dict[str, Any]:
     return {"job": job.identity, **own, "metric": metric, "seconds": 0.0}
 
 
-def _tell_share(expect: Callable[[], int], tell: Callable[[float], None] | None) -> Callable[[int], None]:
-    """From counts of inputs to calls of `tell` with the share of the expected evaluations, twice a second at most."""
-    count, last = 0, time.monotonic()
+class _Share:
+    """From counts of inputs and rows to calls of `tell` with the share of a job, twice a second at most.
 
-    def on_inputs(inputs: int) -> None:
-        nonlocal count, last
-        count += inputs
-        if tell is not None and time.monotonic() - last >= _SECONDS_BETWEEN_SHARES:
-            last, share = time.monotonic(), count / max(1, expect())
-            with contextlib.suppress(Exception):  # what cannot be told is no failure of the job
-                tell(min(share, _ALMOST))
+    Args:
+        expect: gives the number of evaluations that the job will make, about.
+        rows_per_input: how many rows the module forwards for an explanation. Of many, an input takes long, and the rows
+            say how far it is; other explainers than ours may run the module on more.
+        tell: what is called.
+    """
 
-    return on_inputs
+    def __init__(self, expect: Callable[[], int], rows_per_input: int, tell: Callable[[float], None] | None) -> None:
+        self._expect, self._rows_per_input, self._tell = expect, rows_per_input, tell
+        self._inputs = self._rows_since = 0
+        self._last, self._highest = time.monotonic(), 0.0
+
+    def add_inputs(self, count: int) -> None:
+        """Note that so many inputs more were evaluated."""
+        self._inputs += count
+        self._rows_since = 0
+        self._tell_now_and_then()
+
+    def add_rows(self, count: int) -> None:
+        """Note that the module has run on so many rows more."""
+        self._rows_since += count
+        self._tell_now_and_then()
+
+    def _tell_now_and_then(self) -> None:
+        now = time.monotonic()
+        if self._tell is None or now - self._last < _SECONDS_BETWEEN_SHARES:
+            return
+        self._last = now
+        current_input = min(self._rows_since / self._rows_per_input, 1.0)
+        share = (self._inputs + current_input) / max(1, self._expect())
+        self._highest = max(self._highest, min(share, _ALMOST))
+        with contextlib.suppress(Exception):  # what cannot be told is no failure of the job
+            self._tell(self._highest)
 
 
 def describe_failure(error: BaseException) -> tuple[str, str]:
@@ -163,15 +187,22 @@ class Worker:
         rows = part.rows
         extras = self.grid.data[job.data].extras
         metric = self.grid.measured[job.label].bind(extras=extras).bind(inputs=ready.inputs, rows=rows)
-        share = _tell_share(lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start), tell)
+        explainer, inputs = self.grid.explainers[job.explainer], part.take(ready.inputs)
+        share = _Share(
+            expect=lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start),
+            rows_per_input=explainer.count_rows_of(inputs),
+            tell=tell,
+        )
         seed = job_seed(self.grid.seed, job.repeat)
         # an explainer of the user's may draw from the generators of the process: the same at each run, and put back
         seeded = seed_generators((seed + rows.start) % 2**63, ready.model.device)
-        with ready.model.watch(share), seeded, offer_memory(self._find_memory(job)):
+        watched = ready.model.watch(share.add_inputs, share.add_rows)
+        # whoever gave the job shows its progress
+        with show_nothing(), watched, seeded, offer_memory(self._find_memory(job)):
             return metric(
                 ready.model,
-                self.grid.explainers[job.explainer],
-                part.take(ready.inputs),
+                explainer,
+                inputs,
                 None if ready.targets is None else ready.targets[rows],
                 generator=torch.Generator().manual_seed(seed),
             )

@@ -15,7 +15,7 @@ from conftest import small_net
 from standfast.metrics import Cost, Metric, metrics
 from standfast.metrics.base import has_neighbourhood, list_cheaper
 from standfast.metrics.sanity import make_checks
-from standfast.question.grid import Freedom, Grid, LoadedModel, Samples
+from standfast.question.grid import Extra, Freedom, Grid, LoadedModel, Samples
 from standfast.registry import build
 from standfast.study.forecast.choice import ENOUGH, Choice, check_minutes, choose
 from standfast.study.forecast.estimate import Estimate, Line
@@ -228,3 +228,20 @@ def test_a_doubtful_forecast_is_no_error() -> None:
     assert choice.samples == {"x": 1}
     with pytest.raises(standfast.ArgumentError, match="minutes"):
         choose(grid, Estimate(lines), 0.7 / 60, 0.7)
+
+
+def test_a_further_default_neighbourhood_is_added_where_nothing_is_left_out() -> None:
+    """All of it takes 880 s and checks 80 s; the same again in another neighbourhood 880 s."""
+    extra = Extra("drawn", Drawn(999))
+    grid = make_grid()
+    grid = replace(grid, free=replace(grid.free, extras={"drawn: closer": extra}))
+    for seconds, expected in ((960, ()), (1830, ()), (1850, ("drawn: closer",))):
+        choice = choose_for(grid, seconds / 0.85)
+        assert choice is not None
+        assert choice.extras == expected
+        assert choice.settings == {}
+        chosen = choice.apply(grid)
+        assert list(chosen.metrics) == ["drawn", *expected]
+    assert choice is not None
+    assert chosen.metrics["drawn: closer"] == Drawn(999)
+    assert choice.seconds == pytest.approx(2 * 880 + 80)

@@ -40,11 +40,14 @@ class AutoSearch(Search):
         white: share of the budget that the gradient search gets where there are gradients.
         start: share of the features in the first blocks after it.
         few: the most parameters for which it is the grid search.
+        drafts: whether who has the objective may search with drafts instead (`draft`), where these were shown to find
+            better points and the other options are at their defaults.
     """
 
     white: Share = 0.85
     start: Share = 0.02
     few: CountFromZero = FEW
+    drafts: bool = True
     name: ClassVar[str] = "auto"
     takes_gradient: ClassVar[bool] = True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import copy
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,6 +90,41 @@ class GradientObjective(Protocol):
     def __call__(self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor: ...
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A cheaper objective for the same problems, which tells roughly what the objective says of a point.
+
+    Attributes:
+        objective, gradient: as those of a search; `gradient` is None where there is none.
+        rows, whole_rows: what an evaluation of this objective takes, and one of the objective itself, in the same unit:
+            rows that a module is given.
+        made_before: how many drafts of each problem were needed before the search, which count too.
+    """
+
+    objective: Objective
+    gradient: GradientObjective | None
+    rows: int
+    whole_rows: int
+    made_before: int = 0
+
+    def count_within(self, evaluations: int) -> int:
+        """How many drafts a search may have, so that all cost at most as much as so many evaluations.
+
+        >>> Draft(Objective, None, rows=9, whole_rows=33, made_before=1).count_within(100)
+        365
+        """
+        return evaluations * self.whole_rows // self.rows - self.made_before
+
+    def cost_of(self, drafts: int) -> int:
+        """As how many evaluations so many drafts of a search count: what all drafts cost, rounded up.
+
+        >>> Draft(Objective, None, rows=9, whole_rows=33, made_before=1).cost_of(365)
+        100
+        """
+        rows = (drafts + self.made_before) * self.rows
+        return math.ceil(rows / self.whole_rows)
+
+
 def differentiate_outcome(outcome: Outcome, x: Tensor, feasible: Tensor) -> Tensor:
     """What a `GradientObjective` returns, from an outcome whose graph leads to `x`; zeros where no graph does."""
     goal = torch.where(feasible, outcome.value, -outcome.violation)
@@ -127,6 +163,7 @@ class SearchResult:
             it is no bound, but where `exact` says that it is 0. Infinite where nothing feasible was found, NaN where
             nothing is known; None from the other searches.
         exact: whether all points that differ were evaluated, bool `(P,)`, from a search that may do so (`choices`).
+        drafts: how many drafts of each problem were evaluated (`draft`); they are counted in the trace at their cost.
     """
 
     inputs: Tensor
@@ -137,6 +174,7 @@ class SearchResult:
     followed_gradients: bool = False
     gap: Tensor | None = None
     exact: Tensor | None = None
+    drafts: int = 0
 
 
 class Incumbent:
@@ -183,16 +221,23 @@ class SearchRun:
         spent: evaluations of each problem so far.
         kept: the best points so far, with their outcomes and keys.
         followed_gradients: whether the gradient objective was used.
-        gap, exact: for a search that knows them, to set at its end; see `SearchResult`.
+        draft: a cheaper objective, where there is one.
+        gap, exact, drafts: for a search that knows them, to set at its end; see `SearchResult`.
     """
 
     gap: Tensor | None = None
     exact: Tensor | None = None
+    drafts: int = 0
 
     def __init__(
-        self, objective: Objective, region: Region, budget: int, gradient: GradientObjective | None = None
+        self,
+        objective: Objective,
+        region: Region,
+        budget: int,
+        gradient: GradientObjective | None = None,
+        draft: Draft | None = None,
     ) -> None:
-        self._objective, self._gradient = objective, gradient
+        self._objective, self._gradient, self.draft = objective, gradient, draft
         self.region, self.budget, self.spent = region, budget, 0
         self.followed_gradients = False
         self._every, self._next = max(1, budget // _TRACE_POINTS), 0
@@ -272,7 +317,15 @@ class SearchRun:
         )
         x, best = self.kept.x[:, 0], self.kept.seen
         return SearchResult(
-            x, best.value, best.violation, trace, population, self.followed_gradients, self.gap, self.exact
+            inputs=x,
+            value=best.value,
+            violation=best.violation,
+            trace=trace,
+            population=population,
+            followed_gradients=self.followed_gradients,
+            gap=self.gap,
+            exact=self.exact,
+            drafts=self.drafts,
         )
 
     def _evaluate(self, x: Tensor, rows: Tensor | None = None) -> Outcome:
@@ -298,6 +351,8 @@ class Search(metaclass=ConfigurationType):
     white_box: ClassVar[bool] = False
     #: whether it uses the gradient objective where there is one
     takes_gradient: ClassVar[bool] = False
+    #: whether it uses a cheaper objective where there is one
+    takes_draft: ClassVar[bool] = False
 
     def run(
         self,
@@ -306,10 +361,12 @@ class Search(metaclass=ConfigurationType):
         budget: int,
         seed: int,
         gradient: GradientObjective | None = None,
+        draft: Draft | None = None,
     ) -> SearchResult:
         """Search around each centre of `region`, with at most `budget` evaluations for each, the centre's included.
 
-        Every point handed to `objective` lies in the region. Random numbers come from `region.streams(seed)`.
+        Every point handed to `objective` lies in the region. Random numbers come from `region.streams(seed)`. A search
+        that takes no draft ignores it.
 
         Raises:
             ArgumentError: a budget below 1, or no `gradient` for a white-box search.
@@ -317,7 +374,7 @@ class Search(metaclass=ConfigurationType):
         check_integer(budget, "budget")
         if self.white_box and gradient is None:
             raise ArgumentError("gradient", "an objective that can be differentiated", None)
-        run = SearchRun(objective, region, budget, gradient)
+        run = SearchRun(objective, region, budget, gradient, draft if self.takes_draft else None)
         return run.result(self.search(run, region.streams(seed)) if run.left else None)
 
     @abstractmethod

@@ -128,6 +128,8 @@ class IntegratedGradients(GradientExplainer):
     name: ClassVar[str] = "integrated_gradients"
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     batches: ClassVar[int] = BATCHES
+    dial: ClassVar[str] = "steps"
+    draft_share: ClassVar[float] = 0.125
     gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
 
     @property
@@ -209,6 +211,7 @@ class SmoothGrad(GradientExplainer):
     name: ClassVar[str] = "smoothgrad"
     plain_gradient: ClassVar[bool] = True
     batches: ClassVar[int] = BATCHES
+    dial: ClassVar[str] = "samples"
     visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
 
     def __post_init__(self) -> None:

@@ -77,6 +77,8 @@ class KernelSHAP(ShapleyExplainer):
 
     samples: Annotated[int, Range(least=2)] = 200
     name: ClassVar[str] = "kernel_shap"
+    dial: ClassVar[str] = "samples"
+    draft_share: ClassVar[float] = 0.25
 
     @property
     def rows_per_input(self) -> int:

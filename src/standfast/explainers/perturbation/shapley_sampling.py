@@ -100,6 +100,7 @@ class ShapleySampling(ShapleyExplainer):
     permutations: Count = 24
     antithetic: bool = True
     name: ClassVar[str] = "shapley_sampling"
+    dial: ClassVar[str] = "permutations"
 
     @property
     def rows_per_input(self) -> int:

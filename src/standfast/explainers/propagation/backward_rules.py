@@ -207,9 +207,15 @@ class RelevanceExplainer(Explainer):
             leaf = make_leaf(inputs, create_graph=False)
             inputs = leaf.clone()  # an in-place first layer must not write into the leaf
             with self.make_rule(inputs, low.expand_as(inputs), high.expand_as(inputs)) as rule:
-                logits = rule.run_module(self.label, model.run, inputs)
+                outputs = rule.run_module(self.label, model.undecided.run, inputs)
+            logits = model.task.decide(outputs)
             scores = select_scores(model, logits, targets)
-            return compute_gradient(scores * scores.detach(), leaf), logits.detach()
+            if logits is outputs:
+                return compute_gradient(scores * scores.detach(), leaf), logits.detach()
+            # each output of the module begins with its share of the score, so that the map has the sign of the side
+            slopes = compute_gradient(scores, outputs, retain_graph=True)
+            relevance = (slopes * outputs.detach() * outputs).flatten(1).sum(1)
+            return compute_gradient(relevance, leaf), logits.detach()
 
 
 @explainers.register("lrp")

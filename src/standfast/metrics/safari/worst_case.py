@@ -10,6 +10,10 @@ default search (`auto`; the paper's is `genetic`) and in working with s instead 
 
 The result of a search is not trusted: it is projected into the neighbourhood and re-evaluated before it is reported.
 
+The search `draft` looks at rough maps first: those of the explainer with its dial at a lower setting
+(`Explainer.with_dial`), which it compares with such maps of the clean inputs. What is reported compares maps of the
+full setting.
+
 Cost: at most `budget` predictions for each sample, all but a few with explanation. One of them is for the clean input,
 and one for the final check. A twentieth, but at most 100, are predictions only, for the share of the neighbourhood that
 keeps the class (`kept_class`). The search has the rest, and queries the centre of the neighbourhood first: the clean
@@ -18,6 +22,7 @@ input, or what is nearest to it where the neighbourhood does not contain it, as 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -26,23 +31,30 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.auto import AutoSearch
-from standfast.algorithms.searches.base import Outcome, Search, Trace, searches
+from standfast.algorithms.searches.base import Outcome, Search, SearchResult, Trace, searches
+from standfast.algorithms.searches.draft import DraftSearch
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
+from standfast.explainers.base import record_choice
 from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.probe import Call, Explain, Probe
-from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
+from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, RoughObjective, reevaluate_found
 from standfast.metrics.safari.events import Event, EventName, make_event
 from standfast.model import Output
-from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.neighbourhoods import LinfBall, Neighbourhood, Region, check_neighbourhood
 from standfast.records import Range
 from standfast.registry import build
-from standfast.similarity import Similarity
+from standfast.similarity import Pearson, Similarity
 from standfast.similarity import get as get_similarity
 from standfast.similarity.stored import larger_is_closer
 from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.value_spec import Direction, ValueSpec
+
+#: of a draft, for explainers that were not compared
+_USUAL_EFFORT = 0.25
+#: the largest budget with which drafts were shown to help
+_MOST_DRAFTED = 300
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,9 @@ class WorstCaseResult(PerturbedResult):
         plausibility: of the worst inputs, from 0 to 1, where the neighbourhood can say, as one of tables with training
             rows can: a small number means that few of these rows are as far from the others; NaN for skipped samples.
             `(N,)`
+        drafts: how many rough maps were made (`search="draft"`), `(N,)`; None where there were none. They count in
+            `model_evaluations` as what they cost: if a rough map takes 5 rows of the module and another one 33, 33
+            rough maps count as 5. What `degenerate` and `nonfinite` count are other maps.
         exact: all inputs that the neighbourhood can make were evaluated, so this is the true worst case, `(N,)` bool;
             None where parameters are numbers within ranges, such as angles. Where `found` is False as well, there is no
             input that meets the constraint.
@@ -86,6 +101,7 @@ class WorstCaseResult(PerturbedResult):
     traced: Tensor = field(metadata={"per_sample": False})
     plausibility: Tensor | None = None
     exact: Tensor | None = None
+    drafts: Tensor | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Clean and worst inputs, their explanations, and the trace, NaN for skipped samples."""
@@ -124,7 +140,8 @@ class WorstCase(Metric):
             explainer.
         similarity: a similarity or its name.
         search: `"auto"` (follows gradients where model, explainer and similarity have them, black box elsewhere; tries
-            all words, categories and steps where their combinations fit the budget, and searches among them elsewhere),
+            all words, categories and steps where their combinations fit the budget, and searches among them elsewhere;
+            for some explainers `draft`), `"draft"` (as `auto`, with rough maps first, of an explainer with a dial),
             `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, `"grid"` (for a few
             parameters, which is what `"auto"` takes for at most 4 of them), with options as in
             `"genetic:population=50"`; or a configured search.
@@ -279,6 +296,38 @@ class WorstCase(Metric):
         check(isinstance(self.search, str), "search", "a name or a Search", repr(self.search))
         return build(searches, self.search)
 
+    def choose_search(self, explainer: Explainer) -> Search:
+        """The search for this explainer: `auto` searches with drafts where this was shown to find worse cases.
+
+        That is for a changed explanation in a ball of the maximum norm, by Pearson's correlation, with a budget of at
+        most 300, and explainers that say so (`draft_share`).
+
+        >>> from standfast.explainers import get
+        >>> metric = WorstCase(LinfBall(0.1), budget=300)
+        >>> metric.choose_search(get("kernel_shap")).name, metric.choose_search(get("saliency")).name
+        ('draft', 'auto')
+        """
+        configured, drafting = self.make_search(), DraftSearch()
+        if configured != AutoSearch() or not self._drafts_were_better or not explainer.draft_share:
+            return configured
+        return configured if _make_rougher(explainer, drafting) is None else drafting
+
+    @property
+    def _drafts_were_better(self) -> bool:
+        return (
+            self.event == "changed_explanation"
+            and isinstance(self.neighbourhood, LinfBall)
+            and isinstance(get_similarity(self.similarity), Pearson)
+            and self.budget <= _MOST_DRAFTED
+        )
+
+    def bind(self, *, explainer: Explainer | None = None, **known: Any) -> Metric:
+        """With the search that `auto` takes for the explainer."""
+        bound = super().bind(**known)
+        if explainer is None or self.choose_search(explainer) == self.make_search():
+            return bound
+        return dataclasses.replace(bound, search=self.choose_search(explainer))  # type: ignore[call-arg]
+
     def describe_misfit(self, explainer: Explainer) -> str:
         """Only black-box searches take an explainer that cannot be differentiated, for an event of explanations."""
         fits = explainer.differentiable or self.event == "misclassification" or not self.make_search().white_box
@@ -286,55 +335,31 @@ class WorstCase(Metric):
 
     def evaluate(self, call: Call) -> WorstCaseResult:
         """Search around every sample, and re-evaluate what was found."""
-        event, search, model, inputs = self._event(), self.make_search(), call.model, call.inputs
-        region = self.neighbourhood.around(inputs, model.bounds)
-        needed = event.needs_explanation
-        parts = {
-            "the model": model.differentiable,
-            "the explainer": call.explainer.differentiable or not needed,
-            "the similarity": event.similarity.differentiable or not needed,
-            "the neighbourhood": region.differentiable,
-        }
-        missing = [part for part, differentiable in parts.items() if not differentiable]
-        if search.white_box and missing:
-            words = f"a black-box search, since {' and '.join(missing)} cannot be differentiated"
-            raise ArgumentError("search", words, repr(search.name))
-        probe = Probe(
-            call,
-            event.similarity,
-            absolute=self.absolute,
-            explain=self.explain,
-            margin=self.margin,
-            region=region,
-            needs_maps=needed,
-        )
+        inputs, event, search = call.inputs, self._event(), self.choose_search(call.explainer)
+        region = self.neighbourhood.around(inputs, call.model.bounds)
+        self._check_gradients(call, search, event, region)
+        probe = self._make_probe(call, event, region)
         objective = EventObjective(event, probe, inputs, self.track_sensitivity)
-        usable, points, trace = objective.usable, region.centre.clone(), _empty_trace(inputs)
-        followed, gap = False, None
-        exact = torch.zeros_like(usable, dtype=torch.bool) if self._searches_candidates else None
+        rough = self._make_rough_objective(call, search, objective)
+        usable, points = objective.usable, region.centre.clone()
         kept = KeptClass(probe, plan_draws(self.budget, probe))
+        outcome: SearchResult | None = None
         if len(usable):
-            own, seed = region.select(usable), call.seed
-            found = objective.run(search, own, self.plan_search(probe), seed)
-            kept.draw(~seed)
-            points[usable] = own.project(found.inputs[:, None])[:, 0]
-            trace = _read_trace(event, found.trace)
-            followed, gap = found.followed_gradients, found.gap
-            exact = exact if found.exact is None else found.exact
+            own = region.select(usable)
+            outcome = objective.run(search, own, self.plan_search(probe), call.seed, rough)
+            kept.draw(~call.seed)
+            points[usable] = own.project(outcome.inputs[:, None])[:, 0]
         seen, perturbed, _ = reevaluate_found(probe, self.neighbourhood, inputs, points)
-        plausibility = self.neighbourhood.measure_plausibility(inputs, perturbed["inputs"])
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
+        plausibility = self.neighbourhood.measure_plausibility(inputs, perturbed["inputs"])
         evaluated = probe.scatter_to_all(torch.ones_like(usable, dtype=torch.bool))
-        unknown = torch.full((len(usable),), torch.nan, dtype=torch.float64, device=inputs.device)
-        gaps = probe.scatter_to_all(unknown if gap is None else gap)
-        if self.event != "misclassification":  # no similarity lies beyond the ends of its range
-            worse = event.similarity.larger_is_closer == (self.event == "changed_explanation")
-            room = (similarity - event.similarity.range[0 if worse else 1]).abs().double()
-            gaps = torch.where(gaps.isfinite(), torch.minimum(gaps, room), gaps)
+        gaps = self._limit_gaps(event, probe, outcome, similarity)
+        exact = self._read_exact(probe, outcome)
         if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
             probe.skip_constant(probe.reference, similarity <= 0)
         feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
+        drafts = _charge_drafts(probe, rough)
         return WorstCaseResult(
             **probe.common_fields(self),
             **kept.fields(),
@@ -343,15 +368,79 @@ class WorstCase(Metric):
             similarity=similarity,
             found=feasible & evaluated,
             misinterpreted=event.has_happened(similarity, margin) & evaluated,
-            followed_gradients=evaluated & followed,
+            followed_gradients=evaluated & (outcome is not None and outcome.followed_gradients),
             gap=gaps,
             sens_max=objective.sens_max,
             sens_lips=objective.sens_lips,
             plausibility=None if plausibility is None else torch.where(evaluated, plausibility.double(), torch.nan),
-            exact=None if exact is None else probe.scatter_to_all(exact),
-            trace=trace,
+            exact=exact,
+            drafts=drafts,
+            trace=_empty_trace(inputs) if outcome is None else _read_trace(event, outcome.trace),
             traced=usable,
         )
+
+    def _check_gradients(self, call: Call, search: Search, event: Event, region: Region) -> None:
+        """Raise `ArgumentError` for a white-box search where something cannot be differentiated."""
+        ignores_maps = not event.needs_explanation
+        parts = {
+            "the model": call.model.differentiable,
+            "the explainer": call.explainer.differentiable or ignores_maps,
+            "the similarity": event.similarity.differentiable or ignores_maps,
+            "the neighbourhood": region.differentiable,
+        }
+        missing = [part for part, differentiable in parts.items() if not differentiable]
+        if search.white_box and missing:
+            words = f"a black-box search, since {' and '.join(missing)} cannot be differentiated"
+            raise ArgumentError("search", words, repr(search.name))
+
+    def _make_probe(self, call: Call, event: Event, region: Region) -> Probe:
+        return Probe(
+            call,
+            event.similarity,
+            absolute=self.absolute,
+            explain=self.explain,
+            margin=self.margin,
+            region=region,
+            needs_maps=event.needs_explanation,
+        )
+
+    def _make_rough_objective(self, call: Call, search: Search, objective: EventObjective) -> RoughObjective | None:
+        """The objective with a lower setting of the explainer's dial, for a search with drafts; else None."""
+        event, region = objective.event, objective.probe.region
+        assert region is not None
+        if not isinstance(search, DraftSearch) or not event.needs_explanation:
+            return None
+        explainer = _make_rougher(call.explainer, search)
+        if explainer is None:
+            return None
+        rough_call = dataclasses.replace(call, explainer=explainer, targets=objective.probe.targets)
+
+        def make() -> EventObjective:
+            lower_setting, setting = getattr(explainer, explainer.dial), getattr(call.explainer, explainer.dial)
+            record_choice(explainer.dial, f"{lower_setting} in drafts of the search, {setting} in values")
+            return EventObjective(event, self._make_probe(rough_call, event, region), call.inputs, track=False)
+
+        return RoughObjective(make, objective.usable, explainer.count_rows_of(call.inputs))
+
+    def _limit_gaps(self, event: Event, probe: Probe, outcome: SearchResult | None, similarity: Tensor) -> Tensor:
+        """The gap of each origin `(P,)`; no similarity lies beyond the ends of its range."""
+        if outcome is None or outcome.gap is None:
+            unknown = torch.full((len(probe.usable()),), torch.nan, dtype=torch.float64, device=similarity.device)
+            return probe.scatter_to_all(unknown)
+        gaps = probe.scatter_to_all(outcome.gap)
+        if self.event == "misclassification":
+            return gaps
+        worse = event.similarity.larger_is_closer == (self.event == "changed_explanation")
+        room = (similarity - event.similarity.range[0 if worse else 1]).abs().double()
+        return torch.where(gaps.isfinite(), torch.minimum(gaps, room), gaps)
+
+    def _read_exact(self, probe: Probe, outcome: SearchResult | None) -> Tensor | None:
+        """Whether all inputs were tried, bool `(P,)`; None where the search cannot do so."""
+        if outcome is not None and outcome.exact is not None:
+            return probe.scatter_to_all(outcome.exact)
+        if not self._searches_candidates:
+            return None
+        return probe.scatter_to_all(torch.zeros_like(probe.usable(), dtype=torch.bool))
 
 
 class EventObjective(ProbeObjective):
@@ -385,6 +474,21 @@ class EventObjective(ProbeObjective):
         if self.event.name == "changed_class":
             value, violation = -value, -margin
         return torch.where(feasible, value, -violation)
+
+
+def _make_rougher(explainer: Explainer, search: DraftSearch) -> Explainer | None:
+    """The explainer for drafts; None where the dial has no lower setting, or there is no dial."""
+    return explainer.with_dial(search.effort or explainer.draft_share or _USUAL_EFFORT)
+
+
+def _charge_drafts(probe: Probe, rough: RoughObjective | None) -> Tensor | None:
+    """Count rough maps as what they cost, in evaluations of the probe; how many there were, int64 `(P,)`, or None."""
+    if rough is None or rough.evaluations is None:
+        return None
+    drafts = rough.evaluations
+    cost = -(-drafts * rough.rows // probe.rows_per_query)
+    probe.charge(torch.arange(len(drafts), device=drafts.device), cost)
+    return drafts
 
 
 def _read_trace(event: Event, trace: Trace) -> WorstCaseTrace:

@@ -42,7 +42,7 @@ class JobOutcome:
 
 #: what an executor yields
 Outcomes = Generator[JobOutcome, None, None]
-#: called with a job and the share of it that is done, 0 to 1, while it runs
+#: called with a job and the share of it that is done, 0 to 1: when it begins, and while it runs
 Tell = Callable[[Job, float], None]
 
 
@@ -201,7 +201,7 @@ class Crew(ABC, Generic[M]):
         self.queue.add(jobs)
         try:
             while self.queue or any(member.job for member in self.members):
-                self._assign_jobs()
+                self._assign_jobs(tell)
                 self._end_spent_workers()
                 self._start_workers(min(self.size, len(jobs)))
                 yield from self._hear_workers(tell)
@@ -210,7 +210,7 @@ class Crew(ABC, Generic[M]):
             for member in self.members:
                 member.stop(patience)
 
-    def _assign_jobs(self) -> None:
+    def _assign_jobs(self, tell: Tell | None) -> None:
         """Have the idle workers do jobs that wait, as far as they may do them."""
         for member in self._list_idle():
             busy = {other.owner for other in self.members if other is not member}
@@ -218,6 +218,8 @@ class Crew(ABC, Generic[M]):
             if job is not None:
                 member.job, member.owner, member.began = job, self.queue.find_owner(job), time.monotonic()
                 member.assign(job)
+                if tell is not None:
+                    tell(job, 0.0)
 
     def _list_idle(self) -> list[M]:
         return [member for member in self.members if member.ready and member.job is None]

@@ -55,6 +55,8 @@ class InProcess(Executor):
         """Do `jobs` in this order."""
         worker = Worker(grid)
         for job in jobs:
+            if tell is not None:
+                tell(job, 0.0)
             yield store_result(store, job, worker.run(job, None if tell is None else partial(tell, job)))
 
 

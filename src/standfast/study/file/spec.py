@@ -38,8 +38,9 @@ from standfast.metrics.base import Ladder, Metric, Preset, list_cheaper
 from standfast.model import Model
 from standfast.neighbourhoods import Neighbourhood
 from standfast.question.arguments import DEFAULT_NEIGHBOURHOOD
-from standfast.question.grid import Grid, ModelSource, Samples
+from standfast.question.grid import Extra, Grid, ModelSource, Samples
 from standfast.question.inputs import Given, Inputs, Places, read_given
+from standfast.question.metric_labels import NamedMetric, list_extras
 from standfast.question.question import Question
 from standfast.study.file import entries
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
@@ -54,7 +55,7 @@ from standfast.study.file.evaluations import (
     metrics_from,
 )
 from standfast.study.file.names import DATA, MODELS, CheckedEntry, Names, read_section
-from standfast.study.file.options import neighbourhood_from, neighbourhoods_from, to_plain
+from standfast.study.file.options import neighbourhood_from, neighbourhoods_from, plain_options, to_plain
 from standfast.study.file.problems import (
     Entry,
     Keys,
@@ -201,16 +202,17 @@ class Study(Entry):
         data, models = self._load_data(places), self._load_models(places)
         explainers = _load_all(self.explainers, "explainers", places, references)
         controls = _load_all(self.named_controls, "controls", places, references)
-        metrics = _load_all(self.metrics, "metrics", places, references, self._read_common_options(places, references))
+        common_options = self._read_common_options(places, references)
+        loaded_metrics = _load_all(self.metrics, "metrics", places, references, common_options)
         inputs: Inputs | None = None
         with places.at("data"):
-            changes = [metric for metric in metrics.values() if isinstance(metric, Metric)]
+            changes = [metric for metric in loaded_metrics.values() if isinstance(metric, Metric)]
             inputs = read_given(Given(data, models, self._pairs(), changes, places=places))
         if inputs is None:
             places.raise_errors()
         assert inputs is not None
         about: dict[str, Any] = {}
-        metrics = _place_metrics(metrics, inputs, places, about)
+        metrics = _place_metrics(loaded_metrics, inputs, places, about)
         _look_up_extras(metrics, inputs, places)
         fitted_controls = _fit_explainers(controls, "controls", inputs, places)
         return Question(
@@ -218,6 +220,7 @@ class Study(Entry):
             explainers=_fit_explainers(explainers, "explainers", inputs, places),
             metrics=metrics,
             ladders=self._list_ladders(metrics),
+            extras=_list_extras(loaded_metrics, metrics, inputs, about),
             controls=self.controls if isinstance(self.controls, bool) else fitted_controls,
             sanity=self.sanity,
             pairs=self._pairs(),
@@ -330,7 +333,11 @@ class Study(Entry):
         return {**content, "executor": self.executor.model_dump(mode="json", exclude_none=True)}
 
     def plain_with(
-        self, settings: Mapping[str, Mapping[str, Any]], controls: Sequence[str], checked: int | None
+        self,
+        settings: Mapping[str, Mapping[str, Any]],
+        controls: Sequence[str],
+        checked: int | None,
+        extras: Mapping[str, Metric],
     ) -> dict[str, Any]:
         """The study as plain values with what was chosen for a limited time, so that the same jobs can be made again.
 
@@ -338,9 +345,12 @@ class Study(Entry):
             settings: options of metrics, by label.
             controls: the default controls that are evaluated.
             checked: how many samples have sanity checks; None for as many as the study says.
+            extras: metrics that were added, by label.
         """
         content = self.plain()
         content.pop("minutes", None)
+        for label, metric in extras.items():
+            content["metrics"][label] = to_plain({metric.name: plain_options(metric)})
         for label, options in settings.items():
             entry = self.metrics.get(label)
             if entry is not None:
@@ -408,6 +418,30 @@ def _place_metrics(
                 default, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
             placed[label] = metric.place(default, inputs.default_options(type(metric.stand_in)))
     return placed
+
+
+def _list_extras(
+    metrics: Mapping[str, Metric | UnplacedMetric],
+    placed: Mapping[str, Metric],
+    inputs: Inputs,
+    about: Mapping[str, Any],
+) -> dict[str, Extra]:
+    """The metrics that got a default neighbourhood in the further ones, by label."""
+    if DEFAULT_NEIGHBOURHOOD not in about or len(placed) < len(metrics):
+        return {}
+
+    def place(neighbourhood: Neighbourhood) -> list[NamedMetric]:
+        again: list[NamedMetric] = []
+        for label, metric in metrics.items():
+            if isinstance(metric, UnplacedMetric):
+                options = inputs.default_options(type(metric.stand_in))
+                again.append(NamedMetric(label, metric.place(neighbourhood, options)))
+            else:
+                again.append(NamedMetric(label, metric))
+        return again
+
+    first = [NamedMetric(label, metric) for label, metric in placed.items()]
+    return list_extras(first, [neighbourhood for neighbourhood, _ in inputs.default_neighbourhoods()], place)
 
 
 def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, places: Places) -> None:

@@ -60,6 +60,7 @@ class Choice:
         seconds: what is forecast for them.
         whole: seconds for all samples with all settings as they would be without a limit; NaN if that is not known.
         unknown: the labels of metrics whose cost is not known.
+        extras: the labels of metrics in further default neighbourhoods, for which there is time.
         raised: the labels of metrics that have higher settings than in an earlier run, and so begin anew.
     """
 
@@ -72,12 +73,15 @@ class Choice:
     whole: float = math.nan
     unknown: tuple[str, ...] = ()
     raised: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
 
     def apply(self, grid: Grid) -> Grid:
         """The grid with what was chosen."""
         metrics = dict(grid.metrics)
         for label, options in self.settings.items():
             metrics[label] = replace(metrics[label], **options)
+        for label in self.extras:
+            metrics[label] = grid.free.extras[label].metric
         dropped = [name for name in grid.free.controls if name not in self.controls]
         sanity = grid.sanity
         if self.checked is not None:
@@ -110,6 +114,7 @@ class Choice:
             "controls": list(self.controls),
             "left out controls": dropped,
             "checked": self.checked,
+            "extras": list(self.extras),
             "forecast": {"samples": dict(self.samples), "seconds": self.seconds},
             "seconds of all": None if math.isnan(self.whole) else self.whole,
             "unknown": list(self.unknown),
@@ -162,6 +167,14 @@ def choose(
         check(least <= seconds, "minutes", expected, f"{minutes:g}")
         fitting = least_checked, (), 1
     checked, kept_controls, count = fitting
+    counts = {name: min(len(samples), count) for name, samples in grid.data.items()}
+    needed_seconds = chooser.sum_seconds(levels, checked, kept_controls, count)
+    extras: tuple[str, ...] = ()
+    is_whole = chooser.is_whole(levels, checked, kept_controls, count)
+    extra_seconds = chooser.sum_extra_seconds(kept_controls)
+    if is_whole and needed_seconds + extra_seconds <= _PLANNED * seconds:
+        extras = tuple(grid.free.extras)
+        needed_seconds += extra_seconds
     raised: list[str] = []
     if earlier_levels is not None:
         raised = [label for label in levels if levels[label] > earlier_levels[label]]
@@ -170,11 +183,12 @@ def choose(
         chooser.list_settings(levels),
         tuple(kept_controls),
         checked,
-        {name: min(len(samples), count) for name, samples in grid.data.items()},
-        chooser.sum_seconds(levels, checked, kept_controls, count),
+        counts,
+        needed_seconds,
         estimate.seconds / workers,
         tuple(estimate.unknown),
         tuple(raised),
+        extras,
     )
 
 
@@ -258,6 +272,23 @@ class _Chooser:
         share = _count_beyond(cheaper) / max(_count_beyond(metric), 1)
         return line.start + share * (line.seconds - line.start)
 
+    def is_whole(self, levels: Levels, checked: int | None, controls: Sequence[str], samples: int) -> bool:
+        """Whether nothing is left out."""
+        has_own_settings = all(level == len(self.ladders[label]) for label, level in levels.items())
+        has_all_checks = checked is None or checked >= self.checked
+        has_all_controls = set(controls) == set(self.grid.free.controls)
+        return has_own_settings and has_all_checks and has_all_controls and samples >= self.longest
+
+    def sum_extra_seconds(self, controls: Sequence[str]) -> float:
+        """Seconds for all samples with the metrics that may be added, which take as long as their twins."""
+        total = 0.0
+        dropped = set(self.grid.free.controls) - set(controls)
+        for extra in self.grid.free.extras.values():
+            for line in self.lines:
+                if line.label == extra.twin and line.explainer not in dropped and not math.isnan(line.seconds):
+                    total += line.seconds
+        return total / self.workers
+
     def count_samples(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> int:
         """How many samples of each data set fit into so many seconds."""
         few, many = 0, self.longest
@@ -339,7 +370,7 @@ def advise(grid: Grid, estimate: Estimate, minutes: float) -> str:
     try:
         choice = choose(grid, estimate, minutes, 60 * minutes)
     except ArgumentError as error:
-        return f"in {minutes:g} minutes: nothing, as one sample needs {error.expected}"
+        return f"in {_name_minutes(minutes)}: nothing, as one sample needs {error.expected}"
     assert choice is not None
     return describe_choice(grid, choice)
 
@@ -351,8 +382,12 @@ def describe_choice(grid: Grid, choice: Choice) -> str:
         counts[name] = [count, len(grid.data[name])]
     left_out = describe_left_out({**choice.describe(grid), "samples": counts})
     parts = "; ".join(left_out) or "everything"
-    text = f"in {choice.minutes:g} minutes: {parts} (about {describe_seconds(choice.seconds)})"
+    text = f"in {_name_minutes(choice.minutes)}: {parts} (about {describe_seconds(choice.seconds)})"
     if choice.raised:
         labels = ", ".join(choice.raised)
         text += f"; new work, with higher settings than before: {labels}"
     return text
+
+
+def _name_minutes(minutes: float) -> str:
+    return f"{minutes:g} minute" + ("" if minutes == 1 else "s")

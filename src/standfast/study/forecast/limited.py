@@ -94,7 +94,6 @@ class LimitedRun:
         while choice is not None:
             if self.tell is not None:
                 self.tell(self.grid, estimate, choice)
-            began = time.monotonic()
             part, counts = self._run_choice(choice)
             summary = part if summary is None else _add(summary, part)
             manifest = self.store.manifest()
@@ -106,7 +105,7 @@ class LimitedRun:
                 return summary
             if part.done:
                 workers = self.executor.at_once
-                estimate = _correct(estimate, (time.monotonic() - began) * workers, choice.seconds * workers)
+                estimate = _correct(estimate, part.seconds * workers, choice.seconds * workers)
             choice = self._choose(estimate, manifest[KEY], must_rise=True)
         assert summary is not None
         return summary

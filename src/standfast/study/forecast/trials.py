@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from standfast.display import show_nothing
 from standfast.errors import StandfastError, check
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
@@ -34,6 +35,8 @@ from standfast.study.plan import PASSES, Job, Plan, inputs_for, job_seed
 _FIRST = 2.0
 #: a pilot that is expected to take so many times as long as a trial may is not begun: it would not come to its end
 _HOPELESS = 50
+#: a trial that does not end tells the pace of a metric from so many evaluations on, beside those of the samples
+_TELLING = 16
 #: a trial that is within a single explanation is ended after so many times the seconds that it may take
 _PATIENCE = 2.0
 #: the share of the time in which the speed of explanations is measured
@@ -165,8 +168,8 @@ class _Trial:
 
     @property
     def is_known(self) -> bool:
-        """Whether something was seen of it: a trial may be ended within its first explanation."""
-        return self.ended or self.evaluations > self.started > 0
+        """Whether enough was seen of it: of a few evaluations, some may be far from the usual ones."""
+        return self.ended or (self.started > 0 and self.evaluations - self.started >= _TELLING)
 
     def scaled_to(self, evaluations: float) -> float:
         """Seconds for so many evaluations: what the start takes is paid once."""
@@ -229,7 +232,7 @@ class _Trials:
         model = copy.copy(part.model)
 
         def explain() -> None:
-            with torch.inference_mode(False), model.session():
+            with show_nothing(), torch.inference_mode(False), model.session():
                 Probe(Call(model, explainer, inputs, targets))
 
         began = time.perf_counter()
@@ -337,12 +340,14 @@ class _Trials:
         model, inputs = part.model, part.take(self.inputs)
         targets = None if self.targets is None else self.targets[part.rows]
         count, start, half = 0, (0.0, 0), (0.0, 0)
+        seen_until = 0.0
         began = time.perf_counter()
 
         def on_inputs(inputs_seen: int) -> None:
-            nonlocal count, start, half
+            nonlocal count, start, half, seen_until
             count += inputs_seen
             now = time.perf_counter() - began, count
+            seen_until = now[0]
             if not start[1]:
                 start = now if count >= len(inputs) else start
             elif not half[1]:
@@ -357,7 +362,7 @@ class _Trials:
 
         def evaluate() -> None:
             nonlocal result
-            with contextlib.suppress(_EnoughSeen), watched:
+            with show_nothing(), contextlib.suppress(_EnoughSeen), watched:
                 result = metric(model, self.grid.explainers[job.explainer], inputs, targets, generator=generator)
 
         with measure_peak(self.model.device) as peak:
@@ -367,7 +372,9 @@ class _Trials:
         self.model.classes = self.model.classes or model.classes
         if result is not None:
             count = int(result.model_evaluations.sum())
-        elif start[1] < half[1] < count:
+        elif count:
+            seconds = seen_until  # what was begun after that is not counted either
+        if result is None and start[1] < half[1] < count:
             start = half  # a metric may prepare much before its first evaluations; its rate shows later
         return _Trial(seconds, count, *start, result is not None, peak[0])
 

@@ -62,6 +62,9 @@ class WorstCasePresentation(Presentation):
         exact, total = count_samples(frame, "exact")
         if exact:
             found.append(Detail("exact, all possible inputs were tried", exact, total))
+        drafted, total = count_samples(frame, "drafts")
+        if drafted:
+            found.append(Detail("rough maps first in the search, full ones in the value", drafted, total))
         if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
             found.append(Detail("misinterpreted", *measured))
         labels = {

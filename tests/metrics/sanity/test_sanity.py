@@ -14,10 +14,13 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.explainers import Explainer, get
-from standfast.metrics import sanity
-from standfast.metrics.sanity import SanityChecks, SanityResult
+from standfast.metrics.sanity import SanityChecks, SanityResult, scrambling
+from standfast.metrics.sanity.pairs import choose_partners, compare_pairs, find_pseudo_values
+from standfast.metrics.sanity.removal import ORDERS, REMOVED, Removal
+from standfast.metrics.sanity.scrambling import GROUP_SIZE, GROUPS, SCRAMBLED, divide_into_groups
 from standfast.results.sanity import decide_checks
 from standfast.tasks import Classification
+from standfast.tensors import Streams
 from standfast.testing import small_net
 from standfast.training.classifier import initialize, train_classifier
 
@@ -53,7 +56,7 @@ def test_pseudo_values_of_the_excess_are_those_that_leave_one_sample_out(same: b
     maps = torch.randn(7, 1, 4, 5, generator=seeded(2))
     nearby = torch.rand(7, generator=seeded(3), dtype=torch.float64)
     alike = torch.from_numpy(np.corrcoef(maps.flatten(1).numpy()))
-    elsewhere, pseudo = sanity._compare_pairs(maps, classes, nearby, same=same)
+    elsewhere, pseudo = compare_pairs(maps, classes, nearby, same=same)
     whole = excess_of(alike, nearby, classes, same)
     for row in range(7):
         kept = [other for other in range(7) if other != row]
@@ -64,8 +67,8 @@ def test_pseudo_values_of_the_excess_are_those_that_leave_one_sample_out(same: b
 
 
 def test_partners_are_the_next_samples_of_another_class() -> None:
-    assert sanity._choose_partners(torch.tensor([0, 0, 1, 0])).tolist() == [2, 2, 3, 2]
-    assert sanity._choose_partners(torch.tensor([1, 1, 1])).tolist() == [1, 2, 0]
+    assert choose_partners(torch.tensor([0, 0, 1, 0])).tolist() == [2, 2, 3, 2]
+    assert choose_partners(torch.tensor([1, 1, 1])).tolist() == [1, 2, 0]
 
 
 def draw_alike(count: int, generator: torch.Generator) -> Tensor:
@@ -82,7 +85,7 @@ def test_the_interval_of_the_excess_covers_the_truth() -> None:
     nearby, (first, second), missed = torch.full((count,), 0.9).double(), torch.triu_indices(count, count, 1), 0
     for trial in range(1000):
         alike = draw_alike(count, seeded(trial))
-        _, pseudo = sanity._find_pseudo_values(alike[first, second], first, second, nearby)
+        _, pseudo = find_pseudo_values(alike[first, second], first, second, nearby)
         half = stdtrit(count - 1, 0.995) * float(pseudo.std()) / count**0.5
         missed += abs(float(pseudo.mean()) - truth) > half
     assert missed <= 23  # 10 are expected of intervals of 99%; more than 23 have a probability of 0.0001
@@ -95,9 +98,9 @@ def test_removal_counts_the_removals_that_lower_the_margin_less(lenet: standfast
     with torch.no_grad():
         classes = lenet.module(x).argmax(1)
     with lenet.session():
-        found, copies = sanity._remove(lenet, x, [maps, scrambled], classes, seed)
-    assert copies == (2 + sanity.ORDERS) * len(sanity.REMOVED) * 3
-    shuffles = sanity.Streams.for_rows(x, seed).uniform((1 + sanity.ORDERS, 784), torch.float64).argsort(dim=2)
+        shares, gains, copies = Removal(lenet, x, classes).compare([maps, scrambled], seed)
+    assert copies == (2 + ORDERS) * len(REMOVED) * 3
+    shuffles = Streams.for_rows(x, seed).uniform((1 + ORDERS, 784), torch.float64).argsort(dim=2)
 
     def margin_without(row: int, order: Tensor, share: float) -> float:
         gone, margins = order[: round(share * 784)], []
@@ -113,8 +116,58 @@ def test_removal_counts_the_removals_that_lower_the_margin_less(lenet: standfast
         own = maps[row].flatten().argsort(descending=True)
         others = [*shuffles[row, 1:], scrambled[row].flatten().argsort(descending=True)]
         for place, order in enumerate(others):
-            wins = [margin_without(row, own, share) > margin_without(row, order, share) for share in sanity.REMOVED]
-            assert found[place, row].item() == pytest.approx(np.mean(wins))
+            margins = [(margin_without(row, own, share), margin_without(row, order, share)) for share in REMOVED]
+            assert shares[place, row].item() == pytest.approx(np.mean([first > second for first, second in margins]))
+            first, second = margins[0]  # of the smallest share
+            assert gains[place, row].item() == pytest.approx(first - second, abs=1e-5)
+
+
+def test_each_group_of_samples_has_scrambled_models_of_its_own(table: tuple[standfast.Model, Tensor]) -> None:
+    model, x = table
+    explainer = get("input_x_gradient")
+    found = SanityChecks()(model, explainer, x, generator=seeded())
+    groups = 24 // GROUP_SIZE
+    assert found.group.tolist() == [row % groups for row in range(24)]
+    own, classes = explainer(model, x), model.predict(x)
+    for group in range(groups):
+        rows = range(group, 24, groups)
+        sizes = []
+        for place in range(SCRAMBLED):
+            shuffled = standfast.explainers.RandomisedExplainer(explainer, seed=group * SCRAMBLED + place)
+            maps = shuffled(model, x, classes)
+            sizes.append([abs(np.corrcoef(own[row].numpy(), maps[row].numpy())[0, 1]) for row in rows])
+        torch.testing.assert_close(found.scrambled[list(rows)], torch.tensor(np.mean(sizes, 0)), atol=1e-5, rtol=1e-5)
+
+
+def test_few_samples_and_those_of_large_models_are_few_groups() -> None:
+    def count_groups(samples: int, weights: int = 1000) -> int:
+        return len(set(divide_into_groups(torch.zeros(samples, 3), weights).tolist()))
+
+    assert divide_into_groups(torch.zeros(21, 3), weights=0).tolist() == [0, 1] * 10 + [0]
+    assert [count_groups(samples) for samples in (1, 19, 20, 24, 40, 100, 200)] == [1, 1, 2, 2, 4, GROUPS, GROUPS]
+    sizes = [500_000, 10**6, 10**7, 10**9]
+    assert [count_groups(100, weights) for weights in sizes] == [10, 5, 1, 1]
+
+
+def test_a_large_model_is_scrambled_three_times(
+    table: tuple[standfast.Model, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = table
+    monkeypatch.setattr(scrambling, "PLACES", 1)
+    found = SanityChecks()(model, "input_x_gradient", x, generator=seeded())
+    assert found.group.tolist() == [0.0] * 24
+    assert found.gains.isfinite().all()
+    assert set(found.model_evaluations.tolist()) == {SanityChecks(flat=True).cost().evaluations}
+
+
+def test_a_model_that_cannot_be_scrambled_has_no_gains(table: tuple[standfast.Model, Tensor]) -> None:
+    factor = nn.Linear(1, 1, bias=False)  # one weight has no other order
+    module = nn.Sequential(nn.Unflatten(1, (8, 1)), factor, nn.Flatten(), nn.Softsign())
+    model = standfast.Model(module, (-torch.inf, torch.inf), device="cpu")
+    found = SanityChecks()(model, "input_x_gradient", table[1], generator=seeded())
+    assert found.gains.isnan().all()
+    assert found.group.isnan().all()
+    assert decide_checks(found.frame()).find("learned").state == "untested"
 
 
 def test_a_model_that_refuses_values_between_samples_is_untested_and_no_failure() -> None:
@@ -227,7 +280,7 @@ def test_pairs_and_classes_move_with_the_order_of_the_samples(table: tuple[stand
     order = torch.randperm(24, generator=seeded(9))
     own = SanityChecks()(model, "input_x_gradient", x, generator=seeded())
     moved = SanityChecks()(model, "input_x_gradient", x[order], generator=seeded())
-    for name in ("elsewhere", "scrambled", "other_class"):  # the others depend on who stands next to whom
+    for name in ("elsewhere", "other_class"):  # the others depend on who stands next to whom, or in which group
         torch.testing.assert_close(getattr(moved, name), getattr(own, name)[order])
 
 
@@ -274,5 +327,5 @@ def test_the_cost_is_what_a_sample_takes_and_what_the_page_says(shape: tuple[int
     checks = SanityChecks().bind(inputs=inputs)
     result = checks(model, "saliency", inputs)
     assert set(result.model_evaluations.tolist()) == {checks.cost().evaluations}
-    page = (Path(__file__).parents[2] / "docs" / "sanity.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "sanity.md").read_text()
     assert str(checks.cost().predictions) in page.partition("## Cost")[2].partition("\n\n")[2].partition(". ")[0]
