@@ -599,7 +599,11 @@ class Model:
     @property
     def undecided(self) -> Model:
         """The model with the task that reads the module; itself where no decision is made of what that says."""
-        return self if self.task.below is self.task else self.with_task(self.task.below)
+        if self.task.below is self.task:
+            return self
+        found = self.with_task(self.task.below)
+        found._seen_outputs = found._values_seen = True  # this model has a look at them
+        return found
 
     @property
     def differentiable(self) -> bool:
@@ -841,13 +845,13 @@ class Model:
         if not self._seen_outputs and self.task.reads_logits:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
                 self._look_at_outputs(x, outputs.detach())
-        return self._decide(outputs)
+        return self.decide(outputs)
 
     def run(self, x: Tensor) -> Tensor:
         """As `forward`, for inputs `x` `(N, ...)` that are preprocessed."""
-        return self._decide(self._read_outputs(x))
+        return self.decide(self._read_outputs(x))
 
-    def _decide(self, outputs: Tensor) -> Tensor:
+    def decide(self, outputs: Tensor) -> Tensor:
         """The outputs of the task, from those of the task below it, which reads the module."""
         if self.task.below is self.task:
             return outputs

@@ -142,7 +142,7 @@ class Task(metaclass=ConfigurationType):
         return outputs
 
     def name_classes(self, names: Sequence[str]) -> Task:
-        """The task, once the names of the classes or labels are known, in the order of their numbers; by default itself.
+        """The task, where the names of the classes are known, in the order of their numbers; by default itself.
 
         Raises:
             ArgumentError: it names a class that is not among them.

@@ -184,7 +184,7 @@ class Decision(Task):
             number = int(own_name)
         what = "labels" if isinstance(self.below, MultiLabel) else "classes"
         fits = number is not None and number < count
-        no_names = "" if self.number is not None else "; the names are not known here"
+        no_names = "; the names are not known here" if number is None else ""
         expected = f"P of one of the {what} by its number, from 0 to {count - 1}{no_names}"
         check(fits, "decision", expected, repr(self.rule))
         assert number is not None
