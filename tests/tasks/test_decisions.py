@@ -12,6 +12,9 @@ from torch import nn
 import standfast
 from standfast.errors import ArgumentError, ModelError
 from standfast.explainers import get as get_explainer
+from standfast.study.file.names import TASKS
+from standfast.study.file.options import read_configured
+from standfast.study.file.problems import StudyFieldError
 from standfast.study.identity import Description
 from standfast.tasks import Binary, Classification, Decision, MultiLabel, get
 from standfast.testing import check_task
@@ -71,19 +74,12 @@ def test_of_one_number_and_of_labels_it_is_their_own_probability() -> None:
         "integrated_gradients:steps=4,baseline=0.0",
         "lrp",
         "deeplift:baseline=0.0",
-    "name",
-    [
-        "input_x_gradient",
-        "integrated_gradients:steps=4,baseline=0.0",
-        "lrp",
-        "deeplift:baseline=0.0",
         "occlusion:window=1,baseline=0.0,output=logit",
-    ],
     ],
 )
 @pytest.mark.parametrize("sign", ["<", ">"])
 def test_maps_speak_for_the_side_that_an_input_is_on(name: str, sign: str) -> None:
-    """Of two linear classes z = (w1 - w0) x, a map is x (w1 - w0) where P(1) is above the cut-off, else the negative."""
+    """Of two linear classes z = (w1 - w0) x, a map is x (w1 - w0) above the cut-off, else minus that."""
     weights = torch.tensor([[1.0, -0.5, 0.25], [-0.5, 1.0, 0.5]])
     model = linear_model(Decision(f"P(1) {sign} 0.35"), weights.tolist())
     x = torch.tensor([[0.2, 0.9, 0.4], [1.5, 0.3, 0.1]])
@@ -179,6 +175,14 @@ def test_probabilities_in_the_place_of_logits_are_noticed() -> None:
     model = standfast.Model(module, (0.0, 1.0), task=Decision("P(1) > 0.3"), device="cpu")
     with pytest.warns(UserWarning, match="look like probabilities"):
         model.predict(torch.rand(4, 3))
+
+
+def test_a_file_names_the_task_below_as_any_other() -> None:
+    for of in ("multi_label:labels=all", {"multi_label": {"labels": "all"}}):
+        read = read_configured({"decision": {"rule": "P(1) > 0.2", "of": of}}, TASKS)
+        assert read == Decision("P(1) > 0.2", of=MultiLabel(labels="all"))
+    with pytest.raises(StudyFieldError, match="behind the sign, got 'P"):
+        read_configured({"decision": "P(1) > 2"}, TASKS)
 
 
 def test_the_contract_of_tasks() -> None:

@@ -117,6 +117,22 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
     return model
 
 
+def decide_by(model: Model, rule: str) -> Model:
+    """A model that decides by a rule such as `"P(default) > 0.35"` (`standfast.tasks.Decision`).
+
+    An estimator of data frames is read again, as another of its methods may tell probabilities; its reference stays.
+
+    Raises:
+        ArgumentError: the rule has another form, or the model has no probabilities of such a class.
+    """
+    function = find_frame_function(model)
+    if function is None:
+        return model.with_task(Decision(rule, of=model.task.below))
+    decided = make_model(function.estimator, function.table, Decision(rule))
+    decided.reference = model.reference
+    return decided
+
+
 def _choose_tolerance(numbers: Any) -> float:
     """How far the number that is explained, the first one, may move: a tenth of its standard deviation."""
     first = np.asarray(numbers, dtype=float).reshape(len(numbers), -1)[:, 0]

@@ -30,7 +30,7 @@ from standfast.neighbourhoods.naming import describe_change
 from standfast.neighbourhoods.tables import TableChanges
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
 from standfast.question.inputs import Given, Inputs, kinds
-from standfast.tasks import Binary, Decision, Regression, Task
+from standfast.tasks import Binary, Regression, Task
 from standfast.texts import TextModel
 
 _CHANGES = "standfast.neighbourhoods.TableChanges, such as TableChanges({'income': '2%'}), for a data frame"
@@ -114,17 +114,6 @@ class Frames(Inputs):
         samples = {name: _make_samples(data, table, models.values()) for name, data in given.data.items()}
         has_reference = given.reference is not None or any(data.reference is not None for data in given.data.values())
         return cls(samples, models, about, table=table, has_reference=has_reference)
-
-    def decide_model(self, model: Model, rule: str) -> Model:
-        """The estimator is read again, as another method may tell probabilities; rows of a reference stay."""
-        function = find_frame_function(model)
-        if function is None:
-            return super().decide_model(model, rule)
-        decided = make_model(function.estimator, function.table, Decision(rule))
-        decided.reference = model.reference
-        for fact in ("threshold", "tolerance"):
-            self.about.pop(fact, None)
-        return decided
 
     def fit_explainer(self, explainer: Any) -> Explainer:
         """Features are single columns; a function of the user's gets estimators and frames."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from standfast.errors import ArgumentError, StandfastError, check, warn_user
@@ -21,7 +21,6 @@ from standfast.model import Model, module_name
 from standfast.neighbourhoods import Neighbourhood, check_neighbourhood
 from standfast.question.grid import LoadedModel, ModelSource, Samples
 from standfast.registry import Registry
-from standfast.tasks import Decision
 from standfast.tensors import describe_no_tensor
 from standfast.texts import find_text_box
 
@@ -129,22 +128,6 @@ class Inputs(ABC):
         """Give a model that has no name this one, or else that of its module."""
         sources = self.models.items()
         self.models = {own or name or _name_module(source): source for own, source in sources}
-
-    def decide(self, rule: str) -> None:
-        """Let all models decide by a rule such as `"P(default) > 0.35"` (`standfast.tasks.Decision`).
-
-        Raises:
-            ArgumentError: the rule has another form, or a model has no probabilities of such a class.
-        """
-        for name, source in self.models.items():
-            if not isinstance(source, LoadedModel):
-                expected = "None beside models of study files, whose task is {decision: RULE}"
-                raise ArgumentError("decision", expected, repr(rule))
-            self.models[name] = replace(source, ready=self.decide_model(source.ready, rule))
-
-    def decide_model(self, model: Model, rule: str) -> Model:
-        """A model that decides by a rule."""
-        return model.with_task(Decision(rule, of=model.task.below))
 
     def fit_explainer(self, explainer: Any) -> Explainer:
         """An explainer, its name or a function, as an explainer of these inputs.

@@ -231,19 +231,6 @@ class Task(metaclass=ConfigurationType):
         """What is explained of each input, as a whole number `(N,)`: a class, a label, an output."""
         return answer if answer.ndim == 1 else answer[:, 0].round().to(torch.int64)
 
-    def point_at(self, answer: Tensor, width: int | None) -> tuple[Tensor, Tensor]:
-        """What functions of the user's are asked for, who know what the module answers: a number of it, and a sign.
-
-        Args:
-            answer: at the clean inputs.
-            width: how many classes or labels the module answers with; None where it is not known.
-
-        Returns:
-            The numbers `(N,)`, and 1, or -1 `(N,)` where what speaks for the number speaks against the answer.
-        """
-        numbers = self.describe(answer)
-        return numbers, torch.ones_like(numbers)
-
 
 tasks: Registry[type[Task]] = Registry(
     "task", "standfast.tasks", lambda entry: isinstance(entry, type) and issubclass(entry, Task), named=True

@@ -209,3 +209,23 @@ class Decision(Task):
         if has_two:
             return torch.where(is_for_class, numbers, 1 - numbers), torch.ones_like(answer)
         return numbers, torch.where(is_for_class, 1, -1)
+
+
+def point_at(task: Task, answer: Tensor, width: int | None) -> tuple[Tensor, Tensor]:
+    """What functions of the user's are asked for, who know what the module answers: a number of it, and a sign.
+
+    Args:
+        task: of the model.
+        answer: at the clean inputs.
+        width: how many classes or labels the module answers with; None where it is not known.
+
+    Returns:
+        The numbers `(N,)`, and 1, or -1 `(N,)` where what speaks for the number speaks against the answer.
+
+    >>> point_at(Decision("P(2) > 0.35"), torch.tensor([1, 0]), 3)
+    (tensor([2, 2]), tensor([ 1, -1]))
+    """
+    if isinstance(task, Decision):
+        return task.point_at(answer, width)
+    numbers = task.describe(answer)
+    return numbers, torch.ones_like(numbers)

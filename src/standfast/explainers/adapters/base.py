@@ -236,7 +236,7 @@ def keep_gradients(module: nn.Module) -> Iterator[None]:
 
 
 def turn_maps(maps: Tensor, signs: Tensor) -> Tensor:
-    """Maps `(N, ...)` of what a task points at (`Task.point_at`), turned where that speaks against the answer.
+    """Maps `(N, ...)` of what a task points at (`tasks.decision.point_at`), turned where it speaks against the answer.
 
     >>> turn_maps(torch.tensor([[1.0, -2.0], [1.0, -2.0]]), torch.tensor([1, -1]))
     tensor([[ 1., -2.],

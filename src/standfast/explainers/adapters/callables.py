@@ -14,6 +14,7 @@ from standfast.errors import ArgumentError, check, check_integer
 from standfast.explainers.adapters.base import ForeignExplainer, shape_like_inputs, turn_maps
 from standfast.explainers.base import Explainer, Explanation, join_preprocessing, make_leaf
 from standfast.model import Model
+from standfast.tasks.decision import point_at
 
 Attribution = Callable[[nn.Module, Tensor, Tensor], Any]
 
@@ -71,7 +72,7 @@ class CallableExplainer(Explainer):
         classes = model.task.answer(logits.detach()) if targets is None else targets
         with torch.enable_grad():
             # a function of the user's knows what its module answers
-            numbers, signs = model.task.point_at(classes, model.width)
+            numbers, signs = point_at(model.task, classes, model.width)
             out = self.function(join_preprocessing(model), x if create_graph else x.detach().clone(), numbers)
         out = turn_maps(shape_like_inputs(out, x, self.label), signs)
         return (out, logits) if create_graph else (out.detach(), logits)

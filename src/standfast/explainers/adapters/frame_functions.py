@@ -20,6 +20,7 @@ from standfast.frames.encoded import Encoding, read_encoding, transform
 from standfast.frames.model import is_booster
 from standfast.frames.wrappers import unwrap
 from standfast.model import Model
+from standfast.tasks.decision import point_at
 from standfast.tensors import Array
 
 #: what each model's pipeline makes of the columns
@@ -71,7 +72,7 @@ class FrameExplainer(Explainer):
         with torch.no_grad():
             logits = model.forward(x.detach())
         answers = model.task.answer(logits) if targets is None else targets
-        classes, signs = model.task.point_at(answers, model.width)
+        classes, signs = point_at(model.task, answers, model.width)
         returned = self.function(function.estimator, function.table.decode(x), classes.cpu().numpy())
         names, values = self._read_values(returned, classes.cpu().numpy())
         maps = self._find_maps(names, values, function, model, x)

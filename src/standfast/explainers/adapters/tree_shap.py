@@ -47,6 +47,7 @@ from standfast.model import Model, Output, module_name
 from standfast.needs import Needs
 from standfast.records import Background
 from standfast.tasks import Binary, Regression
+from standfast.tasks.decision import point_at
 from standfast.tasks.estimators import Reading
 from standfast.tensors import Array
 
@@ -108,7 +109,7 @@ class TreeSHAPExplainer(Explainer):
         with torch.no_grad():
             logits = model.forward(x.detach())
         sides = model.task.answer(logits) if targets is None else targets
-        numbers, signs = model.task.point_at(sides, model.width)
+        numbers, signs = point_at(model.task, sides, model.width)
         maps, _ = self.attribute(model.undecided, x, numbers)
         record_gap(self, model, 0.0)
         return turn_maps(maps, signs), logits
