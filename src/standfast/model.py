@@ -582,10 +582,10 @@ class Model:
 
     def with_task(self, task: Task) -> Model:
         """This model with another task, such as a decision by its answers."""
-        found = copy.copy(self)
-        found.task, found.classes = task, None
-        found._seen_outputs = found._values_seen = False
-        return found
+        other = copy.copy(self)
+        other.task, other.classes = task, None
+        other._seen_outputs = other._values_seen = False
+        return other
 
     def with_class_names(self, names: Sequence[str]) -> Model:
         """This model with a task that knows the classes of the data by name; itself where its task needs none.
@@ -601,9 +601,9 @@ class Model:
         """The model with the task that reads the module; itself where no decision is made of what that says."""
         if self.task.below is self.task:
             return self
-        found = self.with_task(self.task.below)
-        found._seen_outputs = found._values_seen = True  # this model has a look at them
-        return found
+        reader = self.with_task(self.task.below)
+        reader._seen_outputs = reader._values_seen = True  # this model has a look at them
+        return reader
 
     @property
     def differentiable(self) -> bool:

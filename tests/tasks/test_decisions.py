@@ -161,7 +161,7 @@ def test_what_has_no_probabilities_is_refused() -> None:
     with pytest.raises(ArgumentError, match="of: expected a task with probabilities: classification, zero_shot"):
         Decision("P(1) > 0.3", of="regression:tolerance=1")
     model = linear_model(Decision("P(7) > 0.3"), [[1.0], [0.0], [0.0]])
-    with pytest.raises(ArgumentError, match="classes by its number, from 0 to 2, got"):
+    with pytest.raises(ArgumentError, match="labels by its number, from 0 to 2, got"):
         model.predict(torch.ones(1, 1))
     model = linear_model(Decision("P(cat) > 0.3"), [[1.0], [0.0]])
     with pytest.raises(ArgumentError, match="from 0 to 1; the names are not known here"):

@@ -30,13 +30,25 @@ class _Parts(NamedTuple):
 
     Attributes:
         name: of the class or label, or its number.
-        is_above: whether the decision is made above the cut-off, and not below it.
+        sign: `>` where the decision is made above the cut-off, `<` below it.
         cut_off: a probability.
     """
 
     name: str
-    is_above: bool
+    sign: str
     cut_off: float
+
+    @property
+    def is_above(self) -> bool:
+        """Whether the decision is made above the cut-off."""
+        return self.sign == ">"
+
+    @property
+    def limit(self) -> float:
+        """The cut-off of the probability that speaks for the decision."""
+        if self.is_above:
+            return self.cut_off
+        return 1 - self.cut_off
 
 
 def _parse(rule: str) -> _Parts:
@@ -49,7 +61,7 @@ def _parse(rule: str) -> _Parts:
     except ValueError:
         raise ArgumentError("decision", _GRAMMAR, repr(rule)) from None
     check(0 < cut_off < 1, "decision", "a number above 0 and below 1 behind the sign", repr(rule))
-    return _Parts(match["name"].strip(), match["sign"] == ">", cut_off)
+    return _Parts(match["name"].strip(), match["sign"], cut_off)
 
 
 def _hold_rule(rule: object, option: str) -> str:
@@ -57,7 +69,7 @@ def _hold_rule(rule: object, option: str) -> str:
     if not isinstance(rule, str):
         raise ArgumentError("decision", _GRAMMAR, repr(rule))
     parts = _parse(rule)
-    return f"P({parts.name}) {'>' if parts.is_above else '<'} {parts.cut_off!r}"
+    return f"P({parts.name}) {parts.sign} {parts.cut_off!r}"
 
 
 def _hold_below(task: object, option: str) -> Task | None:
@@ -118,9 +130,8 @@ class Decision(Task):
     @cached_property
     def _sides(self) -> Binary:
         """Sides of the probability that speaks for the decision."""
-        cut_off = self._parts.cut_off
         # with this output, a probability that is equal to the cut-off has exactly its logit
-        return Binary(cut_off if self._parts.is_above else 1 - cut_off, "probability")
+        return Binary(self._parts.limit, "probability")
 
     @property
     def kept(self) -> str:  # type: ignore[override]
@@ -131,7 +142,9 @@ class Decision(Task):
     def below(self) -> Task:
         """The task that reads the module."""
         assert self.of is None or isinstance(self.of, Task)
-        return Classification() if self.of is None else self.of
+        if self.of is None:
+            return Classification()
+        return self.of
 
     @property
     def reads_logits(self) -> bool:
@@ -169,25 +182,25 @@ class Decision(Task):
         is_one = isinstance(self.below, Binary)
         number = self._find_number(2 if is_one else outputs.shape[1])
         if is_one:
-            log_odds = outputs if number == 1 else -outputs
+            log_odds = outputs * (2 * number - 1)
         elif isinstance(self.below, MultiLabel):
             log_odds = outputs[:, number : number + 1]
         else:
             others = torch.cat([outputs[:, :number], outputs[:, number + 1 :]], 1)
             log_odds = outputs[:, number : number + 1] - others.logsumexp(1, keepdim=True)
-        return log_odds if self._parts.is_above else -log_odds
+        if self._parts.is_above:
+            return log_odds
+        return -log_odds
 
     def _find_number(self, count: int) -> int:
         """The number of the class, one of `count`."""
         number, own_name = self.number, self._parts.name
         if number is None and own_name.isdigit():
             number = int(own_name)
-        what = "labels" if isinstance(self.below, MultiLabel) else "classes"
-        fits = number is not None and number < count
-        no_names = "; the names are not known here" if number is None else ""
-        expected = f"P of one of the {what} by its number, from 0 to {count - 1}{no_names}"
-        check(fits, "decision", expected, repr(self.rule))
-        assert number is not None
+        expected = f"P of one of the classes or labels by its number, from 0 to {count - 1}"
+        if number is None:
+            raise ArgumentError("decision", f"{expected}; the names are not known here", repr(self.rule))
+        check(number < count, "decision", expected, repr(self.rule))
         return number
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
