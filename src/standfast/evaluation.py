@@ -59,6 +59,7 @@ def evaluate(
     controls: bool | ExplainersLike = True,
     sanity: bool | int = True,
     targets: Tensor | int | None = None,
+    decision: str | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     repeats: int = 1,
@@ -102,7 +103,11 @@ def evaluate(
             much as an explainer. False for none.
         sanity: check whether each explainer depends on the input and the model (`docs/sanity.md`); one that does not
             cannot be best. The first 100 samples are checked, or as many as a number here says.
-        targets: classes `(N,)`, or None for the model's own predictions.
+        targets: classes `(N,)`, or None for the model's own predictions. With a `decision`, sides: 1 where it is made.
+        decision: what you decide by the probability of one class or label, such as `"P(default) > 0.35"` or
+            `"P(2) < 0.1"`; the class by the name that the estimator or the data set has for it, or by its number. What
+            is explained is then the decision, and it is kept on the same side of the cut-off
+            (`standfast.tasks.Decision`). By default the class that the model predicts.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
             interrupted evaluation can be continued. By default they are in the user's cache folder, where the same call
@@ -173,6 +178,7 @@ def evaluate(
         controls=controls,
         sanity=sanity,
         targets=targets,
+        decision=decision,
         seed=seed,
         repeats=repeats,
         samples_per_job=samples_per_job,

@@ -39,7 +39,7 @@ from standfast.reference import FEWEST_ROWS, Reference, make_reference
 from standfast.tasks import Classification, Task, ZeroShot, find_output
 from standfast.tasks import get as get_task
 from standfast.tasks.base import expand_targets
-from standfast.tasks.estimators import fit_method
+from standfast.tasks.estimators import fit_method, name_classes_of
 from standfast.tasks.labels import LEAST_PROBABILITY
 from standfast.tasks.outputs import Where, check_where, is_list_of_boxes
 from standfast.tasks.suspicions import (
@@ -350,6 +350,8 @@ class Model:
     ) -> None:
         #: what the module answers
         self.task = get_task(task).load_files(Path())
+        if isinstance(module, BlackBox):
+            self.task = name_classes_of(module.function, self.task)
         check_where(output)
         self.output = output
         self.extras = (extras,) if isinstance(extras, str) else tuple(extras)
@@ -405,6 +407,8 @@ class Model:
         self._doubtful: tuple[Tensor, Tensor] | None = None
         #: the number of classes, once the module has been run
         self.classes: int | None = None
+        #: how many classes or labels the module answers with, once it has
+        self.width: int | None = None
         #: whether the module returns more than the answer, once it has been run
         self.returns_parts = False
         self._warned: set[str] = set()
@@ -463,7 +467,8 @@ class Model:
                 [1.0000e-12, 1.0000e+00]])
         """
         task = get_task(task)
-        reads_scores = task.classes and not isinstance(task, ZeroShot)  # which reads vectors as they are
+        # a zero-shot task reads vectors as they are
+        reads_scores = task.below.classes and not isinstance(task.below, ZeroShot)
         module = BlackBox(fit_method(function, task, output), output if reads_scores else "value", dtype)
         return cls(module, bounds, batch_size=batch_size, reference=reference, task=task)
 
@@ -574,6 +579,31 @@ class Model:
         found.task, found.output, found._seen_outputs = Classification(), None, True
         found.module = ForwardWrapper(self.module, run)
         return found
+
+    def with_task(self, task: Task) -> Model:
+        """This model with another task, such as a decision by its answers."""
+        other = copy.copy(self)
+        other.task, other.classes = task, None
+        other._seen_outputs = other._values_seen = False
+        return other
+
+    def with_class_names(self, names: Sequence[str]) -> Model:
+        """This model with a task that knows the classes of the data by name; itself where its task needs none.
+
+        Raises:
+            ArgumentError: the task names a class that is not among them.
+        """
+        task = self.task.name_classes(names)
+        return self if task is self.task else self.with_task(task)
+
+    @property
+    def undecided(self) -> Model:
+        """The model with the task that reads the module; itself where no decision is made of what that says."""
+        if self.task.below is self.task:
+            return self
+        reader = self.with_task(self.task.below)
+        reader._seen_outputs = reader._values_seen = True  # this model has a look at them
+        return reader
 
     @property
     def differentiable(self) -> bool:
@@ -809,63 +839,76 @@ class Model:
         prepared = given if self.preprocess is None else self.preprocess(given)
         if not isinstance(prepared, Tensor):
             raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
-        out = self.run(prepared)
+        outputs = self._read_outputs(prepared)
         if self.overwrites is None and not given.is_inference():  # such a tensor counts no writes: it stays a copy
             self.overwrites = given._version > 0
         if not self._seen_outputs and self.task.reads_logits:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
-                self._look_at_outputs(x, out.detach())
-        return out
+                self._look_at_outputs(x, outputs.detach())
+        return self.decide(outputs)
 
     def run(self, x: Tensor) -> Tensor:
         """As `forward`, for inputs `x` `(N, ...)` that are preprocessed."""
+        return self.decide(self._read_outputs(x))
+
+    def decide(self, outputs: Tensor) -> Tensor:
+        """The outputs of the task, from those of the task below it, which reads the module."""
+        if self.task.below is self.task:
+            return outputs
+        # it is no layer of the module, so rules of explainers for functions do not see it
+        with torch._C.DisableTorchFunction():
+            return self.task.decide(outputs)
+
+    def _read_outputs(self, x: Tensor) -> Tensor:
+        """What the task that reads the module makes of its answer to preprocessed inputs `x` `(N, ...)`."""
         if self.extras:
             names = ", ".join(self.extras)
             raise ModelError(f"module: expected {names} beside its input, got none; evaluate takes them from the data")
-        out, returned = None, self.module(x)
+        out, returned, task = None, self.module(x), self.task.below
         if self._on_rows is not None:
             self._on_rows(len(x))
         try:
             out = find_output(returned, self.output, len(x))
-            if lacks_channel(self.task, out, x):
+            if lacks_channel(task, out, x):
                 raise ModelError(f"module: expected an axis of classes, (N, C, H, W), got {describe_rows(out)}")
-            found = widen_half(self.task.read(widen_half(out) if isinstance(out, Tensor) else out, len(x)))
+            found = widen_half(task.read(widen_half(out) if isinstance(out, Tensor) else out, len(x)))
         except ModelError as error:
             hint = self._suggest_output(out, x)
             raise ModelError(f"{error} for inputs of shape {describe_rows(x)}: {hint}") from error
         if not self._values_seen:
             self._check_values(found)
-        if self.task.may_be_empty and x.requires_grad and not found.requires_grad and not bool(found.any()):
+        if task.may_be_empty and x.requires_grad and not found.requires_grad and not bool(found.any()):
             found = found + 0 * x.sum()  # nothing was found, so nothing depends on the inputs
         self.returns_parts = out is not returned
         self.classes = found.shape[1] if self.task.classes else None
+        self.width = found.shape[1] if found.ndim == 2 else None
         return found
 
     def _suggest_output(self, out: Any, x: Tensor) -> str:
         """What to do about an output for inputs `(N, ...)` that the task does not take."""
-        if lacks_channel(self.task, out, x):
+        if lacks_channel(self.task.below, out, x):
             return "one logit for each pixel? Model(..., forward=lambda module, x: module(x)[:, None])"
-        if is_list_of_boxes(out) and self.task.name != "detection":
+        if is_list_of_boxes(out) and self.task.below.name != "detection":
             return "boxes? Say Model(..., task='detection')"
-        if isinstance(out, Tensor) and out.numel() == len(x) and self.task.classes:
+        if isinstance(out, Tensor) and out.numel() == len(x) and self.task.below.classes:
             return f"{_describe_problem(self.module) or 'one number'}. {OTHER_TASKS}"
-        return suggest_task(self.task, out) or "with Model(..., forward=) a function can make it"
+        return suggest_task(self.task.below, out) or "with Model(..., forward=) a function can make it"
 
     def _check_values(self, outputs: Tensor) -> None:
         """Raise `ModelError` for values of the first batch that the task cannot mean."""
         with torch.no_grad():
             try:
-                fault = self.task.find_fault(outputs.detach())
+                fault = self.task.below.find_fault(outputs.detach())
             except RuntimeError:  # within vmap no value is known; a later batch is looked at
                 return
         if fault:
-            raise ModelError(f"module: expected outputs of the task {self.task.name}, got {fault}")
+            raise ModelError(f"module: expected outputs of the task {self.task.below.name}, got {fault}")
         self._values_seen = True
 
     def _look_at_outputs(self, x: Tensor, outputs: Tensor) -> None:
         """Warn of outputs `(N, ...)` that the task reads as logits, and that are none."""
-        said = describe_probabilities(self.task, outputs, self.differentiable)
-        is_doubtful = self.differentiable and may_be_probabilities(self.task, outputs)
+        said = describe_probabilities(self.task.below, outputs, self.differentiable)
+        is_doubtful = self.differentiable and may_be_probabilities(self.task.below, outputs)
         self._seen_outputs = True
         if said:
             self.warn_once(f"module: {said}")
@@ -876,7 +919,7 @@ class Model:
 
     def _warn_of_problem_type(self, outputs: Tensor) -> None:
         """Warn if the module's configuration says that outputs `(N, K)` are no classes, and `forward` makes none."""
-        if not self.task.classes or is_one_number(outputs) or are_probabilities(outputs[:, :2].exp()):
+        if not self.task.below.classes or is_one_number(outputs) or are_probabilities(outputs[:, :2].exp()):
             return
         if problem := _describe_problem(self.module):
             self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {OTHER_TASKS}")
@@ -893,7 +936,7 @@ class Model:
         with contextlib.suppress(Exception), torch.enable_grad(), run_eagerly():  # it may refuse inputs with gradients
             x.requires_grad_(True)
             returned = self.module(x.clone() if self.preprocess is None else self.preprocess(x.clone()))
-            said = describe_graph(self.task, find_output(returned, self.output, len(x)))
+            said = describe_graph(self.task.below, find_output(returned, self.output, len(x)))
         if said:
             self.warn_once(f"module: {said}")
         else:

@@ -212,6 +212,49 @@ def test_what_was_taken_by_default_is_printed(capsys: pytest.CaptureFixture[str]
     assert f"neighbourhood: {words}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "task", [{"decision": "P(no) > 0.35"}, "decision:rule=P(no)>0.35", {"decision": {"rule": "P(no) > .35"}}]
+)
+def test_a_decision_about_a_table(tmp_path: Path, task: Any) -> None:
+    """However it is written, the file and the call have the same jobs; and none of those without it."""
+    frame = make_frame(60, missing=False)[["income", "town"]].reset_index(drop=True)
+    paid = np.where(score(make_frame(60, missing=False)) > 5, "yes", "no")
+    pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(frame, paid)
+    frame.assign(paid=paid).to_csv(tmp_path / "credit.csv", index=False)
+    joblib.dump(pipeline, tmp_path / "pipeline.joblib")
+    entry = {"path": "pipeline.joblib", "trust": True}
+    content: dict[str, Any] = {
+        "samples": 4,
+        "samples_per_job": 4,
+        "data": {"credit": {"table": "credit.csv", "label": "paid"}},
+        "models": {"pipeline": {**entry, "task": task}},
+        "explainers": {"occlusion": "occlusion"},
+        "metrics": {"worst": {"worst_case": {"budget": 5}}},
+        "sanity": False,
+    }
+    study = study_from(content, tmp_path)
+    grid, plan = plan_study(study)
+    whole = pd.read_csv(tmp_path / "credit.csv").drop(columns="paid")
+    options = {"metrics": {"worst": "worst_case:budget=5"}, "reference": whole}
+    asked = ask_like(study, grid, "credit", whole[:4], {"pipeline": pipeline}, decision="P(no) > 0.35", **options)
+    jobs = list_jobs(make_plan(asked), "credit")
+    assert jobs == list_jobs(plan, "credit")
+    plain = plan_study(study_from({**content, "models": {"pipeline": entry}}, tmp_path))[1]
+    assert jobs.isdisjoint(list_jobs(plain, "credit"))
+
+
+def test_a_decision_about_a_class_of_the_data() -> None:
+    """The name is that of the data set, in the file as in the call; without one, jobs are as they were."""
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    study = study_from({**DIGITS, "models": {"lenet": {"lenet5-mnist": {"task": {"decision": "P(3) > 0.2"}}}}})
+    grid, plan = plan_study(study)
+    digits = standfast.data.bundled("digits")[:4]
+    asked = ask_like(study, grid, "digits", digits, {"lenet": model}, decision="P(3) > 0.2")
+    assert list_jobs(make_plan(asked), "digits") == list_jobs(plan, "digits")
+    plain = list_jobs(plan_study(study_from(DIGITS))[1], "digits")
+    assert plain.isdisjoint(list_jobs(plan, "digits"))
+
+
 @pytest.mark.parametrize("default", [False, True], ids=["given", "default"])
 def test_a_table_beside_a_pipeline(tmp_path: Path, default: bool) -> None:
     frame = make_frame(60, missing=False)[["income", "town"]].reset_index(drop=True)

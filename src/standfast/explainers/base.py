@@ -29,7 +29,7 @@ from standfast.errors import (
 )
 from standfast.explainers.shared_passes import share_pass
 from standfast.frames import find_frame_function
-from standfast.function_calls import check_has_gradients, run_eagerly
+from standfast.function_calls import FunctionMode, check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
 from standfast.needs import Needs, check_declarations
@@ -429,6 +429,14 @@ def make_leaf(x: Tensor, create_graph: bool) -> Tensor:
         return x.detach().requires_grad_(True)
     check(x.requires_grad, "x", "an input that requires gradients (create_graph=True)", "one that does not")
     return x
+
+
+def run_watched(mode: FunctionMode, label: str, model: Model, x: Tensor) -> Tensor:
+    """The outputs for inputs `x` `(N, ...)` inside of a mode, after its check that it has seen all of the module.
+
+    A decision is no part of the module: it is made of what the module answers, behind the check and without rules.
+    """
+    return model.decide(mode.run_module(label, model.undecided.forward, x))
 
 
 def select_scores(model: Model, logits: Tensor, targets: Tensor | None) -> Tensor:

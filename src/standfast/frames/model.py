@@ -14,7 +14,7 @@ from standfast.errors import ArgumentError, ModelError, warn_user
 from standfast.frames.table import Table
 from standfast.model import Composition, Model
 from standfast.neighbourhoods.tables import TableChanges
-from standfast.tasks import MultiLabel, Regression, Task
+from standfast.tasks import Decision, MultiLabel, Regression, Task
 from standfast.tasks import get as get_task
 from standfast.tasks.estimators import Reading, choose_reading, number_predictions
 from standfast.tasks.sources import find_final, has_method
@@ -110,10 +110,27 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
         task=chosen,
     )
     model.reference = table.make_reference()
-    keeps_rule = task is None or getattr(chosen, "threshold", 0.5) == 0.5  # another threshold is the user's will
+    # another threshold is the user's will
+    keeps_rule = task is None or (getattr(chosen, "threshold", 0.5) == 0.5 and not isinstance(chosen, Decision))
     if keeps_rule:
         _compare_answers(model, function, tried, predicted)
     return model
+
+
+def decide_by(model: Model, rule: str) -> Model:
+    """A model that decides by a rule such as `"P(default) > 0.35"` (`standfast.tasks.Decision`).
+
+    An estimator of data frames is read again, as another of its methods may tell probabilities; its reference stays.
+
+    Raises:
+        ArgumentError: the rule has another form, or the model has no probabilities of such a class.
+    """
+    function = find_frame_function(model)
+    if function is None:
+        return model.with_task(Decision(rule, of=model.task.below))
+    decided = make_model(function.estimator, function.table, Decision(rule))
+    decided.reference = model.reference
+    return decided
 
 
 def _choose_tolerance(numbers: Any) -> float:

@@ -13,6 +13,7 @@ from standfast.data import Dataset
 from standfast.errors import check, describe_foreign, warn_user
 from standfast.explainers import Explainer
 from standfast.explainers.adapters.packages import ADAPTERS
+from standfast.frames.model import decide_by
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset, check_preset, has_neighbourhood
 from standfast.metrics.base import metrics as registry
@@ -51,6 +52,7 @@ class Arguments:
     controls: bool | ExplainersLike = True
     sanity: bool | int = True
     targets: Tensor | int | None = None
+    decision: str | None = None
     seed: int = 0
     repeats: int = 1
     samples_per_job: int | None = None
@@ -111,6 +113,8 @@ class Arguments:
         )
         inputs = kind.read(given)
         inputs.name_models(_shorten(self.about.get("model")))
+        if self.decision is not None:
+            _decide(inputs, self.decision)
         if self.targets is not None:
             _set_targets(inputs, self.targets)
         return inputs
@@ -194,6 +198,19 @@ def _name_explainers(explainers: ExplainersLike, argument: str, inputs: Inputs) 
         check(name not in named, argument, "names that differ, or a mapping from names", f"{name!r} twice")
         named[name] = fitted
     return named
+
+
+def _decide(inputs: Inputs, rule: str) -> None:
+    """Let all models decide by a rule.
+
+    Raises:
+        ArgumentError: it has another form, or a model has no probabilities of such a class.
+    """
+    for name, source in inputs.models.items():
+        assert isinstance(source, LoadedModel)  # as all are that a user hands over in Python
+        inputs.models[name] = replace(source, ready=decide_by(source.ready, rule))
+    for default in ("threshold", "tolerance"):
+        inputs.about.pop(default, None)  # another rule was given in its place
 
 
 def _set_targets(inputs: Inputs, targets: Tensor | int) -> None:

@@ -119,6 +119,11 @@ class Samples:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes, by their numbers; empty where they are not known."""
+        return tuple(map(str, self.about.get("classes") or ()))
+
     def split(self, model: Model, rows: slice = _ALL) -> list[Part]:
         """The rows that a model runs together: all of `rows`, or one at a time if it has further inputs."""
         numbers = range(*rows.indices(len(self)))
@@ -164,8 +169,12 @@ class LoadedModel(ModelSource):
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def model(self, samples: Samples, device: str) -> Model:
-        """The model itself; a copy on `device` if that is a certain GPU, such as `"cuda:1"`."""
-        ready = self.ready
+        """The model itself; a copy on `device` if that is a certain GPU, such as `"cuda:1"`.
+
+        Raises:
+            ArgumentError: it decides by a class that these samples do not have.
+        """
+        ready = self.ready.with_class_names(samples.class_names)
         if ":" not in device or torch.device(device) == ready.device:
             return ready
         return ready.to(device)

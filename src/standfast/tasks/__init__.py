@@ -13,6 +13,7 @@ from standfast.tasks.base import (
     tasks,
 )
 from standfast.tasks.classification import Classification, ZeroShot, zero_shot
+from standfast.tasks.decision import Decision
 from standfast.tasks.detection import Detection
 from standfast.tasks.embedding import Embedding
 from standfast.tasks.labels import Binary, MultiLabel
@@ -24,6 +25,7 @@ __all__ = [
     "CLASS_WORDS",
     "Binary",
     "Classification",
+    "Decision",
     "Detection",
     "Embedding",
     "MultiLabel",

@@ -13,7 +13,7 @@ into chunks as inputs are.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -131,6 +131,23 @@ class Task(metaclass=ConfigurationType):
     def reads_logits(self) -> bool:
         """Whether outputs are logits as the module returns them, so that probabilities in their place are a mistake."""
         return self.scales and self.classes
+
+    @property
+    def below(self) -> Task:
+        """The task that reads the module: by default this one; `standfast.tasks.Decision` has another one below it."""
+        return self
+
+    def decide(self, outputs: Tensor) -> Tensor:
+        """The outputs of this task, from those of the task below `(N, ...)`; by default they are the same."""
+        return outputs
+
+    def name_classes(self, names: Sequence[str]) -> Task:
+        """The task, where the names of the classes are known, in the order of their numbers; by default itself.
+
+        Raises:
+            ArgumentError: it names a class that is not among them.
+        """
+        return self
 
     def load_files(self, folder: Path) -> Task:
         """The task with what files hold that its options name, relative to a folder; by default itself.

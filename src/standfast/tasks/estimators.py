@@ -11,7 +11,7 @@ tuned threshold keeps that threshold; and a booster is read as its loss says.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from standfast.errors import ArgumentError, ModelError, check
 from standfast.tasks.base import Task
 from standfast.tasks.boosters import CATBOOST_LABELS, is_of, list_of_booster, of_labels, read_catboost_loss
 from standfast.tasks.classification import Classification, ZeroShot
+from standfast.tasks.decision import Decision
 from standfast.tasks.labels import LEAST_PROBABILITY, Binary, MultiLabel
 from standfast.tasks.sources import (
     Kind,
@@ -187,6 +188,8 @@ def choose_reading(estimator: Any, task: Task | None = None, predicted: Any = No
     sources = list_sources(estimator, predicted)
     if not sources:
         raise ArgumentError("model", *_describe_silence(estimator))
+    if isinstance(task, Decision):
+        return _choose_for_decision(estimator, task, sources)
     if task is None:
         threshold = find_threshold(estimator)
         task = _USUAL_TASKS[sources[0].kind]
@@ -202,6 +205,41 @@ def choose_reading(estimator: Any, task: Task | None = None, predicted: Any = No
             _refuse_pairs(estimator, source)
             return Reading(estimator, source, meaning, task)
     raise ArgumentError("model", *_describe_mismatch(estimator, sources[0], task))
+
+
+def _choose_for_decision(estimator: Any, task: Decision, sources: Sequence[Source]) -> Reading:
+    """The method that tells probabilities, and the decision with the number of its class.
+
+    Raises:
+        ArgumentError: no method tells any, or there is no such class.
+    """
+    probabilities_first = sorted(sources, key=lambda source: not source.kind.startswith("probabilities"))
+    for source in probabilities_first:
+        below = task.of
+        if below is None and source.kind.startswith("probabilities"):
+            below = _USUAL_TASKS[source.kind]
+        if not isinstance(below, Task):
+            continue
+        meaning = _find_meaning(source.kind, below)
+        if meaning is not None:
+            decision = replace(task, of=below)
+            names = () if isinstance(below, MultiLabel) else name_classes(estimator)
+            return Reading(estimator, source, meaning, decision.name_classes(names))
+    expected = "a classifier with predict_proba (CalibratedClassifierCV makes one), which has probabilities of classes"
+    got = f"{task.rule!r} of {name_estimator(estimator)}, whose {sources[0].method} gives {sources[0].kind}"
+    raise ArgumentError("decision", expected, got)
+
+
+def name_classes_of(function: Any, task: Task) -> Task:
+    """A task with the names of the classes of an estimator, whose method the function is; another one as it is.
+
+    Raises:
+        ArgumentError: the task names a class that the estimator does not have.
+    """
+    estimator = getattr(function, "__self__", None)
+    if estimator is None or not isinstance(task, Decision) or isinstance(task.below, MultiLabel):
+        return task
+    return task.name_classes(name_classes(estimator))
 
 
 def fit_method(
@@ -221,8 +259,9 @@ def fit_method(
     """
     estimator, method = getattr(function, "__self__", None), getattr(function, "__name__", "")
     is_method = has_method(estimator, "predict") and method in _METHODS and not isinstance(function, Reading)
-    reads_kinds = isinstance(task, Classification | Binary | MultiLabel) and not isinstance(task, ZeroShot)
-    are_scores = method == "predict_proba" and output == "logit" and task.classes
+    below = task.below
+    reads_kinds = isinstance(below, Classification | Binary | MultiLabel) and not isinstance(below, ZeroShot)
+    are_scores = method == "predict_proba" and output == "logit" and below.classes
     if not is_method or not reads_kinds or are_scores:
         return function
     if method == "predict":
@@ -234,7 +273,7 @@ def fit_method(
     if method == "predict_proba":
         _refuse_threshold(estimator, task)
     for source in list_sources(estimator):
-        meaning = _find_meaning(source.kind, task)
+        meaning = _find_meaning(source.kind, below)
         if source.method == method and not source.options and meaning is not None:
             _refuse_pairs(estimator, source)
             return Reading(estimator, source, meaning, task).function

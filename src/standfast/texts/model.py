@@ -16,6 +16,7 @@ from standfast.errors import ArgumentError, ModelError, check, warn_user
 from standfast.model import Model, describe_no_module, resolve_device
 from standfast.neighbourhoods.text import GONE, Word, encode_word, find_present
 from standfast.tasks import Task
+from standfast.tasks import get as get_task
 from standfast.texts.network import Network, Reader, TextBox, make_text_model
 from standfast.texts.tokenizers import TOKENIZERS, Tokenizer, read_tokenizer
 from standfast.texts.words import encode_texts, mark_sentences, split_words, write_text
@@ -269,7 +270,8 @@ class TextModel:
         self._box.remember(rows)
         for operator in self.removals:
             self._box.remember(self.make_fill(rows, operator))
-        found = make_text_model(self._box, self.task, device, fill)
+        task = get_task(self.task).name_classes(self.classes)
+        found = make_text_model(self._box, task, device, fill)
         if not self._tried:
             self._try(found, rows)
         return found

@@ -130,7 +130,10 @@ def as_module(found: object, argument: str, task: Task | None = None) -> nn.Modu
         reading = choose_reading(found, task)
     except ArgumentError as error:
         raise ArgumentError(argument, f"a torch.nn.Module, or {error.expected}", error.got) from error
-    reads_scores = task.classes and not isinstance(task, ZeroShot)
+    if reading.task is not None and reading.task.below != task.below:
+        expected = f"of: {reading.task.below.name} beside the rule, as the estimator says something else than classes"
+        raise ArgumentError(argument, expected, repr(task))
+    reads_scores = task.below.classes and not isinstance(task.below, ZeroShot)
     return BlackBox(reading.function, reading.output if reads_scores else "value")
 
 

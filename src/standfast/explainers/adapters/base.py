@@ -235,6 +235,16 @@ def keep_gradients(module: nn.Module) -> Iterator[None]:
             parameter.grad = gradient
 
 
+def turn_maps(maps: Tensor, signs: Tensor) -> Tensor:
+    """Maps `(N, ...)` of what a task points at (`tasks.decision.point_at`), turned where it speaks against the answer.
+
+    >>> turn_maps(torch.tensor([[1.0, -2.0], [1.0, -2.0]]), torch.tensor([1, -1]))
+    tensor([[ 1., -2.],
+            [-1.,  2.]])
+    """
+    return maps * signs.to(maps).reshape(-1, *[1] * (maps.ndim - 1))
+
+
 def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_channel: bool = False) -> Tensor:
     """Attributions as a tensor of `x`'s shape, dtype and device.
 

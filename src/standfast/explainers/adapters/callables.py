@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, check, check_integer
-from standfast.explainers.adapters.base import ForeignExplainer, shape_like_inputs
+from standfast.explainers.adapters.base import ForeignExplainer, shape_like_inputs, turn_maps
 from standfast.explainers.base import Explainer, Explanation, join_preprocessing, make_leaf
 from standfast.model import Model
+from standfast.tasks.decision import point_at
 
 Attribution = Callable[[nn.Module, Tensor, Tensor], Any]
 
@@ -70,9 +71,10 @@ class CallableExplainer(Explainer):
             logits = model.forward(make_leaf(x, True).clone() if create_graph else x.detach().clone())
         classes = model.task.answer(logits.detach()) if targets is None else targets
         with torch.enable_grad():
-            named = model.task.describe(classes)  # a function of the user's knows what its module answers
-            out = self.function(join_preprocessing(model), x if create_graph else x.detach().clone(), named)
-        out = shape_like_inputs(out, x, self.label)
+            # a function of the user's knows what its module answers
+            numbers, signs = point_at(model.task, classes, model.width)
+            out = self.function(join_preprocessing(model), x if create_graph else x.detach().clone(), numbers)
+        out = turn_maps(shape_like_inputs(out, x, self.label), signs)
         return (out, logits) if create_graph else (out.detach(), logits)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, ModelError, check
+from standfast.explainers.adapters.base import turn_maps
 from standfast.explainers.adapters.callables import check_parameters
 from standfast.explainers.base import Explainer, Explanation
 from standfast.frames import FrameFunction, find_frame_function
@@ -19,6 +20,7 @@ from standfast.frames.encoded import Encoding, read_encoding, transform
 from standfast.frames.model import is_booster
 from standfast.frames.wrappers import unwrap
 from standfast.model import Model
+from standfast.tasks.decision import point_at
 from standfast.tensors import Array
 
 #: what each model's pipeline makes of the columns
@@ -69,11 +71,12 @@ class FrameExplainer(Explainer):
             raise ArgumentError("model", f"one that takes data frames, for {self.label}", "another one")
         with torch.no_grad():
             logits = model.forward(x.detach())
-        classes = model.task.describe(model.task.answer(logits) if targets is None else targets)
+        answers = model.task.answer(logits) if targets is None else targets
+        classes, signs = point_at(model.task, answers, model.width)
         returned = self.function(function.estimator, function.table.decode(x), classes.cpu().numpy())
         names, values = self._read_values(returned, classes.cpu().numpy())
         maps = self._find_maps(names, values, function, model, x)
-        return torch.from_numpy(maps).to(x), logits
+        return turn_maps(torch.from_numpy(maps).to(x), signs), logits
 
     def _read_values(self, returned: Any, classes: Array) -> tuple[list[str] | None, Array]:
         """The names of columns, if there are any, and attributions `(N, columns)` of the classes `(N,)`."""

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, ModelError, check
-from standfast.explainers.adapters.base import get_class
+from standfast.explainers.adapters.base import get_class, turn_maps
 from standfast.explainers.adapters.frame_functions import compute_contributions, find_encoding
 from standfast.explainers.background import resolve_background
 from standfast.explainers.base import Baseline, Explainer, Explanation
@@ -47,6 +47,7 @@ from standfast.model import Model, Output, module_name
 from standfast.needs import Needs
 from standfast.records import Background
 from standfast.tasks import Binary, Regression
+from standfast.tasks.decision import point_at
 from standfast.tasks.estimators import Reading
 from standfast.tensors import Array
 
@@ -88,6 +89,8 @@ class TreeSHAPExplainer(Explainer):
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
+        if model.task.below is not model.task:
+            return self._explain_decision(model, x, targets)
         with torch.no_grad():
             logits = model.forward(x.detach())
         contributions = self._find_contributions(model, x)
@@ -100,6 +103,16 @@ class TreeSHAPExplainer(Explainer):
         record_gap(self, model, 0.0)
         classes = model.task.answer(logits) if targets is None else targets
         return _choose_outputs(values, classes, model, x).to(x.dtype), logits
+
+    def _explain_decision(self, model: Model, x: Tensor, targets: Tensor | None) -> Explanation:
+        """Maps of what trees say of a class: the one that speaks for the side, or the one of the rule, with a sign."""
+        with torch.no_grad():
+            logits = model.forward(x.detach())
+        sides = model.task.answer(logits) if targets is None else targets
+        numbers, signs = point_at(model.task, sides, model.width)
+        maps, _ = self.attribute(model.undecided, x, numbers)
+        record_gap(self, model, 0.0)
+        return turn_maps(maps, signs), logits
 
     def _explain_trees(self, model: Model, x: Tensor, logits: Tensor) -> Array:
         """Attributions `(N, features, outputs)` that shap computes, and that add up to the model's logits."""

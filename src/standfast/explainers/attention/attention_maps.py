@@ -13,7 +13,7 @@ from torch import Tensor
 from standfast.errors import ModelError
 from standfast.explainers.attention.attention_calls import AttentionWatch
 from standfast.explainers.attention.tokens import GridOption, find_token_grid
-from standfast.explainers.base import Explainer, Explanation, make_leaf, select_scores
+from standfast.explainers.base import Explainer, Explanation, make_leaf, run_watched, select_scores
 from standfast.explainers.cam.gradcam import Interpolation, resize
 from standfast.function_calls import check_has_gradients
 from standfast.model import Model, module_name
@@ -47,7 +47,7 @@ class AttentionExplainer(Explainer):
         with torch.enable_grad():
             inputs = make_leaf(x, create_graph)
             with AttentionWatch(len(x)) as watch:
-                logits = watch.run_module(self.label, model.forward, inputs.clone())
+                logits = run_watched(watch, self.label, model, inputs.clone())
             weights = self._check_weights(watch.weights, model, len(x))
             scores = select_scores(model, logits, targets)
             wanted = weights if self.uses_gradients else weights[-1:]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from standfast.errors import ModelError
-from standfast.explainers.base import Explanation, GradientExplainer, explainers, make_leaf, select_scores
+from standfast.explainers.base import Explanation, GradientExplainer, explainers, make_leaf, run_watched, select_scores
 from standfast.explainers.cam.gradcam import resize
 from standfast.function_calls import FunctionMode, check_has_gradients
 from standfast.gating import CONVOLUTIONS, weight_layers
@@ -120,7 +120,7 @@ def _compute_terms(
     with torch.enable_grad():
         leaf = make_leaf(x, create_graph)
         with _record_runs(model, x, runs), FunctionMode() as mode:
-            logits = mode.run_module("fullgrad", model.forward, leaf.clone())
+            logits = run_watched(mode, "fullgrad", model, leaf.clone())
         scores = select_scores(model, logits, targets)
         check_has_gradients(scores, leaf)
         edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]

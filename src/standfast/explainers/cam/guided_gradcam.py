@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.explainers.base import Explanation, compute_gradient, explainers, make_leaf, select_scores
+from standfast.explainers.base import Explanation, compute_gradient, explainers, make_leaf, run_watched, select_scores
 from standfast.explainers.cam.gradcam import GradCAM, keep_layer_output
 from standfast.explainers.gradients.surrogates import guide_gradient, replace_relu_gradient
 from standfast.model import Model
@@ -64,7 +64,7 @@ class GuidedGradCAM(GradCAM):
                 replace_relu_gradient(rule) as mode,
                 keep_layer_output(model.module, self.layer, x, self.label, detached=False, grid=self.grid) as kept,
             ):
-                logits = mode.run_module(self.label, model.forward, leaf.clone())
+                logits = run_watched(mode, self.label, model, leaf.clone())
             scores, output = select_scores(model, logits, targets), kept.find(logits)
             by_layer = compute_gradient(scores, output, retain_graph=True)
             guided = True

@@ -87,7 +87,7 @@ class AttnLRP(Explainer):
                 check_same_shape(self.name, inputs, x)
                 inputs = inputs if create_graph else inputs.detach().requires_grad_(True)
             with rule, PlainAttention() as mode:
-                logits = mode.run_module(self.label, model.run, inputs.clone())
+                logits = model.decide(mode.run_module(self.label, model.undecided.run, inputs.clone()))
             with rule.follow_rules():
                 relevance = compute_gradient(select_scores(model, logits, targets), inputs, create_graph)
             maps = inputs * relevance

@@ -27,6 +27,7 @@ from standfast.explainers.base import (
     compute_input_gradient,
     explainers,
     make_leaf,
+    run_watched,
     select_scores,
 )
 from standfast.explainers.completeness import warn_of_gap
@@ -50,7 +51,7 @@ class _RectifiedGradient(Explainer):
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         with replace_relu_gradient(type(self).rule) as mode:
-            forward = partial(mode.run_module, self.label, model.forward)
+            forward = partial(run_watched, mode, self.label, model)
             return compute_input_gradient(model, x, targets, create_graph=False, forward=forward)
 
 
@@ -163,7 +164,7 @@ class DeepLift(Explainer):
         baseline = choose_baseline(model, x, self.baseline)
         rule = DifferenceRule(self.epsilon)
         rule.who = self.name
-        forward = partial(rule.run_module, self.label, model.forward)
+        forward = partial(run_watched, rule, self.label, model)
         with torch.no_grad(), rule:
             at_baseline = model.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())[0]
         if not create_graph:
@@ -207,9 +208,15 @@ class RelevanceExplainer(Explainer):
             leaf = make_leaf(inputs, create_graph=False)
             inputs = leaf.clone()  # an in-place first layer must not write into the leaf
             with self.make_rule(inputs, low.expand_as(inputs), high.expand_as(inputs)) as rule:
-                logits = rule.run_module(self.label, model.run, inputs)
+                outputs = rule.run_module(self.label, model.undecided.run, inputs)
+            logits = model.decide(outputs)
             scores = select_scores(model, logits, targets)
-            return compute_gradient(scores * scores.detach(), leaf), logits.detach()
+            if logits is outputs:
+                return compute_gradient(scores * scores.detach(), leaf), logits.detach()
+            # each output of the module begins with its share of the score, so that the map has the sign of the side
+            slopes = compute_gradient(scores, outputs, retain_graph=True)
+            relevance = (slopes * outputs.detach() * outputs).flatten(1).sum(1)
+            return compute_gradient(relevance, leaf), logits.detach()
 
 
 @explainers.register("lrp")

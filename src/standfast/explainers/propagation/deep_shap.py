@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.background import BackgroundOption, count_references, resolve_background
-from standfast.explainers.base import Explainer, Explanation, explainers, make_leaf, select_scores
+from standfast.explainers.base import Explainer, Explanation, explainers, make_leaf, run_watched, select_scores
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.propagation.difference_rules import PairedRule
 from standfast.function_calls import check_has_gradients
@@ -125,7 +125,7 @@ class _Pairs:
         rule.which = first
         with torch.enable_grad():
             with rule.replay():
-                logits = rule.run_module("deep_shap", model.forward, self.leaf.clone())
+                logits = run_watched(rule, "deep_shap", model, self.leaf.clone())
             classes = (
                 None if targets is None else pad_rows(targets.repeat(self.copies, *[1] * (targets.ndim - 1)), padding)
             )

@@ -101,7 +101,7 @@ EXPLAINERS = Names("explainers", explainers, forms=("function",), in_text=True)
 CONTROLS = replace(EXPLAINERS, section="controls")
 METRICS = Names("metrics", metrics, forms=("function",), in_text=True)
 SEARCHES = Names("searches", searches, in_text=True)
-TASKS = Names("tasks", tasks, in_text=True)
+TASKS = Names("tasks", tasks, in_text=True, scalar=find_first_option)
 NEIGHBOURHOODS = Names("neighbourhoods", neighbourhoods, scalar=find_first_option)
 
 

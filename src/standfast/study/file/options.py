@@ -40,7 +40,7 @@ from standfast.neighbourhoods.naming import label_neighbourhoods
 from standfast.records import TensorOption
 from standfast.similarity import Similarity
 from standfast.study.file.entries import as_tuple
-from standfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, Names, read_entry
+from standfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, TASKS, Names, read_entry
 from standfast.study.file.problems import (
     Entry,
     StudyFieldError,
@@ -52,6 +52,7 @@ from standfast.study.file.problems import (
     with_article,
 )
 from standfast.study.file.references import BackgroundEntry, StoredBackground, find_name_in_file
+from standfast.tasks import Task
 
 T = TypeVar("T")
 #: the alternatives of an annotation
@@ -298,6 +299,7 @@ _SPECIAL = (
     _Special(Search, search_from, "search", "a search"),
     _Special(Similarity, similarity_from, "similarity", "a similarity"),
     _Special(Explainer, lambda raw, *_: read_configured(raw, EXPLAINERS), "explainer", "an explainer"),
+    _Special(Task, lambda raw, *_: read_configured(raw, TASKS), "task", "a task"),
     _Special(Background, background_from, "background", "a number, one for each channel, or reference inputs"),
 )
 

@@ -616,6 +616,12 @@ class StudyModel(ModelSource):
         Raises:
             StudyFieldError: it cannot be built, at the key of the entry that is at fault.
         """
+        model = self._make(samples, device)
+        with errors_at("task"):
+            return model.with_class_names(samples.class_names)
+
+    def _make(self, samples: Samples, device: str) -> Model:
+        """The model, before the names of the classes of the samples are known to its task."""
         if samples.reader is not None:
             return self._make_for(samples.reader, device)
         entry, prepare, forward = self.entry, None, None
