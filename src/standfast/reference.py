@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,8 +69,11 @@ class Reference:
     note: str = ""
 
     def redraw(self, seed: int) -> Reference:
-        """The same with other rows, drawn by a seed."""
+        """The same with other rows, drawn by a seed: with replacement where all that are known are taken anyway."""
         chosen = self.known[content_keys(self.known, seed).argsort(stable=True)[:MOST_ROWS]]
+        if len(self.known) <= MOST_ROWS:
+            numbers = np.random.default_rng(seed).integers(0, len(chosen), size=len(chosen))
+            chosen = chosen[numbers]
         return replace(self, rows=chosen.to(self.rows))
 
     def describe_baseline(self) -> str:

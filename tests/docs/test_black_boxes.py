@@ -19,6 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "tabular.md"
 #: what needs predictions alone; everything else must refuse, with a word of why
 EXPLAINERS = {"centre", "input_copy", "kernel_shap", "lime", "occlusion", "random", "rise", "shapley_sampling"}
 METRICS = {
+    "reasons",
     "aopc",
     "corruption_curve",
     "data_sensitivity_consistency",

@@ -13,7 +13,6 @@ Cost: R explanations for each input.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -22,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.explainers import Explainer
 from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
+from standfast.metrics.reasons.draws import vary
 from standfast.metrics.result import Result
 from standfast.records import Count, Range
 from standfast.similarity import Similarity
@@ -91,6 +90,7 @@ class SeedAgreement(Metric):
     """
 
     name: ClassVar[str] = "seed_agreement"
+    version: ClassVar[int] = 2
     direction: ClassVar[Direction] = "higher"
     citation: ClassVar[str] = "krishna2024disagreement"
     presets: ClassVar[Presets] = {"quick": {"seeds": 5}}
@@ -133,7 +133,7 @@ class SeedAgreement(Metric):
         rows, found = probe.usable(), [probe.maps]
         inputs, targets = call.inputs[rows], probe.targets[rows]
         for seed in range(1, self.seeds):
-            explainer, model = reseed(call.explainer, seed), call.model.with_background(seed)
+            explainer, model = vary(call.explainer, call.model, seed, background=seed)
             maps = torch.zeros_like(probe.maps)
             if len(rows):
                 own, logits = explainer.attribute_all(model, inputs, targets)
@@ -173,26 +173,6 @@ class SeedAgreement(Metric):
         means = {name: each.mean(1) for name, each in others.items()}
         split = find_two_groups(values, self.seeds)
         return {"value": value, "low": low, "high": high, **means, "chance": chance, "split": split}
-
-
-def reseed(explainer: Explainer, seed: int) -> Explainer:
-    """The explainer with another seed, and those within it; itself where it draws no random numbers.
-
-    >>> from standfast.explainers import SmoothGrad
-    >>> reseed(SmoothGrad(seed=4), 2).seed
-    6
-    """
-    changes: dict[str, Any] = {}
-    options: tuple[dataclasses.Field[Any], ...] = ()
-    if dataclasses.is_dataclass(explainer):
-        options = dataclasses.fields(explainer)
-    for option in options:
-        held = getattr(explainer, option.name)
-        if option.name == "seed" and type(held) is int:
-            changes["seed"] = held + seed
-        elif isinstance(held, Explainer):
-            changes[option.name] = reseed(held, seed)
-    return dataclasses.replace(explainer, **changes) if changes else explainer  # type: ignore[type-var]
 
 
 def _is_flat(maps: Tensor) -> Tensor:

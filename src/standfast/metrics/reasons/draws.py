@@ -1,0 +1,245 @@
+"""Draws: the explanation of an input once more, with another seed, another background, or a slightly changed input.
+
+A source of variation is switched on by having it. An explainer without random numbers has no other seed, one that
+averages over no rows has no other background, and without a neighbourhood the input stays as it is. One draw takes all
+sources at random at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from standfast.explainers import Explainer
+from standfast.metrics.probe import Call, Probe
+from standfast.model import Model
+from standfast.neighbourhoods import Region
+from standfast.records import Background
+from standfast.tasks import measure_margin
+from standfast.tensors import Array, seed_generators
+
+#: what may be different in a draw of one model and one explainer
+Source = Literal["seed", "background", "measurement"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+#: of which the random numbers of several sources differ, whatever is switched on
+_LARGEST_SEED = 2**31
+
+
+class Setting(NamedTuple):
+    """What a draw explains with.
+
+    Attributes:
+        seed: of the explainer, beside its own; 0 for its own.
+        background: of the rows that are averaged over; 0 for those of the model.
+        measurement: of the changed inputs.
+    """
+
+    seed: int
+    background: int
+    measurement: int
+
+
+def draw_settings(seed: int, varied: Sequence[Source], numbers: range) -> list[Setting]:
+    """The settings of the draws with these numbers.
+
+    No two draws have anything in common: neither those of one call, nor those in which other sources vary.
+
+    Args:
+        seed: of the call.
+        varied: the sources that are switched on.
+        numbers: of the draws.
+    """
+    which = sum(2**place for place, source in enumerate(SOURCES) if source in varied)
+    settings: list[Setting] = []
+    for number in numbers:
+        generator = np.random.default_rng([seed % 2**63, which, number])
+        drawn = generator.integers(1, _LARGEST_SEED, size=len(SOURCES)).tolist()
+        is_on = [source in varied for source in SOURCES]
+        settings.append(Setting(*(value if on else 0 for value, on in zip(drawn, is_on, strict=True))))
+    return settings
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Explanations of n inputs in S draws.
+
+    Attributes:
+        maps: signed, at the places of the clean inputs, `(n, S, ...)`. NaN where they are not finite.
+        kept: whether the answer is that of the clean input, bool `(n, S)`.
+    """
+
+    maps: Tensor
+    kept: Tensor
+
+
+class Draws:
+    """Explains the origins of a probe again and again.
+
+    Args:
+        call: the model, the explainer and the inputs.
+        probe: of the call, without a region.
+        region: where inputs may be changed to; None where they stay as they are.
+
+    Attributes:
+        varied: for each source that was tried whether it changes the map of an origin, bool `(P,)`.
+    """
+
+    def __init__(self, call: Call, probe: Probe, region: Region | None) -> None:
+        self._call, self._probe, self._region = call, probe, region
+        self._fixed = call.explainer.fixed_part(call.inputs)
+        self.varied: dict[Source, Tensor] = {}
+
+    def find_varied(self, sources: Sequence[Source]) -> list[Source]:
+        """The sources among these that change a map of any origin that can be evaluated.
+
+        A seed, or a background, is tried once: what it leaves as it was does not depend on it.
+        """
+        rows = self._probe.usable()
+        nothing = torch.zeros(len(self._call.inputs), dtype=torch.bool, device=rows.device)
+        tried: dict[Source, Setting] = {"seed": Setting(1, 0, 0), "background": Setting(0, 1, 0)}
+        for source in sources:
+            changes = nothing.clone()
+            if source == "measurement":
+                changes[rows] = self._region is not None
+            elif len(rows):
+                maps = self._explain_as(tried[source], rows)
+                self._probe.charge(rows)
+                changes[rows] = (maps != self._probe.maps[rows]).flatten(1).any(1)
+            self.varied[source] = changes
+        return [source for source in sources if bool(self.varied[source].any())]
+
+    def _explain_as(self, setting: Setting, rows: Tensor) -> Tensor:
+        """Maps of the origins with these numbers `(n,)`, which are not changed, `(n, ...)`."""
+        drawn = self.explain(rows, [setting])
+        return drawn.maps[:, 0]
+
+    def explain(self, rows: Tensor, settings: Sequence[Setting]) -> Drawn:
+        """Explain origins in several draws.
+
+        Args:
+            rows: the numbers of the origins, int64 `(n,)`.
+            settings: of S draws. Those that differ in the changed inputs alone are explained together.
+        """
+        points = self._sample(rows, settings)
+        together: dict[tuple[int, int], list[int]] = {}
+        for place, setting in enumerate(settings):
+            together.setdefault((setting.seed, setting.background), []).append(place)
+        maps: list[Tensor] = [torch.empty(0)] * len(settings)
+        kept: list[Tensor] = [torch.empty(0)] * len(settings)
+        for (seed, background), places in together.items():
+            explainer, model = vary(self._call.explainer, self._call.model, seed, background)
+            chosen = None if points is None else points[:, places]
+            with seed_generators(seed, self._call.inputs.device):
+                found = self._explain_copies(explainer, model, rows, chosen, len(places))
+            for number, place in enumerate(places):
+                maps[place], kept[place] = found.maps[:, number], found.kept[:, number]
+        return Drawn(torch.stack(maps, 1), torch.stack(kept, 1))
+
+    def _sample(self, rows: Tensor, settings: Sequence[Setting]) -> Tensor | None:
+        """A point of the neighbourhood of each origin for each draw, `(n, S, ...)`; None where inputs stay."""
+        if self._region is None or not any(setting.measurement for setting in settings):
+            return None
+        region = self._region.select(rows)
+        return torch.cat([region.sample(1, region.streams(setting.measurement)) for setting in settings], dim=1)
+
+    def _explain_copies(
+        self, explainer: Explainer, model: Model, rows: Tensor, points: Tensor | None, count: int
+    ) -> Drawn:
+        """Explain `count` copies of each origin, at these points `(n, count, ...)`."""
+        inputs, region = self._call.inputs, self._region
+        origin = rows.repeat_interleave(count)
+        copies = inputs[origin]
+        flat_points = copies
+        if points is not None and region is not None:
+            flat_points = points.flatten(0, 1)
+            copies = region.perturb(flat_points, origin)
+        targets = self._probe.targets[origin]
+        fixed = None if self._fixed is None or points is None else self._fixed[origin]
+        maps, logits = explainer.attribute_all(model, copies, targets, fixed)
+        margin = measure_margin(model.task, logits, targets)
+        finite = maps.flatten(1).isfinite().all(1) & logits.flatten(1).isfinite().all(1)
+        if points is not None and region is not None and region.aligns:
+            maps, seen = region.align_maps(maps, flat_points, origin)
+            maps = torch.where(seen, maps, 0.0)
+        constant = maps.flatten(1).amax(1) == maps.flatten(1).amin(1)
+        self._probe.count(origin, constant & finite, ~finite)
+        shown = torch.where(finite.reshape(-1, *[1] * (maps.ndim - 1)), maps, torch.nan)
+        shape = (len(rows), count)
+        return Drawn(shown.detach().reshape(*shape, *maps.shape[1:]), (finite & (margin < 0)).reshape(shape))
+
+
+def vary(explainer: Explainer, model: Model, seed: int, background: int) -> tuple[Explainer, Model]:
+    """An explainer with another seed, and a model and an explainer with another background; 0 leaves both alone.
+
+    Rows of the model's reference are drawn without replacement, as many as before. Where the explainer has rows of its
+    own, or takes all that there are, they are drawn with replacement.
+
+    >>> from standfast.explainers import SmoothGrad
+    >>> import torch
+    >>> vary(SmoothGrad(seed=4), standfast_model, 2, 0)[0].seed  # doctest: +SKIP
+    6
+    """
+    if seed:
+        explainer = reseed(explainer, seed)
+    if background:
+        explainer = redraw_background(explainer, background)
+        model = model.with_background(background)
+    return explainer, model
+
+
+def reseed(explainer: Explainer, seed: int) -> Explainer:
+    """The explainer with another seed, and those within it; itself where it draws no random numbers.
+
+    >>> from standfast.explainers import SmoothGrad
+    >>> reseed(SmoothGrad(seed=4), 2).seed
+    6
+    """
+
+    def change(option: str, held: object) -> object:
+        is_seed = option == "seed" and type(held) is int
+        return held + seed if is_seed else held  # type: ignore[operator]
+
+    return _change_options(explainer, change)
+
+
+def redraw_background(explainer: Explainer, seed: int) -> Explainer:
+    """The explainer whose own rows are drawn again with replacement; itself where it has none.
+
+    >>> import torch
+    >>> from standfast.explainers import ExpectedGradients
+    >>> rows = torch.arange(6.0).reshape(3, 2)
+    >>> redraw_background(ExpectedGradients(background=rows), 1).background.shape
+    (3, 2)
+    """
+
+    def change(option: str, held: object) -> object:
+        if not isinstance(held, Background):
+            return held
+        return Background(held.inputs[resample(len(held), seed)])
+
+    return _change_options(explainer, change)
+
+
+def resample(count: int, seed: int) -> Array:
+    """Numbers of `count` rows, drawn with replacement."""
+    return np.random.default_rng(seed).integers(0, count, size=count)
+
+
+def _change_options(explainer: Explainer, change: Callable[[str, object], object]) -> Explainer:
+    """The explainer with options, and those of explainers within it, as `change(name, value)` gives them."""
+    changes: dict[str, Any] = {}
+    options: tuple[dataclasses.Field[Any], ...] = ()
+    if dataclasses.is_dataclass(explainer):
+        options = dataclasses.fields(explainer)
+    for option in options:
+        held = getattr(explainer, option.name)
+        changed = _change_options(held, change) if isinstance(held, Explainer) else change(option.name, held)
+        if changed is not held:
+            changes[option.name] = changed
+    return dataclasses.replace(explainer, **changes) if changes else explainer  # type: ignore[type-var]
