@@ -21,7 +21,10 @@ from standfast.value_spec import ValueSpec
 #: how many files of arrays are read at once: on remote storage each takes a round trip
 _READERS = 8
 #: stored arrays with an entry for each word, where inputs are texts
-_OF_WORDS = ("origins", "inputs", "origin_maps", "maps", "aligned_maps", "mask", "replaced_at")
+_OF_WORDS = (
+    *("origins", "inputs", "origin_maps", "maps", "aligned_maps", "mask", "replaced_at"),
+    *("origin_input", "origin_map", "named_for", "named_against", "mean_map"),
+)
 
 
 #: explainer, repeat, first sample and arrays of a job

@@ -24,7 +24,9 @@ from standfast.results.controls import Explainers, find_controls
 from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
 from standfast.results.metric_results import MetricResults
+from standfast.results.reasons import Card
 from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
+from standfast.results.stored_reasons import read_card
 from standfast.results.summary import Summary, summarise_metric
 from standfast.results.tables import Best, count_explainers, list_best, make_table
 from standfast.results.verdict import Verdict, reach_verdict
@@ -526,6 +528,46 @@ class StoredResults:
         label, top = self._find_seed_agreement()
         maps = read_seed_maps((self.metric_results(data, chosen, label) for data in met), "data")
         return measure_data_agreement(maps, chosen, top)
+
+    def reasons(
+        self,
+        sample: int,
+        explainer: str | None = None,
+        *,
+        data: str | None = None,
+        model: str | None = None,
+        retrained: Sequence[str] = (),
+        others: Sequence[str] = (),
+    ) -> Card:
+        """What can be stated of the reasons of one sample (`standfast.reasons` asks for them).
+
+        It needs the metric `reasons`. A second such metric that varies one source alone (`vary="seed"`) adds what this
+        source does.
+
+        Args:
+            sample: its number.
+            explainer: which; the first one by default.
+            data, model: which, where there are several.
+            retrained: names of models that are the given one, trained again: a draw is then one of a model.
+            others: names of explainers that are as good as the given one: a draw is then by one of them.
+
+        Raises:
+            ArgumentError: there is no such part of the results, or it has no reasons of this sample.
+        """
+        known_models = [name for name in self.models if name not in retrained]
+        chosen_model = model if model is not None or len(known_models) != 1 else known_models[0]
+        pairs = [pair for pair in self._choose_pairs(data, chosen_model) if pair[1] not in retrained]
+        check(len(pairs) > 0, "results", "those of the metric reasons", "none")
+        names = [name for name in self.explainers if name not in self.explainers.controls]
+        chosen = names[0] if explainer is None else explainer
+        for argument, listed, known in (
+            ("explainer", [chosen], names),
+            ("others", others, names),
+            ("retrained", retrained, self.models),
+        ):
+            unknown = [name for name in listed if name not in known]
+            check(not unknown, argument, f"of {', '.join(known)}", ", ".join(map(repr, unknown)))
+        return read_card(self, sample, *pairs[0], chosen, models=retrained, others=others)
 
     def _find_seed_agreement(self) -> tuple[str, int]:
         """The label of the metric whose maps are stored, and how many first features it looks at."""

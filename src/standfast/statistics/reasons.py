@@ -15,7 +15,7 @@ import numpy as np
 
 from standfast.errors import check, check_integer, check_number
 from standfast.statistics.clusters import clustered_intervals, has_few_models
-from standfast.statistics.decisions import count_until, spend_level
+from standfast.statistics.decisions import spend_level
 from standfast.statistics.proportions import proportion_interval, proportion_intervals
 from standfast.tensors import Array
 

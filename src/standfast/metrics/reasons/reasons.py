@@ -40,7 +40,7 @@ from standfast.records import Count, Fraction
 from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import decide_reasons, schedule_looks
-from standfast.tasks import CLASS_WORDS, TaskWords
+from standfast.tasks import CLASS_WORDS, TaskWords, measure_score
 from standfast.tensors import Array, send
 from standfast.value_spec import Direction, ValueSpec
 
@@ -81,6 +81,8 @@ class ReasonsResult(Result):
         answer_kept: those of them in which the model answers as at the clean input, `(N,)`.
         looks: how often the draws were looked at, `(N,)`.
         varied_seed, varied_background, varied_measurement: which sources there are, bool `(N,)`.
+        answer_score: the probability of the answer, or the number by which it is compared, `(N,)`.
+        origin_input: the clean inputs, `(N, ...)`.
         origin_map: of the clean inputs, one value for each feature, `(N, F)`.
         named_for, named_against: in how many of the draws that keep the answer a feature is among the first ones, and
             speaks for the answer, or against it, `(N, F)`.
@@ -89,7 +91,7 @@ class ReasonsResult(Result):
             maps.
     """
 
-    stored = ("origin_map", "named_for", "named_against", "mean_map", "draw_maps")
+    stored = ("origin_input", "origin_map", "named_for", "named_against", "mean_map", "draw_maps")
 
     same_order: Tensor
     chance: Tensor
@@ -102,6 +104,8 @@ class ReasonsResult(Result):
     varied_seed: Tensor
     varied_background: Tensor
     varied_measurement: Tensor
+    answer_score: Tensor
+    origin_input: Tensor = field(kw_only=True, metadata={"per_sample": False})
     origin_map: Tensor = field(kw_only=True, metadata={"per_sample": False})
     named_for: Tensor = field(kw_only=True, metadata={"per_sample": False})
     named_against: Tensor = field(kw_only=True, metadata={"per_sample": False})
@@ -192,15 +196,15 @@ class Reasons(Metric):
         varied = draws.find_varied([source for source in self.vary if source != "measurement" or region is not None])
         if varied:
             self._draw_until_decided(call.seed, draws, varied, probe, counts)
-        found = counts.describe(probe.usable())
+        found: dict[str, Any] = counts.describe(probe.usable())
+        found["answer_score"] = measure_score(call.model.task, probe.logits, probe.targets, "probability")
+        found["origin_input"] = call.inputs
         for source in SOURCES:
             nothing = torch.zeros(len(call.inputs), dtype=torch.bool, device=call.inputs.device)
             found[f"varied_{source}"] = draws.varied.get(source, nothing)
         return ReasonsResult(**probe.common_fields(self), **found)
 
-    def _draw_until_decided(
-        self, seed: int, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts
-    ) -> None:
+    def _draw_until_decided(self, seed: int, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts) -> None:
         """Draw for all samples in common batches; those whose reasons are decided leave them."""
         varies = torch.stack([draws.varied[source] for source in varied]).any(0)
         rows = probe.usable()

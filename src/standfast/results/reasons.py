@@ -1,0 +1,656 @@
+"""`Card`: what can be stated of the reasons of one decision, from the stored draws of the metric `reasons`.
+
+The draws of one model and one explainer are in a job. Models that were trained again and other explainers are in jobs
+of their own. `make_card` takes them together: a draw is one of a model, by an explainer that is drawn at random. So
+draws of a model are a cluster, and the number of models counts (`statistics.clusters`). Other explainers have other
+units, so their draws enter places and signs, and no value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from standfast.statistics.clusters import clustered_interval
+from standfast.statistics.proportions import proportion_interval
+from standfast.statistics.reasons import Foresight, ReasonDecision, State, decide_reasons
+from standfast.statistics.simultaneous import SimultaneousMeans, simultaneous_means
+from standfast.tensors import Array
+
+#: what draws may differ in; the last two by other jobs
+Source = Literal["seed", "background", "measurement", "retraining", "explainer"]
+_LEVEL = 0.95
+#: the ends of the range over draws
+_RANGE = (0.05, 0.95)
+#: as of `metrics.reasons.places`: two sizes are equal if they differ by less, as a share of the largest one
+_ROUNDING = 1e-6
+#: each of so many reasons is decided; of more only shares are known
+MOST_DECIDED = 20
+
+
+@dataclass(frozen=True)
+class StoredDraws:
+    """What one job has stored of a sample.
+
+    Attributes:
+        model, explainer: which.
+        target: the class, or what else was explained.
+        origin: the map of the clean input, `(F,)`.
+        named_for, named_against: in how many draws a feature is among the first ones, by its sign, `(F,)`.
+        mean: of the draws that keep the answer, `(F,)`.
+        maps: of these draws, `(R, F)`; None where they are not stored.
+        drawn, kept: how many draws there are, and how many of them keep the answer.
+        looks: how often the draws were looked at.
+        varied: the sources that this explainer has.
+        row: the row of the frame.
+    """
+
+    model: str
+    explainer: str
+    target: object
+    origin: Array
+    named_for: Array
+    named_against: Array
+    mean: Array
+    maps: Array | None
+    drawn: int
+    kept: int
+    looks: int
+    varied: tuple[Source, ...]
+    row: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What is known of one feature.
+
+    Attributes:
+        feature: its number.
+        name: the column, the word, or the position.
+        words: with its value, in the user's units.
+        value: its attribution at the clean input.
+        mean, low, high: the mean over draws, with an interval that holds for all features at once: what more draws
+            would make exact.
+        range_low, range_high: 5% to 95% of the draws: what no number of draws makes smaller.
+        place: at the clean input, from 1; features that share one have the last of them.
+        probability: the share of draws that name it among the first k with the sign that it has here; its interval is
+            `probability_low` to `probability_high`.
+        state: `"holds"`, `"falls"` or `"undecided"` of a reason; empty of another feature.
+        foreseen: about how many draws, or models, would decide.
+        few_draws: the interval of the mean is of few draws that differ.
+    """
+
+    feature: int
+    name: str
+    words: str
+    value: float
+    mean: float
+    low: float
+    high: float
+    range_low: float
+    range_high: float
+    place: int
+    probability: float
+    probability_low: float
+    probability_high: float
+    state: State | Literal[""] = ""
+    foreseen: Foresight | None = None
+    few_draws: bool = False
+
+    @property
+    def sign(self) -> int:
+        """1 if it speaks for the answer, -1 against it."""
+        return int(np.sign(self.value))
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What one source does without the others.
+
+    Attributes:
+        source: which.
+        draws: how many that keep the answer; of retraining models, and of explainers these.
+        same: in which share of them the same reasons are named; NaN where it was not evaluated.
+        low, high: its interval.
+        variance: the share of the variance of the reasons' values, of all sources that were evaluated alone; NaN where
+            values have other units.
+        falling: for each reason the share of these draws that do not name it.
+    """
+
+    source: Source
+    draws: int
+    same: float
+    low: float
+    high: float
+    variance: float
+    falling: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Card:
+    """The reasons of one decision, and how far each can be stated.
+
+    Attributes:
+        data, model, explainer, sample: which.
+        answer: what the model answers, in words.
+        score: the probability of the answer, or another number of it; NaN where there is none.
+        top: how many features count as reasons, k.
+        demand: the probability that a reason must have.
+        reasons: the first k, in the order of their sizes. Fewer where others are 0, or share the last place.
+        others: the other features that were named in a draw, the most frequent ones first.
+        same: the probability that all reasons are named, with the same signs; `same_low`, `same_high`: its interval.
+        same_order: the share of draws in which they have the same order, too.
+        chance: what the probability of a reason is for an unrelated map.
+        drawn: draws of the given model and explainer; of models that were trained again where there are some.
+        kept: those in which the answer is the same.
+        draws: those by which probabilities are measured: the kept ones, of all explainers.
+        varied: what varied, and what did not.
+        unused: the sources that were asked for, and that this explainer does not have.
+        models, deciding_otherwise: how many models were trained again, and how many of these answer otherwise.
+        alone: what each source does alone.
+        few_models: the intervals are less sure than 95%, since there are few models.
+        decided: whether each reason is decided, and not only its share known.
+        notes: what else has to be known, in sentences.
+        columns: of a data frame, its values in words, by name.
+        origin, input: the map of the clean input `(F,)`, and the input itself; None where they are not stored.
+        shares: for each feature the share of draws that name it with its sign at the clean input, `(F,)`.
+    """
+
+    data: str
+    model: str
+    explainer: str
+    sample: int
+    answer: str
+    score: float
+    top: int
+    demand: float
+    reasons: tuple[Reason, ...]
+    others: tuple[Reason, ...]
+    same: float
+    same_low: float
+    same_high: float
+    same_order: float
+    chance: float
+    drawn: int
+    kept: int
+    draws: int
+    varied: tuple[Source, ...]
+    unused: tuple[Source, ...] = ()
+    models: int = 0
+    deciding_otherwise: int = 0
+    alone: tuple[Alone, ...] = ()
+    few_models: bool = False
+    decided: bool = True
+    notes: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    origin: Array | None = field(default=None, repr=False)
+    input: Array | None = field(default=None, repr=False)
+    shares: Array | None = field(default=None, repr=False)
+
+    @property
+    def holding(self) -> tuple[Reason, ...]:
+        """The reasons that hold."""
+        return tuple(reason for reason in self.reasons if reason.state == "holds")
+
+    @property
+    def kept_share(self) -> float:
+        """The share of draws, or of models, in which the answer is the same; NaN where nothing was varied."""
+        return self.kept / self.drawn if self.drawn else float("nan")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each feature that is a reason, or is named in a draw."""
+        keys = {"data": self.data, "model": self.model, "explainer": self.explainer, "sample": self.sample}
+        rows: list[dict[str, Any]] = []
+        for reason in (*self.reasons, *self.others):
+            plain = dataclasses.asdict(reason)
+            del plain["foreseen"], plain["few_draws"]
+            rows.append({**keys, **plain})
+        return rows
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a card asks for.
+
+    Attributes:
+        top: how many features count, k.
+        demand: the probability that a reason must have.
+        speaking: `"both"`, or `"for"`: features that speak against the answer do not count.
+        shares_places: features that share the last place are all in, as in images.
+    """
+
+    top: int
+    demand: float
+    speaking: str = "both"
+    shares_places: bool = False
+
+    @property
+    def decides_each(self) -> bool:
+        """Whether the reasons are few enough to decide each of them."""
+        return self.top <= MOST_DECIDED
+
+    def measure_sizes(self, maps: Array) -> Array:
+        """What features are ordered by: absolute values, or what speaks for the answer."""
+        return np.maximum(maps, 0.0) if self.speaking == "for" else np.abs(maps)
+
+    def sign_first(self, maps: Array) -> Array:
+        """For each feature of maps `(R, F)` 1 or -1 for the first ones, by their signs, and 0 for the others.
+
+        >>> Wanted(2, 0.9).sign_first(np.array([[3.0, -2.0, 1.0, 1.0]])).tolist()
+        [[1, -1, 0, 0]]
+        """
+        sizes = self.measure_sizes(maps)
+        slack = _ROUNDING * sizes.max(axis=1, keepdims=True)
+        ordered = -np.sort(-np.pad(sizes, ((0, 0), (0, 1))), axis=1)
+        last_in, first_out = ordered[:, self.top - 1 : self.top], ordered[:, self.top : self.top + 1]
+        marked = sizes > first_out + slack
+        if self.shares_places:
+            marked = (sizes >= last_in - slack) & (sizes > slack)
+        return np.asarray(np.where(marked, np.sign(maps), 0).astype(np.int8))
+
+
+class _Named:
+    """The reasons at the clean input.
+
+    Attributes:
+        signs: for each feature 1 or -1 for a reason, and 0 for the others, `(F,)`.
+        order: the numbers of the reasons in the order of their sizes.
+    """
+
+    def __init__(self, origin: Array, wanted: Wanted) -> None:
+        self.signs = wanted.sign_first(origin[None])[0]
+        sizes = wanted.measure_sizes(origin)
+        numbers = np.flatnonzero(self.signs)
+        self.order: list[int] = numbers[np.argsort(-sizes[numbers], kind="stable")].tolist()
+        self._wanted = wanted
+
+    def is_same(self, signed: Array) -> Array:
+        """Whether exactly the reasons are named in draws `(R, F)`, with their signs, bool `(R,)`."""
+        return np.asarray((signed == self.signs).all(1))
+
+    def is_in_order(self, maps: Array) -> Array:
+        """Whether the reasons have their order in maps `(R, F)`, bool `(R,)`."""
+        sizes = self._wanted.measure_sizes(maps[:, self.order])
+        return np.asarray((sizes[:, :-1] >= sizes[:, 1:]).all(1))
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """In how many draws each feature is named.
+
+    Attributes:
+        positive, negative: by the sign of the feature, of each model, `(F, M)`.
+        draws: of each model, `(M,)`.
+        same, in_order: draws of each model with the same reasons, and also in the same order, `(M,)`.
+        is_clustered: whether models were trained again; else there is one column.
+        is_all: whether the draws are all that there are, and so nothing is uncertain.
+        values: the maps of the explainer itself, `(V, F)`, and their models `value_models` `(V,)`; None if not stored.
+    """
+
+    positive: Array
+    negative: Array
+    draws: Array
+    same: Array
+    in_order: Array
+    is_clustered: bool
+    is_all: bool = False
+    values: Array | None = None
+    value_models: Array | None = None
+
+    def count_hits(self, signs: Array) -> Array:
+        """Draws that name each feature with its sign, `(F, M)`; of features that are no reasons, with any sign."""
+        column = signs[:, None]
+        any_sign = self.positive + self.negative
+        return np.where(column > 0, self.positive, np.where(column < 0, self.negative, any_sign))
+
+
+def make_card(
+    about: Mapping[str, Any],
+    given: StoredDraws,
+    wanted: Wanted,
+    retrained: Sequence[StoredDraws | None] = (),
+    others: Mapping[str, Sequence[StoredDraws | None]] | None = None,
+    alone: Mapping[Source, StoredDraws] | None = None,
+    names: Sequence[tuple[str, str]] = (),
+) -> Card:
+    """The card of one sample.
+
+    Args:
+        about: further attributes of the card, such as its answer in words.
+        given: the draws of the model and the explainer that are explained.
+        wanted: what is asked for.
+        retrained: those of models that were trained again, by the same explainer; None for a model that answers
+            otherwise.
+        others: those of other explainers: of the given model, and behind it of the retrained ones in their order.
+        alone: those in which one source varied.
+        names: for each feature its name, and its words with a value.
+    """
+    others = others or {}
+    named = _Named(given.origin, wanted)
+    tally = _tally(given, wanted, named, retrained, others)
+    hits, draws = tally.count_hits(named.signs), int(tally.draws.sum())
+    shares = hits.sum(1) / draws if draws else np.full(len(given.origin), np.nan)
+    decisions = _decide(tally, hits, wanted, named, given.looks)
+    shown = _list_shown(named, shares, wanted)
+    reasons = _Builder(given, wanted, names, tally, shown, hits, shares).build(decisions)
+    same, same_low, same_high = _estimate_same(tally, given, wanted)
+    present = [of_model for of_model in retrained if of_model is not None]
+    counted = present or [given]
+    is_reason = named.signs != 0
+    return Card(
+        **{**about, "model": given.model, "explainer": given.explainer},
+        top=wanted.top,
+        demand=wanted.demand,
+        reasons=tuple(reason for reason in reasons if is_reason[reason.feature]),
+        others=tuple(reason for reason in reasons if not is_reason[reason.feature]),
+        same=same,
+        same_low=same_low,
+        same_high=same_high,
+        same_order=float(tally.in_order.sum() / draws) if draws and wanted.decides_each else math.nan,
+        chance=wanted.top / len(given.origin),
+        drawn=sum(of_model.drawn for of_model in counted),
+        kept=sum(of_model.kept for of_model in counted),
+        draws=draws,
+        varied=_list_varied(given, retrained, others),
+        models=len(retrained),
+        deciding_otherwise=len(retrained) - len(present),
+        alone=_describe_alone(given, wanted, named, alone or {}, present, others),
+        few_models=any(decision.few for decision in decisions.values()),
+        decided=wanted.decides_each,
+        origin=given.origin,
+        shares=shares,
+    )
+
+
+def _tally(
+    given: StoredDraws,
+    wanted: Wanted,
+    named: _Named,
+    retrained: Sequence[StoredDraws | None],
+    others: Mapping[str, Sequence[StoredDraws | None]],
+) -> _Tally:
+    """The draws of all models and explainers together."""
+    columns = list(range(1, len(retrained) + 1)) if retrained else [0]
+    by_model = [given, *retrained]
+    of_models: list[list[StoredDraws]] = []
+    for column in columns:
+        own = by_model[column]
+        if own is None:
+            continue
+        more = [draws[column] for draws in others.values() if column < len(draws)]
+        of_models.append([own, *(draws for draws in more if draws is not None)])
+    if any(draws.maps is None for model in of_models for draws in model):
+        return _tally_counts(of_models, is_clustered=bool(retrained))
+    return _tally_draws(of_models, wanted, named, is_clustered=bool(retrained))
+
+
+def _tally_counts(of_models: Sequence[Sequence[StoredDraws]], is_clustered: bool) -> _Tally:
+    """The counts of large maps, whose draws are not stored: of all explainers of a model together."""
+    features = len(of_models[0][0].origin) if of_models else 0
+    empty = np.zeros((features, 0), dtype=np.int64)
+    positive = [sum(draws.named_for.astype(np.int64) for draws in model) for model in of_models]
+    negative = [sum(draws.named_against.astype(np.int64) for draws in model) for model in of_models]
+    draws = np.array([sum(each.kept for each in model) for model in of_models], dtype=np.int64)
+    return _Tally(
+        np.stack(positive, 1) if positive else empty,
+        np.stack(negative, 1) if negative else empty,
+        draws,
+        np.zeros_like(draws),
+        np.zeros_like(draws),
+        is_clustered,
+    )
+
+
+def _tally_draws(
+    of_models: Sequence[Sequence[StoredDraws]], wanted: Wanted, named: _Named, is_clustered: bool
+) -> _Tally:
+    """The counts of draws, each by an explainer that is drawn at random."""
+    counted: list[tuple[Array, ...]] = []
+    values: list[Array] = []
+    value_models: list[Array] = []
+    is_all = not is_clustered
+    for number, model in enumerate(of_models):
+        maps, explainers, are_all = _mix_explainers([_list_maps(draws, is_clustered) for draws in model], number)
+        is_all = is_all and are_all
+        signed = wanted.sign_first(maps) if len(maps) else np.zeros(maps.shape, dtype=np.int8)
+        same = named.is_same(signed)
+        in_order = same & named.is_in_order(maps)
+        sums = ((signed > 0).sum(0), (signed < 0).sum(0), np.array(len(maps)), same.sum(), in_order.sum())
+        counted.append(tuple(np.asarray(part) for part in sums))
+        values.append(maps[explainers == 0])
+        value_models.append(np.full(len(values[-1]), number))
+    if not counted:
+        return _tally_counts([], is_clustered)
+    positive, negative, draws, same, in_order = (np.stack(part, axis=-1) for part in zip(*counted, strict=True))
+    return _Tally(
+        positive,
+        negative,
+        draws,
+        same,
+        in_order,
+        is_clustered,
+        is_all,
+        np.concatenate(values),
+        np.concatenate(value_models),
+    )
+
+
+def _list_maps(draws: StoredDraws, is_clustered: bool) -> tuple[Array, bool]:
+    """The draws of a model and an explainer, and whether these are all that there are.
+
+    Where nothing varies, the clean map is the only one. Of the given model it counts only beside other explainers.
+    """
+    assert draws.maps is not None
+    if draws.varied:
+        return draws.maps, False
+    return draws.origin[None], True
+
+
+def _mix_explainers(of_explainers: Sequence[tuple[Array, bool]], seed: int) -> tuple[Array, Array, bool]:
+    """Draws of a model, `(R, F)`, each by an explainer with the same probability, and the explainers `(R,)`."""
+    maps = [each for each, _ in of_explainers]
+    if all(is_all for _, is_all in of_explainers):
+        is_known = len(maps) > 1
+        return np.concatenate(maps), np.arange(len(maps)), is_known
+    if len(maps) == 1:
+        return maps[0], np.zeros(len(maps[0]), dtype=int), False
+    most = max(len(each) for each in maps)
+    generator = np.random.default_rng([seed, 1])
+    chosen = generator.integers(0, len(maps), size=most)
+    rows: list[Array] = []
+    explainers: list[int] = []
+    used = [0] * len(maps)
+    for explainer in chosen.tolist():
+        own, is_all = of_explainers[explainer]
+        if not is_all and used[explainer] >= len(own):
+            break  # the next draw of this explainer was not made
+        rows.append(own[0] if is_all else own[used[explainer]])
+        explainers.append(explainer)
+        used[explainer] += 1
+    return np.stack(rows), np.array(explainers), False
+
+
+def _decide(tally: _Tally, hits: Array, wanted: Wanted, named: _Named, looks: int) -> dict[int, ReasonDecision]:
+    """The decision on each reason; none where nothing was drawn, or reasons are too many to decide them one by one."""
+    drawn = tally.draws > 0
+    if not wanted.decides_each or not drawn.any() or not named.order or tally.is_all:
+        return {}
+    look = max(looks, 1)
+    if tally.is_clustered:
+        found = decide_reasons(hits[named.order][:, drawn], tally.draws[drawn], wanted.demand, _LEVEL, look=None)
+    else:
+        found = decide_reasons(hits[named.order][:, 0], int(tally.draws[0]), wanted.demand, _LEVEL, look=look)
+    return dict(zip(named.order, found, strict=True))
+
+
+def _list_shown(named: _Named, shares: Array, wanted: Wanted) -> list[int]:
+    """The numbers of the features that a card has: the reasons, and the others that draws name, by how often."""
+    if not wanted.decides_each:
+        return []
+    others = [number for number in np.argsort(-shares, kind="stable").tolist() if shares[number] > 0]
+    return list(dict.fromkeys([*named.order, *others]))
+
+
+class _Builder:
+    """Makes `Reason`s of the numbers of features."""
+
+    def __init__(
+        self,
+        given: StoredDraws,
+        wanted: Wanted,
+        names: Sequence[tuple[str, str]],
+        tally: _Tally,
+        shown: Sequence[int],
+        hits: Array,
+        shares: Array,
+    ) -> None:
+        self.given, self.wanted, self.names, self.tally, self.shown = given, wanted, names, tally, shown
+        self.hits, self.shares = hits, shares
+
+    def build(self, decisions: Mapping[int, ReasonDecision]) -> list[Reason]:
+        """The features that are shown, in their order."""
+        if not self.shown:
+            return []
+        numbers = list(self.shown)
+        places = _find_places(self.wanted.measure_sizes(self.given.origin))
+        means = self._estimate_means(numbers)
+        ranges = self._find_ranges(numbers)
+        reasons: list[Reason] = []
+        for position, number in enumerate(numbers):
+            name, words = self.names[number] if number < len(self.names) else (f"feature {number}",) * 2
+            decision = decisions.get(number)
+            low, high = self._bound(number, decision)
+            reasons.append(
+                Reason(
+                    feature=number,
+                    name=name,
+                    words=words,
+                    value=float(self.given.origin[number]),
+                    mean=float(means.mean[position]),
+                    low=float(means.low[position]),
+                    high=float(means.high[position]),
+                    range_low=float(ranges[0, position]),
+                    range_high=float(ranges[1, position]),
+                    place=int(places[number]),
+                    probability=float(self.shares[number]),
+                    probability_low=low,
+                    probability_high=high,
+                    state=self._find_state(number, decision),
+                    foreseen=None if decision is None else decision.foreseen,
+                    few_draws=bool(means.few[position]),
+                )
+            )
+        return reasons
+
+    def _find_state(self, number: int, decision: ReasonDecision | None) -> State | Literal[""]:
+        """The state of a reason; where all that may differ was tried, its share decides."""
+        if decision is not None:
+            return decision.state
+        if not self.tally.is_all:
+            return ""
+        return "holds" if self.shares[number] >= self.wanted.demand else "falls"
+
+    def _bound(self, number: int, decision: ReasonDecision | None) -> tuple[float, float]:
+        """The interval of the probability of a feature."""
+        if decision is not None:
+            return decision.low, decision.high
+        drawn = self.tally.draws > 0
+        if self.tally.is_all or not drawn.any():
+            return (float(self.shares[number]),) * 2
+        if self.tally.is_clustered:
+            return clustered_interval(self.hits[number][drawn], self.tally.draws[drawn], _LEVEL)
+        return proportion_interval(int(self.hits[number, 0]), int(self.tally.draws[0]), _LEVEL)
+
+    def _estimate_means(self, numbers: Sequence[int]) -> SimultaneousMeans:
+        """The means of these features, with intervals that hold for all features at once."""
+        values = self.tally.values
+        if values is None or not len(values):
+            unknown = np.full(len(numbers), np.nan)
+            return SimultaneousMeans(unknown, unknown, unknown, np.zeros(len(numbers), dtype=bool))
+        clusters = self.tally.value_models if self.tally.is_clustered else None
+        found = simultaneous_means(values.astype(float), _LEVEL, clusters)
+        return SimultaneousMeans(*(getattr(found, name)[list(numbers)] for name in ("mean", "low", "high", "few")))
+
+    def _find_ranges(self, numbers: Sequence[int]) -> Array:
+        """What nine tenths of the draws lie between, `(2, n)`."""
+        values = self.tally.values
+        if values is None or not len(values):
+            return np.full((2, len(numbers)), np.nan)
+        return np.asarray(np.quantile(values[:, list(numbers)], _RANGE, axis=0))
+
+
+def _find_places(sizes: Array) -> Array:
+    """The place of each feature, from 1, `(F,)`; features that share one have the last of them."""
+    ordered = np.sort(sizes)
+    slack = _ROUNDING * ordered[-1]
+    return np.asarray(len(sizes) - np.searchsorted(ordered, sizes - slack, side="left"))
+
+
+def _estimate_same(tally: _Tally, given: StoredDraws, wanted: Wanted) -> tuple[float, float, float]:
+    """The probability that all reasons are named, with its interval."""
+    drawn = tally.draws > 0
+    if not wanted.decides_each:
+        found = (given.row.get(name) for name in ("value", "low", "high"))
+        value, low, high = (math.nan if number is None else float(number) for number in found)
+        return value, low, high
+    if not drawn.any():
+        return math.nan, math.nan, math.nan
+    share = float(tally.same.sum() / tally.draws.sum())
+    if tally.is_all:
+        return share, share, share
+    if tally.is_clustered:
+        return share, *clustered_interval(tally.same[drawn], tally.draws[drawn], _LEVEL)
+    return share, *proportion_interval(int(tally.same[0]), int(tally.draws[0]), _LEVEL)
+
+
+def _list_varied(
+    given: StoredDraws, retrained: Sequence[StoredDraws | None], others: Mapping[str, Sequence[StoredDraws | None]]
+) -> tuple[Source, ...]:
+    """The sources that draws differ in."""
+    varied: list[Source] = list(given.varied)
+    if retrained:
+        varied.append("retraining")
+    if others:
+        varied.append("explainer")
+    return tuple(varied)
+
+
+def _describe_alone(
+    given: StoredDraws,
+    wanted: Wanted,
+    named: _Named,
+    alone: Mapping[Source, StoredDraws],
+    present: Sequence[StoredDraws],
+    others: Mapping[str, Sequence[StoredDraws | None]],
+) -> tuple[Alone, ...]:
+    """What each source does without the others."""
+    maps: dict[Source, Array] = {}
+    for source, draws in alone.items():
+        if draws.maps is not None and draws.varied:
+            maps[source] = draws.maps
+    if present:
+        maps["retraining"] = np.stack([model.origin for model in present])
+    other_maps = [draws[0].origin for draws in others.values() if draws and draws[0] is not None]
+    variances = {
+        source: values[:, named.order].var(0, ddof=1).sum() for source, values in maps.items() if len(values) > 1
+    }
+    total = sum(variances.values())
+    if other_maps:
+        maps["explainer"] = np.stack([given.origin, *other_maps])
+    found: list[Alone] = []
+    for source, values in maps.items():
+        signed = wanted.sign_first(values) if len(values) else np.zeros(values.shape)
+        count, same = len(values), int(named.is_same(signed).sum())
+        missing = tuple((signed[:, named.order] != named.signs[named.order]).mean(0).tolist()) if count else ()
+        low, high = proportion_interval(same, count, _LEVEL) if count else (math.nan, math.nan)
+        share = same / count if count else math.nan
+        if source == "explainer":  # these are all that there are
+            low = high = share
+        variance = float(variances[source] / total) if source in variances and total else math.nan
+        found.append(Alone(source, count, share, low, high, variance, missing))
+    return tuple(found)

@@ -1,0 +1,215 @@
+"""Cards of stored results: which jobs a card is made of, and the user's words for what is in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from standfast.cells.words import describe_cell
+from standfast.errors import ArgumentError, check
+from standfast.results.metric_results import MetricResults, StoredSample
+from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_card
+from standfast.tensors import Array
+
+if TYPE_CHECKING:
+    from standfast.results.results import StoredResults
+
+#: the name of the metric whose draws are read
+METRIC = "reasons"
+_ARRAYS = ("origin_map", "named_for", "named_against", "mean_map", "origin_input")
+#: the sources that a job can vary
+_OF_A_JOB: tuple[Source, ...] = ("seed", "background", "measurement")
+
+
+def read_card(
+    results: StoredResults,
+    sample: int,
+    data: str,
+    model: str,
+    explainer: str,
+    retrained: StoredResults | None = None,
+    models: Sequence[str] = (),
+    others: Sequence[str] = (),
+) -> Card:
+    """The card of a sample, from all jobs that belong to it.
+
+    Args:
+        results: with the metric `reasons` of all sources (the first such metric), and perhaps of each source alone.
+        sample: its number.
+        data, model, explainer: which.
+        retrained: results of the same samples by models that were trained again; None for those of `results`.
+        models: the names of these models.
+        others: names of other explainers.
+
+    Raises:
+        ArgumentError: no reasons are stored, or none of this sample.
+    """
+    labels = [label for label, metric in results.metrics.items() if metric.metric == METRIC]
+    check(len(labels) > 0, "results", "those of the metric reasons", "none")
+    view = results.metric_results(data, model, labels[0])
+    stored = _load(view, explainer, sample)
+    if stored is None:
+        raise ArgumentError(
+            "sample", f"a sample of which {explainer} has reasons", _describe_missing(view, explainer, sample)
+        )
+    given = _read_draws(view, stored)
+    wanted = _read_wanted(view, stored)
+    by_models = results if retrained is None else retrained
+    again = [_read_model(by_models, data, name, explainer, sample, given.target) for name in models]
+    by_others: dict[str, list[StoredDraws | None]] = {}
+    for other in others:
+        own = _load(view, other, sample)
+        of_given = None if own is None else _read_draws(view, own)
+        of_models = [_read_model(by_models, data, name, other, sample, given.target) for name in models]
+        by_others[other] = [of_given, *of_models]
+    alone: dict[Source, StoredDraws] = {}
+    for label in labels[1:]:
+        own_view = results.metric_results(data, model, label)
+        own = _load(own_view, explainer, sample)
+        varies = own_view.options.get("vary") or ()
+        if own is not None and len(varies) == 1:
+            alone[varies[0]] = _read_draws(own_view, own)
+    names, columns = _name_features(view, stored)
+    about = {
+        "data": data,
+        "sample": sample,
+        "answer": describe_answer(results, view, stored.row),
+        "score": _read_number(stored.row.get("answer_score")),
+        "unused": _list_unused(view, given),
+        "columns": columns,
+        "input": stored.arrays.get("origin_input"),
+    }
+    return make_card(about, given, wanted, again, by_others, alone, names)
+
+
+def _load(view: MetricResults, explainer: str, sample: int) -> StoredSample | None:
+    """What is stored of a sample; None if it was not evaluated."""
+    return view.load_sample(explainer, sample, _ARRAYS, ["draw_maps"])
+
+
+def _describe_missing(view: MetricResults, explainer: str, sample: int) -> str:
+    """Why there are no reasons of a sample."""
+    statuses = view.rows_for(explainer, sample)["status"].to_list()
+    if not statuses:
+        return f"{sample}, which was not evaluated"
+    return f"{sample}, whose status is {statuses[0]}"
+
+
+def _read_model(
+    results: StoredResults, data: str, model: str, explainer: str, sample: int, target: object
+) -> StoredDraws | None:
+    """The draws of a model that was trained again; None if it answers otherwise."""
+    label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
+    view = results.metric_results(data, model, label)
+    stored = _load(view, explainer, sample)
+    if stored is None:
+        return None
+    draws = _read_draws(view, stored)
+    return draws if draws.target == target else None
+
+
+def _read_draws(view: MetricResults, stored: StoredSample) -> StoredDraws:
+    """The draws of a stored sample."""
+    row, arrays = stored.row, stored.arrays
+    features = len(arrays["origin_map"])
+    varied = tuple(source for source in _OF_A_JOB if row.get(f"varied_{source}"))
+    return StoredDraws(
+        model=view.model,
+        explainer=stored.explainer,
+        target=row.get("targets"),
+        origin=arrays["origin_map"].astype(float),
+        named_for=arrays["named_for"],
+        named_against=arrays["named_against"],
+        mean=arrays["mean_map"],
+        maps=_select_draws(arrays.get("draw_maps"), features),
+        drawn=int(row.get("drawn") or 0),
+        kept=int(row.get("answer_kept") or 0),
+        looks=int(row.get("looks") or 0),
+        varied=varied,
+        row=row,
+    )
+
+
+def _select_draws(maps: Array | None, features: int) -> Array | None:
+    """The draws that were made, and keep the answer."""
+    if maps is None:
+        return None
+    own = maps[:, :features].astype(float)
+    return np.asarray(own[np.isfinite(own).all(1)])
+
+
+def _read_wanted(view: MetricResults, stored: StoredSample) -> Wanted:
+    """What the metric was asked."""
+    features = len(stored.arrays["origin_map"])
+    top = round(float(stored.row["chance"]) * features)
+    return Wanted(
+        top=top,
+        demand=float(view.options.get("demand") or 0.9),
+        speaking=str(view.options.get("speaking") or "both"),
+        shares_places=bool(stored.arrays["origin_input"].ndim > 1),
+    )
+
+
+def _list_unused(view: MetricResults, given: StoredDraws) -> tuple[Source, ...]:
+    """The sources that were switched on, and that this explainer does not have."""
+    asked = view.options.get("vary") or _OF_A_JOB
+    has_neighbourhood = view.options.get("neighbourhood") is not None
+    return tuple(
+        source
+        for source in _OF_A_JOB
+        if source in asked and source not in given.varied and (source != "measurement" or has_neighbourhood)
+    )
+
+
+def _name_features(view: MetricResults, stored: StoredSample) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """For each feature its name, and its words with a value; and the values of all columns by name."""
+    values = stored.arrays["origin_input"]
+    if values.ndim != 1:
+        return [], {}
+    if view.tokens and stored.sample < len(view.tokens):
+        words = [str(word).strip() for word in view.tokens[stored.sample]]
+        return [(word, word) for word in words], {}
+    names = list(view.features) or [f"feature {number}" for number in range(len(values))]
+    cells: list[str] = []
+    for place, number in enumerate(values.tolist()):
+        column = view.columns[place] if place < len(view.columns) else None
+        words_of_cell = describe_cell(column, number) if column is not None else ""
+        cells.append(words_of_cell or format_value(number))
+    return [(name, f"{name} {cell}") for name, cell in zip(names, cells, strict=True)], dict(
+        zip(names, cells, strict=True)
+    )
+
+
+def format_value(number: float) -> str:
+    """A value of a feature, with separators of thousands.
+
+    >>> format_value(9400.0), format_value(0.25), format_value(1234567.5)
+    ('9,400', '0.25', '1,234,568')
+    """
+    if abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.4g}"
+
+
+def describe_answer(results: StoredResults, view: MetricResults, row: Mapping[str, Any]) -> str:
+    """What the model answers for a sample, in words.
+
+    Of a decision it is its rule, or that it is not met.
+    """
+    about = (results.manifest.get("models") or {}).get(view.model) or {}
+    kept = str(about.get("kept") or "")
+    rule = kept.removeprefix("the same side of ")
+    if rule != kept:
+        return rule if row.get("targets") == 1 else f"not {rule}"
+    if row.get("answer") is not None:
+        return f"{view.task.answer} {row['targets']}"
+    kind = view.task.kind or "answer"
+    answer = row.get("targets")
+    return str(answer) if isinstance(answer, str) else f"{kind} {answer}"
+
+
+def _read_number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
