@@ -40,6 +40,7 @@ LAYERS = (
     ("results",),
     ("report",),
     ("evaluation",),
+    ("reason_cards",),
     ("checks", "evidence", "pytest_plugin", "integrations", "cli", "__main__"),
 )
 RANK = {name: rank for rank, name in enumerate(name for names in LAYERS for name in names)}

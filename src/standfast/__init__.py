@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from standfast.model import Model
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
     from standfast.question.texts import explain
+    from standfast.reason_cards import reasons
     from standfast.report import Results, load_results
     from standfast.report.plots import show
     from standfast.texts import CausalModel, TextModel
@@ -54,6 +55,7 @@ __all__ = [
     "load_results",
     "metrics",
     "neighbourhoods",
+    "reasons",
     "run_study",
     "show",
     "similarity",
@@ -73,6 +75,7 @@ _HOMES = {
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "report.plots": ("show",),
     "question.texts": ("explain",),
+    "reason_cards": ("reasons",),
     "texts": ("CausalModel", "TextModel"),
     "report": ("Results", "load_results"),
 }

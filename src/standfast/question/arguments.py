@@ -70,7 +70,7 @@ class Arguments:
         check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
         # a generator is read once
         metrics = dict(metrics) if isinstance(metrics, Mapping) else list(metrics)
-        inputs = self._read_inputs(metrics)
+        inputs = self.read_inputs(metrics)
         explainers = _name_explainers(self.explainers, "explainers", inputs)
         controls: bool | Mapping[str, Explainer]
         if isinstance(self.controls, bool):
@@ -99,7 +99,7 @@ class Arguments:
             about=about,
         )
 
-    def _read_inputs(self, metrics: Mapping[str, Any] | Sequence[Any]) -> Inputs:
+    def read_inputs(self, metrics: Mapping[str, Any] | Sequence[Any]) -> Inputs:
         """The data and the models, with their names."""
         models = dict(self.model) if isinstance(self.model, Mapping) else {"": self.model}
         check(len(models) > 0, "model", "at least one", "an empty mapping")

@@ -69,7 +69,7 @@ def read_card(
     for label in labels[1:]:
         own_view = results.metric_results(data, model, label)
         own = _load(own_view, explainer, sample)
-        varies = own_view.options.get("vary") or ()
+        varies = list(own_view.options.get("vary") or [])
         if own is not None and len(varies) == 1:
             alone[varies[0]] = _read_draws(own_view, own)
     names, columns = _name_features(view, stored)

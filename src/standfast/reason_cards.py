@@ -1,0 +1,410 @@
+"""`reasons`: which reasons of a decision can be stated, as they are named again when nothing that matters differs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from standfast.data import Dataset
+from standfast.errors import as_number, check, check_integer, warn_user
+from standfast.evaluation import evaluate
+from standfast.explainers import Explainer
+from standfast.metrics.reasons.places import Speaking, count_first
+from standfast.metrics.reasons.reasons import MOST_DECIDED, Reasons
+from standfast.neighbourhoods import Neighbourhood
+from standfast.question.arguments import Arguments, ExplainerLike, ModelLike
+from standfast.question.inputs import Inputs
+from standfast.report import Results
+from standfast.results.reasons import Card
+from standfast.results.stored_reasons import METRIC, read_card
+from standfast.statistics.proportions import proportion_interval
+from standfast.statistics.reasons import count_least_models
+
+#: draws of each source alone, and of each model that was trained again
+_DRAWS_ALONE, _DRAWS_OF_MODEL = 40, 4
+#: of fewer decisions, none is compared with the others
+_FEWEST_COMPARED = 10
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of several decisions have something.
+
+    Attributes:
+        count, total: of how many.
+        value, low, high: the share with its 95% interval.
+    """
+
+    count: int
+    total: int
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, repr=False)
+class ReasonCards:
+    """The reasons of one decision or of several.
+
+    Attributes:
+        cards: one for each decision that could be explained, in the order of the samples.
+        skipped: why others could not, by the number of the sample.
+        results: of the draws; with models that were trained again those of the given model.
+    """
+
+    cards: tuple[Card, ...]
+    skipped: Mapping[int, str]
+    results: Results
+    retrained: Results | None = field(default=None)
+
+    def __len__(self) -> int:
+        return len(self.cards)
+
+    def __iter__(self) -> Iterator[Card]:
+        return iter(self.cards)
+
+    def card(self, sample: int | None = None) -> Card:
+        """The card of a sample; of the only one by default.
+
+        Raises:
+            ArgumentError: there is none of this sample, or there are several and none is named.
+        """
+        samples = [card.sample for card in self.cards]
+        if sample is None:
+            check(len(samples) == 1, "sample", f"one of {_list_some(samples)}", "none")
+            return self.cards[0]
+        got = f"{sample}, which is {self.skipped[sample]}" if sample in self.skipped else repr(sample)
+        check(sample in samples, "sample", f"one of {_list_some(samples)}", got)
+        return self.cards[samples.index(sample)]
+
+    def frame(self) -> pl.DataFrame:
+        """A row for each decision and each feature that is named: its value, intervals, place, probability, state."""
+        rows = [row for card in self.cards for row in card.rows()]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def share_of_stated(self, first: int | None = None, among: Sequence[int] | None = None) -> Share:
+        """The share of the decisions whose first reasons all hold.
+
+        Args:
+            first: how many of the first reasons; all by default.
+            among: the numbers of samples, such as those of a group; all by default.
+        """
+        cards = [card for card in self.cards if among is None or card.sample in among]
+        stated = [_are_stated(card, first) for card in cards]
+        return _measure_share(sum(stated), len(stated))
+
+    def frame_of_groups(self, groups: Mapping[int, Any] | None = None) -> pl.DataFrame:
+        """The shares whose first reason, and whose reasons, can all be stated, by what the model answers, or by group.
+
+        Args:
+            groups: the group of each sample, by its number; what the model answers by default.
+        """
+        of_group: dict[str, list[int]] = {}
+        for card in self.cards:
+            name = card.answer if groups is None else str(groups.get(card.sample, "no group"))
+            of_group.setdefault(name, []).append(card.sample)
+        rows: list[dict[str, Any]] = []
+        for name, samples in of_group.items():
+            for first in (1, None):
+                share = self.share_of_stated(first, samples)
+                stated = "first reason" if first == 1 else "all reasons"
+                rows.append({"group": name, "stated": stated, **vars(share)})
+        return pl.DataFrame(rows)
+
+    def count_doubtful(self) -> dict[str, int]:
+        """In how many decisions each feature is a reason that does not hold, the most frequent first."""
+        doubtful: Counter[str] = Counter()
+        for card in self.cards:
+            doubtful.update(reason.name for reason in card.reasons if reason.state != "holds")
+        return dict(doubtful.most_common())
+
+    def compare(self, card: Card) -> float:
+        """The share of the other decisions whose reasons are named again less often; NaN if there are fewer than 10."""
+        others = [other.same for other in self.cards if other is not card and math.isfinite(other.same)]
+        if len(others) < _FEWEST_COMPARED or not math.isfinite(card.same):
+            return math.nan
+        return sum(other < card.same for other in others) / len(others)
+
+
+def reasons(
+    model: ModelLike,
+    explainer: ExplainerLike,
+    inputs: Tensor | Dataset | Any,
+    *,
+    reference: Tensor | Any = None,
+    top: int | None = None,
+    demand: float = 0.9,
+    measurement: Neighbourhood | bool | None = None,
+    retrained: Sequence[ModelLike] | None = None,
+    retrain: Callable[[int], Any] | None = None,
+    models: int | None = None,
+    others: ExplainerLike | Sequence[ExplainerLike] = (),
+    decision: str | None = None,
+    targets: Tensor | int | None = None,
+    speaking: Speaking = "both",
+    draws: int = 400,
+    alone: bool = True,
+    seed: int = 0,
+    out: str | Path | None = None,
+    workers: int | str = 1,
+    minutes: float | None = None,
+    progress: bool = True,
+) -> ReasonCards:
+    """Find out which of the first reasons of each decision can be stated.
+
+    A reason is a feature among the first k of an explanation, with its sign. It holds if it is named again in at least
+    nine of ten variations, of all that may be different without anybody wanting another explanation. What varies is
+    declared by having it: the seed of the explainer; the rows that it averages over; the measurement of the input;
+    models that were trained again; other explainers.
+
+    Args:
+        model, inputs, reference, decision, targets: as for `evaluate`; one model.
+        explainer: one, as `evaluate` takes several.
+        top: how many features count, k; None for 4 of a row or a text, and for a tenth of an image or a series.
+        demand: the probability with which a reason has to be named.
+        measurement: a neighbourhood in which an input means the same. True for the default of `evaluate`, False for
+            none; by default none for data frames, and that of `evaluate` for other inputs.
+        retrained: models that were trained again, and would do as well.
+        retrain: a function that trains one, of a seed (1, 2, ...).
+        models: how many it trains; None for the fewest that can show the demand.
+        others: further explainers that would do as well.
+        speaking: `"for"` to take only features that speak for the answer; `"both"` orders by absolute values.
+        draws: at most so many variations of the given model.
+        alone: also find out what each source of variation does alone.
+        seed, out, workers, minutes, progress: as for `evaluate`. With `out`, a second call goes on where one has ended.
+
+    Returns:
+        The cards. `print` shows them.
+
+    Raises:
+        ArgumentError: an argument does not fit, such as more reasons than features.
+        ModelError: a model fails.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> found = standfast.reasons(model, "saliency", digits, measurement=standfast.LinfBall(0.02), progress=False)
+    >>> [card.sample for card in found], found.card(0).varied
+    ([0, 1], ('measurement',))
+    """
+    asked = _Asked(model, explainer, inputs, reference, decision, targets)
+    read_inputs = asked.read()
+    neighbourhood = _choose_measurement(measurement, read_inputs)
+    configured = Reasons(neighbourhood, top=top, demand=demand, draws=draws, speaking=speaking)
+    number_of_reasons = _check_top(top, read_inputs)
+    trained = _train(model, retrained, retrain, models, demand, number_of_reasons)
+    other_explainers = _list_explainers(others)
+    options: dict[str, Any] = {
+        "reference": reference,
+        "decision": decision,
+        "seed": as_number(seed),
+        "workers": workers,
+        "minutes": minutes,
+        "controls": False,
+        "sanity": False,
+        "progress": progress,
+    }
+    metrics = {METRIC: configured, **(_list_alone(configured) if alone else {})}
+    folder = None if out is None else Path(out)
+    given = evaluate(
+        model,
+        [explainer, *other_explainers],
+        inputs,
+        metrics,
+        targets=targets,
+        out=None if folder is None else folder / "given",
+        **options,
+    )
+    again: Results | None = None
+    if trained:
+        few_draws = Reasons(neighbourhood, top=top, demand=demand, draws=_DRAWS_OF_MODEL, speaking=speaking)
+        again = evaluate(
+            trained,
+            [explainer, *other_explainers],
+            inputs,
+            {METRIC: few_draws},
+            targets=_find_targets(given),
+            out=None if folder is None else folder / "retrained",
+            **options,
+        )
+    return _read_cards(given, again)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is explained."""
+
+    model: Any
+    explainer: Any
+    inputs: Any
+    reference: Any
+    decision: str | None
+    targets: Any
+
+    def read(self) -> Inputs:
+        """The inputs, and the model that takes them.
+
+        Raises:
+            ArgumentError: they do not fit.
+        """
+        check(not isinstance(self.model, Mapping), "model", "one; models trained again are retrained=[...]", "several")
+        is_one = isinstance(self.explainer, str | Explainer) or callable(self.explainer)
+        check(is_one, "explainer", "one; others that would do as well are others=[...]", repr(self.explainer))
+        arguments = Arguments(
+            self.model,
+            self.explainer,
+            self.inputs,
+            METRIC,
+            reference=self.reference,
+            decision=self.decision,
+            targets=self.targets,
+        )
+        return arguments.read_inputs([])
+
+
+def _choose_measurement(measurement: Neighbourhood | bool | None, inputs: Inputs) -> Neighbourhood | None:
+    """The neighbourhood of the measurement; None where inputs stay as they are."""
+    if isinstance(measurement, Neighbourhood):
+        return measurement
+    expected = "a neighbourhood, True, False or None"
+    check(measurement is None or isinstance(measurement, bool), "measurement", expected, repr(measurement))
+    if measurement is None:
+        measurement = inputs.name != "frames"
+    return inputs.default_neighbourhood()[0] if measurement else None
+
+
+def _check_top(top: int | None, inputs: Inputs) -> int:
+    """How many features are reasons, about.
+
+    Raises:
+        ArgumentError: more than an input has.
+    """
+    check_integer(top, "top", also=(None,))
+    samples = next(iter(inputs.samples.values()))
+    shape = samples.inputs.shape[1:]
+    counted = count_first(shape, top)
+    features = count_first(shape, shape.numel())
+    is_possible = top is None or top <= features
+    check(is_possible, "top", f"at most the number of features, {features}", top)
+    return counted
+
+
+def _train(
+    model: Any,
+    retrained: Sequence[Any] | None,
+    retrain: Callable[[int], Any] | None,
+    models: int | None,
+    demand: float,
+    number_of_reasons: int,
+) -> dict[str, Any]:
+    """The models that were trained again, by name.
+
+    Raises:
+        ArgumentError: a list and a function are given; another kind of model is returned.
+    """
+    check(retrained is None or retrain is None, "retrain", "a list of models or a function that trains one", "both")
+    check_integer(models, "models", also=(None,))
+    least = count_least_models(demand, reasons=min(number_of_reasons, MOST_DECIDED), look=None)
+    if retrained is not None:
+        expected = "a list of at least one model"
+        check(isinstance(retrained, list | tuple) and len(retrained) > 0, "retrained", expected, repr(retrained))
+        _warn_of_few(len(retrained), least, demand)
+        again = list(retrained)
+    elif retrain is not None:
+        check(callable(retrain), "retrain", "a function of a seed that returns a model", repr(retrain))
+        count = least if models is None else models
+        _warn_of_few(count, least, demand)
+        again = [retrain(number) for number in range(1, count + 1)]
+    else:
+        check(models is None, "models", "None without retrain=, which trains them", models)
+        return {}
+    for place, trained in enumerate(again):
+        argument = f"retrained[{place}]" if retrain is None else "retrain"
+        check(type(trained) is type(model), argument, f"a {type(model).__name__}, as the model is", repr(trained))
+    return {f"retrained {number}": trained for number, trained in enumerate(again, start=1)}
+
+
+def _warn_of_few(count: int, least: int, demand: float) -> None:
+    """Warn of models that are too few for any reason to hold."""
+    if count < least:
+        warn_user(
+            f"{count} retrained models can never show that a reason is named with a probability of {demand:g}, even if"
+            f" all of them name it: {least} can"
+        )
+
+
+def _list_explainers(others: Any) -> list[Any]:
+    is_one = isinstance(others, str | Explainer) or callable(others)
+    return [others] if is_one else list(others)
+
+
+def _list_alone(configured: Reasons) -> dict[str, Reasons]:
+    """The same metric for each source alone; none where there is one source."""
+    sources = [source for source in configured.vary if source != "measurement" or configured.neighbourhood is not None]
+    if len(sources) < 2:
+        return {}
+    draws = min(_DRAWS_ALONE, configured.draws)
+    return {
+        f"{METRIC}: {source}": Reasons(
+            configured.neighbourhood,
+            top=configured.top,
+            demand=configured.demand,
+            draws=draws,
+            vary=(source,),
+            speaking=configured.speaking,
+        )
+        for source in sources
+    }
+
+
+def _find_targets(given: Results) -> Tensor | None:
+    """What was explained of each sample, for models that may answer otherwise; None where an answer is a number."""
+    rows = given.samples.filter(pl.col("label") == METRIC).unique("sample").sort("sample")
+    if rows["answer"].null_count() < len(rows) if "answer" in rows.columns else False:
+        return None
+    return torch.tensor(rows["targets"].to_list(), dtype=torch.int64)
+
+
+def _read_cards(given: Results, again: Results | None) -> ReasonCards:
+    """The cards of all samples that could be explained."""
+    names = [name for name in given.explainers if name not in given.explainers.controls]
+    (data, model), *_ = given.pairs
+    view = given.metric_results(data, model, METRIC)
+    cards: list[Card] = []
+    skipped: dict[int, str] = {}
+    for row in view.rows_for(names[0]).iter_rows(named=True):
+        if row["status"] != "ok":
+            skipped[row["sample"]] = row["status"]
+            continue
+        models = [] if again is None else again.models
+        cards.append(
+            read_card(given, row["sample"], data, model, names[0], retrained=again, models=models, others=names[1:])
+        )
+    return ReasonCards(tuple(cards), skipped, given, again)
+
+
+def _are_stated(card: Card, first: int | None) -> bool:
+    """Whether the first reasons of a card all hold."""
+    named = card.reasons[:first]
+    return len(named) > 0 and all(reason.state == "holds" for reason in named)
+
+
+def _measure_share(count: int, total: int) -> Share:
+    """A share with its interval; NaN of nothing."""
+    if not total:
+        return Share(0, 0, math.nan, 0.0, 1.0)
+    return Share(count, total, count / total, *proportion_interval(count, total, 0.95))
+
+
+def _list_some(samples: Sequence[int]) -> str:
+    """The first of several numbers, for errors."""
+    shown = ", ".join(map(str, samples[:10]))
+    return f"{shown}, ..." if len(samples) > 10 else shown or "none"
