@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,10 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from standfast.errors import check, check_integer
+from standfast.statistics.proportions import proportion_intervals
 from standfast.tensors import Array
 
 _CELLS = 2_000_000  # numbers in memory at a time
 _FEW = 5  # draws, or clusters, that differ from the most frequent value
+_NO_ERROR = 1e-6  # of a resample, as a share of the sample's: rounding errors of equal draws
 _ROUNDING = 1e-12  # a spread below this share of the largest value is one of rounding errors
 
 
@@ -24,8 +27,9 @@ class SimultaneousMeans:
         mean: (F,).
         low, high: (F,), the ends; equal to the mean where the feature has the same value in every draw, infinite where
             there is one draw or one cluster.
-        few: bool (F,), True where fewer than five draws (or clusters) differ from the others. These intervals can be too
-            narrow: a feature that matters in one draw of twenty is mostly seen only a few times.
+        few: bool (F,), True where some draws differ, but fewer than five draws (or clusters) do. There the interval is
+            made of the largest difference that was seen, and of how often one may occur. A larger one may not have been
+            seen.
     """
 
     mean: Array
@@ -71,18 +75,17 @@ def simultaneous_means(
     centred = sums - counts[:, None] * mean
     error = _standard_error(centred, counts)
     varies = error > _ROUNDING * np.abs(values).max(0)
-    few = varies & (_count_different(sums / counts[:, None]) < _FEW)
-    reliable = varies & ~few
-    if not reliable.any():
-        reliable = varies
+    usual, different = _find_usual(sums / counts[:, None])
+    few = varies & (different < _FEW)
+    many = varies & ~few
     width = np.zeros_like(mean)
-    if varies.any():
-        scaled = centred[:, reliable] / error[reliable]
-        largest = np.concatenate(list(_largest_deviations(scaled, counts, resamples, seed)))
-        rank = min(resamples, math.ceil(level * (resamples + 1)))
-        quantile = float(np.sort(largest)[rank - 1])
-        width[varies] = quantile * error[varies]
-    return SimultaneousMeans(mean, mean - width, mean + width, few)
+    if many.any():
+        width[many] = error[many] * _find_quantile(centred[:, many] / error[many], counts, level, resamples, seed)
+    low, high = mean - width, mean + width
+    if few.any():
+        tail = (1 - level) / 2 / len(mean)
+        low[few], high[few] = _limit_rare(sums[:, few] / counts[:, None], usual[few], different[few], tail)
+    return SimultaneousMeans(mean, np.minimum(low, mean), np.maximum(high, mean), few)
 
 
 def _sum_clusters(values: Array, clusters: Array | None) -> tuple[Array, Array]:
@@ -104,15 +107,38 @@ def _standard_error(centred: Array, counts: Array) -> Array:
     return np.asarray(np.sqrt(clusters / (clusters - 1) * (centred**2).sum(0)) / counts.sum())
 
 
-def _count_different(means: Array) -> Array:
-    """For each column of `(M, F)`, how many of its values differ from the most frequent one, `(F,)`."""
+def _find_usual(means: Array) -> tuple[Array, Array]:
+    """For each column of `(M, F)`, its most frequent value, and how many values differ from it; `(F,)` each."""
     ordered = np.sort(means, axis=0)
-    longest = np.ones(means.shape[1], dtype=int)
-    run = np.ones(means.shape[1], dtype=int)
-    for earlier, later in zip(ordered[:-1], ordered[1:], strict=True):
+    usual, longest = ordered[0], np.ones(means.shape[1], dtype=int)
+    run = longest
+    for earlier, later in itertools.pairwise(ordered):
         run = np.where(earlier == later, run + 1, 1)
+        usual = np.where(run > longest, later, usual)
         longest = np.maximum(longest, run)
-    return len(means) - longest
+    return usual, len(means) - longest
+
+
+def _limit_rare(means: Array, usual: Array, different: Array, tail: float) -> tuple[Array, Array]:
+    """The ends for features that rarely differ from their usual value: the largest difference, as often as it may be.
+
+    Args:
+        means: (M, F) of draws or clusters.
+        usual, different: (F,), see `_find_usual`.
+        tail: the error allowed at each end of each feature.
+    """
+    _, most_often = proportion_intervals(different, np.full_like(different, len(means)), 1 - 2 * tail)
+    differences = means - usual
+    return usual + most_often * np.minimum(differences.min(0), 0), usual + most_often * np.maximum(
+        differences.max(0), 0
+    )
+
+
+def _find_quantile(scaled: Array, counts: Array, level: float, resamples: int, seed: int) -> float:
+    """The quantile of the largest studentised deviation; see `_largest_deviations` for the arguments."""
+    largest = np.concatenate(list(_largest_deviations(scaled, counts, resamples, seed)))
+    rank = min(resamples, math.ceil(level * (resamples + 1)))
+    return float(np.sort(largest)[rank - 1])
 
 
 def _largest_deviations(scaled: Array, counts: Array, resamples: int, seed: int) -> Iterator[Array]:
@@ -134,11 +160,12 @@ def _largest_deviations(scaled: Array, counts: Array, resamples: int, seed: int)
         offset = times @ scaled / draws  # of the resample's mean from that of the sample
         spread = times @ squares - 2 * offset * (times @ products) + offset**2 * (times @ counts**2)[:, None]
         error = np.sqrt(clusters / (clusters - 1) * np.maximum(spread, 0.0)) / draws
-        yield _divide(np.abs(offset), error).max(1)
+        yield _studentise(np.abs(offset), error).max(1)
 
 
-def _divide(offset: Array, error: Array) -> Array:
+def _studentise(offset: Array, error: Array) -> Array:
     """Their ratio; infinite where all draws of a resample are equal, and differ from the mean."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = offset / error
-    return np.where(error > 0, ratio, np.where(offset > 0, math.inf, 0.0))
+    without_error = np.where(offset > _NO_ERROR, math.inf, 0.0)
+    return np.where(error > _NO_ERROR, ratio, without_error)
