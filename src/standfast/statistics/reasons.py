@@ -176,6 +176,7 @@ def _find_interval_level(level: float, look: int | None, reasons: int) -> float:
 def _decide_reason(hits: Array, draws: Array, demand: float, level: float) -> ReasonDecision:
     """Decide on one reason, whose hits are () or (M,), by a two-sided interval at this level."""
     models = len(hits) if hits.ndim else None
+    limits: _Limits
     if models is None:
         share = float(hits / draws)
         limits = _limit_draws
@@ -247,5 +248,5 @@ def _round_up(count: int) -> int:
     >>> _round_up(44), _round_up(7), _round_up(100)
     (50, 7, 100)
     """
-    unit = 10 ** (len(str(count)) - 1)
+    unit = int("1".ljust(len(str(count)), "0"))
     return -(-count // unit) * unit
