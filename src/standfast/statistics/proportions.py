@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import betaincinv
 
+from standfast.tensors import Array
+
 
 def proportion_interval(hits: int, samples: int, level: float) -> tuple[float, float]:
     """The exact interval of a proportion, from `hits` of `samples`. Source: Clopper and Pearson, Biometrika 26 (1934).
@@ -16,9 +18,21 @@ def proportion_interval(hits: int, samples: int, level: float) -> tuple[float, f
     >>> [round(end, 4) for end in proportion_interval(19, 20, 0.95)]
     [0.7513, 0.9987]
     """
+    low, high = proportion_intervals(np.asarray(hits), np.asarray(samples), level)
+    return float(low), float(high)
+
+
+def proportion_intervals(hits: Array, samples: Array, level: float) -> tuple[Array, Array]:
+    """The lower and upper ends of `proportion_interval` for many counts, which need not be whole numbers.
+
+    >>> low, high = proportion_intervals(np.array([19.0, 9.5]), np.array([20.0, 10.0]), 0.95)
+    >>> low.round(3), high.round(3)
+    (array([0.751, 0.619]), array([0.999, 1.   ]))
+    """
     tail = (1 - level) / 2
-    low = float(betaincinv(hits, samples - hits + 1, tail)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, samples - hits, 1 - tail)) if hits < samples else 1.0
+    with np.errstate(invalid="ignore"):
+        low = np.where(hits > 0, betaincinv(hits, samples - hits + 1, tail), 0.0)
+        high = np.where(hits < samples, betaincinv(hits + 1, samples - hits, 1 - tail), 1.0)
     return low, high
 
 

@@ -1,0 +1,252 @@
+"""Decisions on reasons: is a reason named with at least the demanded probability, from draws that count it?
+
+A reason *holds* if the lower one-sided limit of this probability is at least the demand, and *falls* if the upper one
+is below. Only one of the two can be wrong of a reason, so each has all of its error. The errors of all reasons and
+looks together are at most `1 - level` (Bonferroni for reasons, `decisions.spend_level` for looks).
+
+Draws are independent, or come from retrained models, M of them: then a limit says what would hold of another model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from standfast.errors import check, check_integer, check_number
+from standfast.statistics.clusters import has_few_clusters, limit_by_clusters, measure_clusters
+from standfast.statistics.decisions import count_until, spend_level
+from standfast.statistics.proportions import proportion_interval
+from standfast.tensors import Array
+
+State = Literal["holds", "falls", "undecided"]
+
+_SAME = 1e-3  # a share this near to the demand will not be decided
+_RANGE_LEVEL = 0.5  # of the interval of shares for which `Foresight` has a range
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """About how many draws, or models, are needed in all to decide, each rounded up to one digit.
+
+    Attributes:
+        count: if the share stays as it is.
+        least, most: for the ends of the interval of the share at 50%; `most` is None where the demand lies in this
+            interval, since a share at the demand is never decided.
+    """
+
+    count: int
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True)
+class ReasonDecision:
+    """What the draws say of one reason.
+
+    Attributes:
+        share: of the draws that name it; with models, the mean of their shares.
+        low, high: the one-sided limits of the probability that decide.
+        state: `"holds"`, `"falls"` or `"undecided"`.
+        draws: how many, of all models together.
+        models: how many; None for independent draws.
+        few: whether there are fewer than five models.
+        foreseen: what would decide, in models if there are any; None where it is decided, where the share is at the
+            demand, and where one model has several draws.
+    """
+
+    share: float
+    low: float
+    high: float
+    state: State
+    draws: int
+    models: int | None
+    few: bool
+    foreseen: Foresight | None
+
+
+def decide_reasons(
+    hits: Array,
+    draws: Array | int,
+    demand: float = 0.9,
+    level: float = 0.95,
+    look: int | None = 1,
+    reasons: int | None = None,
+) -> tuple[ReasonDecision, ...]:
+    """Decide on each reason whether it has the demanded probability.
+
+    Args:
+        hits: (k,) for independent draws, (k, M) for M models: how many draws name each reason.
+        draws: how many there are; (M,) with models.
+        demand: the probability that a reason must have, between 0 and 1.
+        level: with this probability no decision on any reason at any look is wrong.
+        look: its number, from 1; None if there is no other look, so that all of the error may be used.
+        reasons: how many reasons share the error, at least k; k by default. It is the same at every look, also where
+            some are decided and only the others are asked about again.
+
+    Returns:
+        k decisions.
+
+    Raises:
+        ArgumentError: a number out of its range, or shapes that do not fit.
+
+    >>> [decision.state for decision in decide_reasons(np.array([50, 20, 46]), 50)]
+    ['holds', 'falls', 'undecided']
+    >>> decide_reasons(np.array([[20, 20, 20]]), np.array([20, 20, 20]), look=None)[0].low.__round__(3)
+    0.368
+    """
+    hits, sizes = _check_hits(hits, draws)
+    check_number(demand, "demand", above=0, below=1)
+    sharing = len(hits) if reasons is None else reasons
+    check_integer(sharing, "reasons", least=len(hits))
+    interval_level = _find_interval_level(level, look, sharing)
+    return tuple(
+        _decide_reason(reason_hits, reason_draws, demand, interval_level)
+        for reason_hits, reason_draws in zip(hits, sizes, strict=True)
+    )
+
+
+def count_least_models(demand: float = 0.9, level: float = 0.95, reasons: int = 1, look: int | None = 1) -> int:
+    """The fewest draws, or retrained models, that can ever show the demand: all of them name the reason.
+
+    With models it is their number that counts: no number of draws from fewer of them is enough.
+
+    Args:
+        demand, level, reasons, look: as for `decide_reasons`.
+
+    >>> count_least_models(0.9, look=None), count_least_models(0.9, reasons=4, look=None)
+    (29, 42)
+    >>> count_least_models(0.9), count_least_models(0.9, reasons=4)
+    (31, 44)
+    """
+    check_number(demand, "demand", above=0, below=1)
+    interval_level = _find_interval_level(level, look, reasons)
+    tail = (1 - interval_level) / 2
+    count = max(1, math.floor(math.log(tail) / math.log(demand)))
+    while proportion_interval(count, count, interval_level)[0] < demand:
+        count += 1
+    return count
+
+
+def schedule_looks(most: int, demand: float = 0.9, level: float = 0.95, reasons: int = 1) -> tuple[int, ...]:
+    """After how many draws, or models, to look: first where no failure is enough, and then at about twice as many.
+
+    Few draws are needed in the usual cases, where all reasons are always named or one clearly falls;
+    `docs/reasons-statistics.md` compares schedules.
+
+    Args:
+        most: the last look, at least 1. Below `count_least_models` it is the only one.
+        demand, level, reasons: as for `decide_reasons`.
+
+    >>> schedule_looks(400, reasons=4), schedule_looks(20)
+    ((44, 92, 192, 400), (20,))
+    """
+    check_integer(most, "most")
+    first = count_least_models(demand, level, reasons)
+    if most <= first:
+        return (most,)
+    steps = max(1, round(math.log2(most / first)))
+    growth = (most / first) ** (1 / steps)
+    return (first, *(round(first * growth**step) for step in range(1, steps)), most)
+
+
+def _check_hits(hits: Array, draws: Array | int) -> tuple[Array, Array]:
+    """Hits, and the draws of each of them, in the same shape."""
+    hits, draws = np.asarray(hits), np.asarray(draws)
+    check(hits.ndim in (1, 2) and hits.size > 0, "hits", "an array (reasons,) or (reasons, models)", hits.shape)
+    expected = hits.shape[1:]
+    check(draws.shape == expected, "draws", f"shape {expected} for hits of shape {hits.shape}", draws.shape)
+    check(bool((draws >= 1).all()), "draws", "at least 1", draws.min())
+    sizes = np.broadcast_to(draws, hits.shape)
+    check(bool(((hits >= 0) & (hits <= sizes)).all()), "hits", "between 0 and the number of draws", hits.tolist())
+    return hits, sizes
+
+
+def _find_interval_level(level: float, look: int | None, reasons: int) -> float:
+    """The level of a two-sided interval, each of whose tails has all of the error of one reason at one look."""
+    check_number(level, "level", above=0, below=1)
+    check_integer(reasons, "reasons")
+    one_sided = 1 - (1 - level) / reasons if look is None else spend_level(level, look, reasons)
+    return 2 * one_sided - 1
+
+
+def _decide_reason(hits: Array, draws: Array, demand: float, level: float) -> ReasonDecision:
+    """Decide on one reason, whose hits are () or (M,), by a two-sided interval at this level."""
+    models = len(hits) if hits.ndim else None
+    limits: _Limits
+    if models is None:
+        share = float(hits / draws)
+        limits = _limit_draws
+        size = int(draws)
+    else:
+        share, limits = _limit_models(hits, draws)
+        size = models
+    low, high = limits(share, size, level)
+    state = _decide(low, high, demand)
+    foreseen = None
+    if state == "undecided":
+        foreseen = _foresee(limits, share, size, demand, level)
+    few = models is not None and has_few_clusters(models)
+    return ReasonDecision(share, low, high, state, int(draws.sum()), models, few, foreseen)
+
+
+def _decide(low: float, high: float, demand: float) -> State:
+    if low >= demand:
+        return "holds"
+    if high < demand:
+        return "falls"
+    return "undecided"
+
+
+#: the limits for a share, a number of draws or models, and a level
+_Limits = Callable[[float, int, float], tuple[float, float]]
+
+
+def _limit_draws(share: float, count: int, level: float) -> tuple[float, float]:
+    return proportion_interval(round(share * count), count, level)
+
+
+def _limit_models(hits: Array, draws: Array) -> tuple[float, _Limits]:
+    """The share, and the limits if other models differ as these do and have as many draws."""
+    share, effect, independent = measure_clusters(hits, draws)
+    draws_of_model = independent / len(hits)
+
+    def limit(share: float, models: int, level: float) -> tuple[float, float]:
+        low, high = limit_by_clusters(np.asarray(share), effect, draws_of_model * models, models, level)
+        return float(low), float(high)
+
+    return float(share), limit
+
+
+def _foresee(limits: _Limits, share: float, size: int, demand: float, level: float) -> Foresight | None:
+    """How many draws or models decide, at the level of this look."""
+    count = _count_needed(limits, share, size, demand, level)
+    if count is None:
+        return None
+    ends = limits(share, size, _RANGE_LEVEL)
+    far, near = sorted(ends, key=lambda end: abs(end - demand), reverse=True)
+    least = _count_needed(limits, far, size, demand, level) or count
+    most = None
+    if (near - demand) * (far - demand) > 0:
+        most = _count_needed(limits, near, size, demand, level)
+    return Foresight(_round_up(count), _round_up(min(least, count)), None if most is None else _round_up(most))
+
+
+def _count_needed(limits: _Limits, share: float, size: int, demand: float, level: float) -> int | None:
+    """None where no number is enough."""
+    if abs(share - demand) < _SAME:
+        return None
+    return count_until(lambda count: _decide(*limits(share, count, level), demand) != "undecided", size)
+
+
+def _round_up(count: int) -> int:
+    """To one digit.
+
+    >>> _round_up(44), _round_up(7), _round_up(100)
+    (50, 7, 100)
+    """
+    unit = int("1".ljust(len(str(count)), "0"))
+    return -(-count // unit) * unit

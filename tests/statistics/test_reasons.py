@@ -1,0 +1,150 @@
+"""Decisions on reasons: the exact binomial law, models, what would decide, and the error over all looks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from standfast.errors import ArgumentError
+from standfast.statistics.decisions import spend_level
+from standfast.statistics.proportions import proportion_interval
+from standfast.statistics.reasons import Foresight, count_least_models, decide_reasons, schedule_looks
+
+
+@pytest.mark.parametrize(("reasons", "look", "least"), [(1, None, 29), (4, None, 42), (1, 1, 31), (4, 1, 44)])
+def test_without_a_failure_so_many_draws_are_enough_and_one_less_is_not(
+    reasons: int, look: int | None, least: int
+) -> None:
+    assert count_least_models(0.9, 0.95, reasons, look) == least
+    states = {}
+    for draws in (least - 1, least):
+        hits = np.full(reasons, draws)
+        states[draws] = {decision.state for decision in decide_reasons(hits, draws, look=look)}
+    assert states == {least - 1: {"undecided"}, least: {"holds"}}
+
+
+@pytest.mark.parametrize("draws_of_each", [1, 20, 1000])
+def test_with_models_their_number_counts(draws_of_each: int) -> None:
+    for models, state in [(3, "undecided"), (28, "undecided"), (29, "holds")]:
+        draws = np.full(models, draws_of_each)
+        decision = decide_reasons(draws[None], draws, look=None)[0]
+        assert (decision.state, decision.models, decision.few) == (state, models, models < 5)
+        assert decision.draws == models * draws_of_each
+
+
+@pytest.mark.parametrize(("reasons", "look"), [(1, 1), (4, 2), (2, None)])
+def test_states_are_those_of_the_binomial_test(reasons: int, look: int | None) -> None:
+    error = 0.05 / reasons if look is None else 1 - spend_level(0.95, look, reasons)
+    for hits in range(61):
+        decision = decide_reasons(np.array([hits]), 60, look=look, reasons=reasons)[0]
+        expected = "undecided"
+        if scipy.stats.binom.sf(hits - 1, 60, 0.9) <= error:
+            expected = "holds"
+        elif scipy.stats.binom.cdf(hits, 60, 0.9) < error:
+            expected = "falls"
+        assert decision.state == expected
+        assert decision.share == hits / 60
+        assert (decision.low, decision.high) == pytest.approx(proportion_interval(hits, 60, 1 - 2 * error))
+
+
+def test_what_would_decide() -> None:
+    assert decide_reasons(np.array([20]), 20, look=None)[0].foreseen == Foresight(30, 30, 300)
+    assert decide_reasons(np.array([45]), 50)[0].foreseen is None  # the share is the demand
+    near = decide_reasons(np.array([46]), 50)[0].foreseen
+    assert near is not None
+    assert near.most is None
+    assert near.least < near.count
+    assert decide_reasons(np.array([50]), 50)[0].foreseen is None  # it is decided
+
+
+@pytest.mark.parametrize(("hits", "draws"), [(19, 20), (16, 20), (93, 100), (10, 14)])
+def test_so_many_draws_decide_if_the_share_stays(hits: int, draws: int) -> None:
+    decision = decide_reasons(np.array([hits]), draws)[0]
+    assert decision.state == "undecided"
+    assert decision.foreseen is not None
+    needed = decision.foreseen.count
+    assert decide_reasons(np.array([round(hits / draws * needed)]), needed)[0].state != "undecided"
+    fewer = needed // 3
+    assert decide_reasons(np.array([round(hits / draws * fewer)]), fewer)[0].state == "undecided"
+
+
+def test_so_many_models_decide_if_others_are_like_these() -> None:
+    hits, draws = np.array([20, 20, 20, 20, 18, 20, 20, 20, 19, 20]), np.full(10, 20)
+    foreseen = decide_reasons(hits[None], draws)[0].foreseen
+    assert foreseen is not None
+    times = math.ceil(foreseen.count / 10)
+    assert decide_reasons(np.tile(hits, times)[None], np.tile(draws, times))[0].state == "holds"
+    assert decide_reasons(np.array([[15]]), np.array([20]))[0].foreseen is not None
+
+
+def test_schedules_begin_where_no_failure_is_enough_and_about_double() -> None:
+    for most in (45, 60, 200, 350, 1000):
+        looks = schedule_looks(most, reasons=4)
+        assert (looks[0], looks[-1]) == (44, most)
+        ratios = np.divide(looks[1:], looks[:-1])
+        assert (ratios > 1).all()
+        assert (ratios < 2.9).all()
+        assert len(looks) == 2 or (ratios > 1.4).all()
+    assert schedule_looks(43, reasons=4) == (43,)
+
+
+@pytest.mark.parametrize(
+    ("hits", "draws", "options", "argument"),
+    [
+        (np.array([3]), 2, {}, "hits"),
+        (np.array(3), 5, {}, "hits"),
+        (np.array([[3, 3]]), 5, {}, "draws"),
+        (np.array([3]), np.array([5, 5]), {}, "draws"),
+        (np.array([3]), 0, {}, "draws"),
+        (np.array([3]), 5, {"demand": 1.0}, "demand"),
+        (np.array([3]), 5, {"level": 0.0}, "level"),
+        (np.array([3]), 5, {"look": 0}, "look"),
+        (np.array([3, 3]), 5, {"reasons": 1}, "reasons"),
+    ],
+)
+def test_wrong_arguments_are_named(hits: np.ndarray, draws: object, options: dict[str, float], argument: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{argument}"):
+        decide_reasons(hits, draws, **options)
+
+
+def count_wrong(p: float, reasons: int, looks: tuple[int, ...], runs: int, draws_of_model: int | None = None) -> int:
+    """Runs in which any reason of this probability is decided wrongly at any look; a decision stays."""
+    generator = np.random.default_rng(9)
+    wrong = 0
+    for _ in range(runs):
+        hits = generator.random((reasons, looks[-1])) < p
+        if draws_of_model is not None:
+            own_p = generator.beta(p * 7 / 3, (1 - p) * 7 / 3, hits.shape)
+            hits = generator.binomial(draws_of_model, own_p)
+        undecided = set(range(reasons))
+        mistaken = False
+        for look, count in enumerate(looks, 1):
+            for reason in sorted(undecided):
+                counted, draws = hits[None, reason, :count].sum(1), count
+                if draws_of_model is not None:
+                    counted, draws = hits[None, reason, :count], np.full(count, draws_of_model)
+                state = decide_reasons(counted, draws, look=look, reasons=reasons)[0].state
+                if state != "undecided":
+                    undecided.remove(reason)
+                    mistaken |= (state == "holds") != (p >= 0.9)
+        wrong += mistaken
+    return wrong
+
+
+@pytest.mark.parametrize("draws_of_model", [None, 10])
+@pytest.mark.parametrize("p", [0.9, 0.8999])
+def test_few_decisions_are_wrong_over_all_looks(p: float, draws_of_model: int | None) -> None:
+    wrong = count_wrong(p, 2, schedule_looks(120, reasons=2), 150, draws_of_model)
+    assert proportion_interval(wrong, 150, 0.95)[0] <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draws_of_model", [None, 10])
+@pytest.mark.parametrize("reasons", [1, 4])
+@pytest.mark.parametrize("p", [0.7, 0.8999, 0.9, 0.97])
+def test_at_most_one_run_of_twenty_decides_wrongly(p: float, reasons: int, draws_of_model: int | None) -> None:
+    wrong = count_wrong(p, reasons, schedule_looks(400, reasons=reasons), 1000, draws_of_model)
+    assert proportion_interval(wrong, 1000, 0.95)[0] <= 0.05
