@@ -180,7 +180,12 @@ def test_the_share_of_a_region_is_the_value_of_an_image() -> None:
 
 @pytest.mark.parametrize(
     ("options", "argument"),
-    [({"demand": 1.0}, "demand"), ({"vary": "weather"}, "vary"), ({"vary": ()}, "vary"), ({"speaking": "x"}, "speaking")],
+    [
+        ({"demand": 1.0}, "demand"),
+        ({"vary": "weather"}, "vary"),
+        ({"vary": ()}, "vary"),
+        ({"speaking": "x"}, "speaking"),
+    ],
 )
 def test_options_are_checked(options: dict[str, Any], argument: str) -> None:
     with pytest.raises(standfast.ArgumentError, match=argument):
