@@ -95,7 +95,7 @@ class Trees:
 
     def _rank_thresholds(self, inner: Array) -> Array:
         """`x <= t` if and only if the number of thresholds below x is at most the number of those below t."""
-        ranks = np.zeros_like(self.ensemble.thresholds)
+        ranks: Array = np.zeros_like(self.ensemble.thresholds)
         for feature, cuts in self.cuts.items():
             at = inner & (self.ensemble.features == feature)
             ranks[at] = np.searchsorted(cuts, self.ensemble.thresholds[at])
@@ -109,7 +109,8 @@ class Trees:
         ranks = np.zeros_like(rows)
         for feature, cuts in self.cuts.items():
             ranks[:, feature] = np.searchsorted(cuts, rows[:, feature].astype(np.float64))
-        return np.where(np.isnan(rows), rows, ranks)  # a missing value goes the way that the tree has for it
+        # a missing value goes the way that the tree has for it
+        return np.asarray(np.where(np.isnan(rows), rows, ranks))
 
     def with_own_background(self, logits: Tensor | None) -> TreeGame:
         """The game with what shap's explainer was made with: rows with these logits `(B, classes)`, or none."""
