@@ -7,6 +7,7 @@ sources at random at once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,23 @@ class Drawn:
     kept: Tensor
 
 
+class _Copies(NamedTuple):
+    """Copies of n origins in S draws.
+
+    Attributes:
+        inputs: `(n, S, ...)`.
+        points: of the region, from which they are made, `(n, S, ...)`; None where inputs stay as they are.
+    """
+
+    inputs: Tensor
+    points: Tensor | None
+
+    def select(self, places: Sequence[int]) -> _Copies:
+        """Those of some draws, by number."""
+        numbers = list(places)
+        return _Copies(self.inputs[:, numbers], None if self.points is None else self.points[:, numbers])
+
+
 class Draws:
     """Explains the origins of a probe again and again.
 
@@ -143,20 +161,37 @@ class Draws:
             rows: the numbers of the origins, int64 `(n,)`.
             settings: of S draws. Those that differ in the changed inputs alone are explained together.
         """
-        points = self._sample(rows, settings)
+        copies = self._make_copies(rows, settings)
         together: dict[tuple[int, int], list[int]] = {}
         for place, setting in enumerate(settings):
             together.setdefault((setting.seed, setting.background), []).append(place)
+        variants = [vary(self._call.explainer, self._call.model, *pair) for pair in together]
         maps: list[Tensor] = [torch.empty(0)] * len(settings)
         kept: list[Tensor] = [torch.empty(0)] * len(settings)
-        for (seed, background), places in together.items():
-            explainer, model = vary(self._call.explainer, self._call.model, seed, background)
-            chosen = None if points is None else points[:, places]
-            with seed_generators(seed, self._call.inputs.device):
-                found = self._explain_copies(explainer, model, rows, chosen, len(places))
-            for number, place in enumerate(places):
-                maps[place], kept[place] = found.maps[:, number], found.kept[:, number]
+        with self._preparing(copies, variants):
+            for (explainer, model), (seed, _), places in zip(variants, together, together.values(), strict=True):
+                with seed_generators(seed, self._call.inputs.device):
+                    drawn = self._explain_copies(explainer, model, rows, copies.select(places))
+                for number, place in enumerate(places):
+                    maps[place], kept[place] = drawn.maps[:, number], drawn.kept[:, number]
         return Drawn(torch.stack(maps, 1), torch.stack(kept, 1))
+
+    def _preparing(
+        self, copies: _Copies, variants: Sequence[tuple[Explainer, Model]]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Inside, what several variants need of the copies may be computed once."""
+        if len(variants) == 1:
+            return contextlib.nullcontext()
+        return self._call.explainer.preparing(self._call.model, copies.inputs.flatten(0, 1), variants)
+
+    def _make_copies(self, rows: Tensor, settings: Sequence[Setting]) -> _Copies:
+        """A copy of each origin for each draw."""
+        points = self._sample(rows, settings)
+        if points is None or self._region is None:
+            inputs = self._call.inputs[rows][:, None]
+            return _Copies(inputs.expand(-1, len(settings), *inputs.shape[2:]), None)
+        changed = self._region.perturb(points.flatten(0, 1), rows.repeat_interleave(len(settings)))
+        return _Copies(changed.reshape(*points.shape[:2], *changed.shape[1:]), points)
 
     def _sample(self, rows: Tensor, settings: Sequence[Setting]) -> Tensor | None:
         """A point of the neighbourhood of each origin for each draw, `(n, S, ...)`; None where inputs stay."""
@@ -165,23 +200,17 @@ class Draws:
         region = self._region.select(rows)
         return torch.cat([region.sample(1, region.streams(setting.measurement)) for setting in settings], dim=1)
 
-    def _explain_copies(
-        self, explainer: Explainer, model: Model, rows: Tensor, points: Tensor | None, count: int
-    ) -> Drawn:
-        """Explain `count` copies of each origin, at these points `(n, count, ...)`."""
-        inputs, region = self._call.inputs, self._region
+    def _explain_copies(self, explainer: Explainer, model: Model, rows: Tensor, copies: _Copies) -> Drawn:
+        """Explain the copies of the origins with these numbers `(n,)`."""
+        region, count = self._region, copies.inputs.shape[1]
         origin = rows.repeat_interleave(count)
-        copies = inputs[origin]
-        flat_points = copies
-        if points is not None and region is not None:
-            flat_points = points.flatten(0, 1)
-            copies = region.perturb(flat_points, origin)
+        flat_points = None if copies.points is None else copies.points.flatten(0, 1)
         targets = self._probe.targets[origin]
-        fixed = None if self._fixed is None or points is None else self._fixed[origin]
-        maps, logits = explainer.attribute_all(model, copies, targets, fixed)
+        fixed = None if self._fixed is None or flat_points is None else self._fixed[origin]
+        maps, logits = explainer.attribute_all(model, copies.inputs.flatten(0, 1), targets, fixed)
         margin = measure_margin(model.task, logits, targets)
         finite = maps.flatten(1).isfinite().all(1) & logits.flatten(1).isfinite().all(1)
-        if points is not None and region is not None and region.aligns:
+        if flat_points is not None and region is not None and region.aligns:
             maps, seen = region.align_maps(maps, flat_points, origin)
             maps = torch.where(seen, maps, 0.0)
         constant = maps.flatten(1).amax(1) == maps.flatten(1).amin(1)
