@@ -27,7 +27,7 @@ from standfast.question.inputs import Inputs
 from standfast.report import Results
 from standfast.report.cards import card_to_json, format_card, write_card
 from standfast.results.reasons import Card
-from standfast.results.stored_reasons import METRIC, read_card
+from standfast.results.stored_reasons import METRIC, Place, read_card
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import count_least_models
 
@@ -439,9 +439,8 @@ def _read_cards(given: Results, again: Results | None) -> ReasonCards:
             skipped[row["sample"]] = row["status"]
             continue
         models = [] if again is None else again.models
-        cards.append(
-            read_card(given, row["sample"], data, model, names[0], retrained=again, models=models, others=names[1:])
-        )
+        place = Place(data, model, names[0], row["sample"])
+        cards.append(read_card(given, place, again, models, others=names[1:]))
     return ReasonCards(tuple(cards), skipped, given, again)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def read_rows(
     *,
     explainer: str | None = None,
     trust: bool = False,
-    **options: Mapping[str, Any],
+    **options: Any,
 ) -> Asked:
     """Load a model and some rows of its data.
 

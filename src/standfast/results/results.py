@@ -26,7 +26,7 @@ from standfast.results.formatting import format_count
 from standfast.results.metric_results import MetricResults
 from standfast.results.reasons import Card
 from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
-from standfast.results.stored_reasons import read_card
+from standfast.results.stored_reasons import Place, read_card
 from standfast.results.summary import Summary, summarise_metric
 from standfast.results.tables import Best, count_explainers, list_best, make_table
 from standfast.results.verdict import Verdict, reach_verdict
@@ -567,7 +567,8 @@ class StoredResults:
         ):
             unknown = [name for name in listed if name not in known]
             check(not unknown, argument, f"of {', '.join(known)}", ", ".join(map(repr, unknown)))
-        return read_card(self, sample, *pairs[0], chosen, models=retrained, others=others)
+        place = Place(*pairs[0], chosen, sample)
+        return read_card(self, place, models=retrained, others=others)
 
     def _find_seed_agreement(self) -> tuple[str, int]:
         """The label of the metric whose maps are stored, and how many first features it looks at."""

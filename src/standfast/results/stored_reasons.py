@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from standfast.cells.words import describe_cell
 from standfast.errors import ArgumentError, check
+from standfast.results.configured_metric import ConfiguredMetric
 from standfast.results.metric_results import MetricResults, StoredSample
 from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_card
 from standfast.tensors import Array
-
-if TYPE_CHECKING:
-    from standfast.results.results import StoredResults
 
 #: the name of the metric whose draws are read
 METRIC = "reasons"
@@ -24,13 +23,40 @@ _ARRAYS = ("origin_map", "named_for", "named_against", "mean_map", "origin_input
 _OF_A_JOB: tuple[Source, ...] = ("seed", "background", "measurement")
 
 
+class Opened(Protocol):
+    """Opened results, as far as cards need them."""
+
+    @property
+    def metrics(self) -> Mapping[str, ConfiguredMetric]:
+        """The configured metrics by their labels."""
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """The configuration."""
+
+    def metric_results(self, data: str, model: str, label: str) -> MetricResults:
+        """The rows of a configured metric for one data set and model."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which decision a card is about.
+
+    Attributes:
+        data, model, explainer: names.
+        sample: its number.
+    """
+
+    data: str
+    model: str
+    explainer: str
+    sample: int
+
+
 def read_card(
-    results: StoredResults,
-    sample: int,
-    data: str,
-    model: str,
-    explainer: str,
-    retrained: StoredResults | None = None,
+    results: Opened,
+    place: Place,
+    retrained: Opened | None = None,
     models: Sequence[str] = (),
     others: Sequence[str] = (),
 ) -> Card:
@@ -38,8 +64,7 @@ def read_card(
 
     Args:
         results: with the metric `reasons` of all sources (the first such metric), and perhaps of each source alone.
-        sample: its number.
-        data, model, explainer: which.
+        place: which decision.
         retrained: results of the same samples by models that were trained again; None for those of `results`.
         models: the names of these models.
         others: names of other explainers.
@@ -47,6 +72,7 @@ def read_card(
     Raises:
         ArgumentError: no reasons are stored, or none of this sample.
     """
+    data, model, explainer, sample = place.data, place.model, place.explainer, place.sample
     labels = [label for label, metric in results.metrics.items() if metric.metric == METRIC]
     check(len(labels) > 0, "results", "those of the metric reasons", "none")
     view = results.metric_results(data, model, labels[0])
@@ -99,7 +125,7 @@ def _describe_missing(view: MetricResults, explainer: str, sample: int) -> str:
 
 
 def _read_model(
-    results: StoredResults, data: str, model: str, explainer: str, sample: int, target: object
+    results: Opened, data: str, model: str, explainer: str, sample: int, target: object
 ) -> StoredDraws | None:
     """The draws of a model that was trained again; None if it answers otherwise."""
     label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
@@ -194,7 +220,7 @@ def format_value(number: float) -> str:
     return f"{number:.4g}"
 
 
-def describe_answer(results: StoredResults, view: MetricResults, row: Mapping[str, Any]) -> str:
+def describe_answer(results: Opened, view: MetricResults, row: Mapping[str, Any]) -> str:
     """What the model answers for a sample, in words.
 
     Of a decision it is its rule, or that it is not met.
