@@ -61,7 +61,7 @@ def figures() -> dict[str, Figure]:
     inside = of.RelevanceLocalisation(regions=waves.extras["blocks"])
     of_series = ("saliency", "input_x_gradient", "integrated_gradients", "random")
     return {
-        "reasons": Figure(of.Reasons(), 30),
+        "reasons": Figure(of.Reasons(small, draws=60), 30),
         "worst_case": Figure(of.WorstCase(standfast.LinfBall(0.2), budget=200), 8, "convergence"),
         "misinterpretation_probability": Figure(rare, 2, "curve_sample0", EXPLAINERS[:3]),
         "max_sensitivity": Figure(of.MaxSensitivity(small, samples=30, normalise=True), 30),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +18,14 @@ from standfast.data import Dataset
 from standfast.errors import as_number, check, check_integer, warn_user
 from standfast.evaluation import evaluate
 from standfast.explainers import Explainer
+from standfast.files import write_atomically
 from standfast.metrics.reasons.places import Speaking, count_first
 from standfast.metrics.reasons.reasons import MOST_DECIDED, Reasons
 from standfast.neighbourhoods import Neighbourhood
 from standfast.question.arguments import Arguments, ExplainerLike, ModelLike
 from standfast.question.inputs import Inputs
 from standfast.report import Results
+from standfast.report.cards import card_to_json, format_card, write_card
 from standfast.results.reasons import Card
 from standfast.results.stored_reasons import METRIC, read_card
 from standfast.statistics.proportions import proportion_interval
@@ -70,6 +73,57 @@ class ReasonCards:
 
     def __iter__(self) -> Iterator[Card]:
         return iter(self.cards)
+
+    def __str__(self) -> str:
+        lines = [format_card(card) for card in self.cards]
+        lines += [f"sample {sample}: {status}, and so not explained" for sample, status in self.skipped.items()]
+        return "\n\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.cards)} decisions, {len(self.skipped)} skipped)"
+
+    def to_html(self, path: str | Path, sample: int | None = None) -> Path:
+        """Write the card of a sample as a page that prints on one sheet of A4.
+
+        Args:
+            path: of the file.
+            sample: which; the only one by default.
+        """
+        card = self.card(sample)
+        write_card(card, Path(path), comparison=self._describe_place(card))
+        return Path(path)
+
+    def to_json(self, path: str | Path, sample: int | None = None) -> Path:
+        """Write the card of a sample as JSON.
+
+        Args:
+            path, sample: as of `to_html`.
+        """
+        text = json.dumps(card_to_json(self.card(sample)), indent=1, ensure_ascii=False, allow_nan=False)
+        write_atomically(Path(path), text.encode())
+        return Path(path)
+
+    def write(self, path: Path, rows: Sequence[int] | None = None) -> list[Path]:
+        """Write all cards, as JSON where the name ends so, and else as pages.
+
+        Args:
+            path: of the only card; of several each gets its number in the name.
+            rows: the numbers of the samples in the user's data, for names of files.
+        """
+        written: list[Path] = []
+        for card in self.cards:
+            number = rows[card.sample] if rows else card.sample
+            own_path = path if len(self.cards) == 1 else path.with_stem(f"{path.stem}-{number}")
+            write_one = self.to_json if path.suffix == ".json" else self.to_html
+            written.append(write_one(own_path, card.sample))
+        return written
+
+    def _describe_place(self, card: Card) -> str | None:
+        """How steady the reasons are among those of the other decisions; None where these are too few."""
+        steadier = self.compare(card)
+        if math.isnan(steadier):
+            return None
+        return f"The reasons are steadier than those of {steadier:.0%} of the {len(self.cards) - 1} other decisions."
 
     def card(self, sample: int | None = None) -> Card:
         """The card of a sample; of the only one by default.

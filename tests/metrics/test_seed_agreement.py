@@ -16,7 +16,7 @@ import standfast
 from standfast.errors import ArgumentError
 from standfast.explainers import Explainer
 from standfast.metrics import SeedAgreement
-from standfast.metrics.seed_agreement import reseed
+from standfast.metrics.reasons.draws import reseed
 from standfast.model import Model
 
 ROWS = torch.linspace(-1, 1, 80).reshape(20, 4).double()

@@ -16,7 +16,7 @@ from standfast.metrics import metrics
 
 SHAPE = (1, 8, 8)
 #: metrics whose examples draw no random numbers that change a value
-SAME_FOR_ALL_SEEDS = ("reasons", "c_eval", "c_eval_plot", "log_odds", "near_affinity", "relevance_localisation", "seed_agreement")
+SAME_FOR_ALL_SEEDS = ("c_eval", "c_eval_plot", "log_odds", "near_affinity", "relevance_localisation", "seed_agreement")
 #: metrics that have a value for a constant explanation
 WITH_CONSTANT_MAPS = ("corruption_curve", "relevance_localisation")
 OWN = [name for name in standfast.metrics.names() if metrics[name].__module__.startswith("standfast.")]

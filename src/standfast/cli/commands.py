@@ -582,6 +582,90 @@ def explain(
 
 
 @app.command(
+    epilog="Example: standfast reasons --model pipeline.joblib --data customers.csv --row 17 --trust --out card.html"
+)
+@_interruptible(_FROM_THERE)
+def reasons(
+    model: Annotated[str, typer.Option(help="As of `standfast init`: a name, a file, or module:function.")],
+    data: Annotated[str, typer.Option(help="As of `standfast init`: a name, a file, a folder, or module:function.")],
+    row: Annotated[
+        list[int] | None, typer.Option(help="The number of a row, from 0; may be given several times. By default all.")
+    ] = None,
+    explainer: Annotated[str | None, typer.Option(help="A name; by default one that suits the model.")] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(help="How many reasons; by default 4 of a row or a text, a tenth of an image or a series.", min=1),
+    ] = None,
+    demand: Annotated[
+        float, typer.Option(help="The probability with which a reason has to be named again.", min=0.0, max=1.0)
+    ] = 0.9,
+    decision: Annotated[
+        str | None, typer.Option(help="What is decided by a probability, such as 'P(default) > 0.35'.")
+    ] = None,
+    measurement: Annotated[
+        bool | None,
+        typer.Option(
+            "--measurement/--no-measurement",
+            help="Vary the input within the default neighbourhood. By default not for tables.",
+        ),
+    ] = None,
+    other: Annotated[list[str] | None, typer.Option(help="Another explainer that would do as well.")] = None,
+    reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Of a module:function.")] = None,
+    label: Annotated[str | None, typer.Option(help="Of a table: the column that has the classes.")] = None,
+    bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
+    task: Annotated[str | None, typer.Option(help="What the model answers, if no classes.")] = None,
+    draws: Annotated[int, typer.Option(help="At most so many variations.", min=1)] = 400,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A file for the card: .html, or .json. Of several rows each gets its number in the name."),
+    ] = None,
+) -> None:
+    """Say which reasons of a decision can be stated: those that are named again when nothing that matters differs.
+
+    It explains the rows again and again, with other seeds and backgrounds and, with --measurement, slightly changed.
+    """
+    from standfast.cli.new_study import read_bounds
+    from standfast.cli.reasons import read_rows
+    from standfast.reason_cards import reasons as find_reasons
+
+    within = None if bounds is None else list(read_bounds(bounds))
+    asked = read_rows(
+        model,
+        data,
+        row or [],
+        explainer=explainer,
+        trust=trust,
+        weights=weights,
+        label=label,
+        bounds=within,
+        task=task,
+        reference=reference,
+    )
+    found = find_reasons(
+        asked.model,
+        asked.explainer,
+        asked.inputs,
+        reference=asked.reference,
+        top=top,
+        demand=demand,
+        measurement=measurement,
+        others=other or [],
+        decision=decision,
+        draws=draws,
+        seed=seed,
+    )
+    _echo(str(found))
+    if out is not None:
+        for path in found.write(out, row):
+            _echo(f"card: {path}")
+
+
+@app.command(
     epilog="Example: standfast init. Without questions: standfast init --model mymodel:build --data mydata.npz"
 )
 def init(

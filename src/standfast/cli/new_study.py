@@ -22,6 +22,7 @@ from torch import nn
 
 from standfast.cli.kinds import KINDS, first_sentence
 from standfast.errors import ArgumentError, StandfastError, check, suggest_name
+from standfast.explainers import get as get_explainer
 from standfast.frames import Table
 from standfast.model import Model
 from standfast.neighbourhoods.tables import Feature
@@ -167,6 +168,10 @@ class Setting:
         else:
             own = "saliency", "integrated_gradients", "gradcam" if convolutions else "input_x_gradient"
         return own
+
+    def explain_one(self, name: str) -> None:
+        """Explain the first sample by an explainer, which may raise an error."""
+        get_explainer(name)(self.tried, self.samples.inputs[:1])
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -40,13 +40,13 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
     if "transformers" in model.options:
         column = _find_texts(folder / path)
         return data if column is None else data.with_option("text", column)
-    estimator = _load_estimator(model, folder) if path.endswith((".csv", ".parquet")) else None
+    estimator = load_estimator(model, folder) if path.endswith((".csv", ".parquet")) else None
     if not is_estimator(estimator):
         return data
     return _describe_table(estimator, data, path, folder)
 
 
-def _load_estimator(model: Source, folder: Path) -> Any:
+def load_estimator(model: Source, folder: Path) -> Any:
     """The fitted estimator of a file or a function; None for a model of another kind."""
     entry, _ = build_source(read_entry(model.entry, MODELS))[""]
     try:

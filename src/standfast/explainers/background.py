@@ -70,7 +70,9 @@ def resolve_background(model: Model, x: Tensor, background: References | None) -
             rows = choose_baseline(model, x, background).expand(1, *x.shape[1:])
         except ArgumentError as error:
             raise ArgumentError("background", error.expected, error.got) from None
-    key = ("background", background, x.shape[1:])
+    # a digest, so that the model does not keep each set of rows that it has seen
+    content = background.digest if isinstance(background, Background) else background
+    key = ("background", content, x.shape[1:])
     if key in model.fitting:
         return rows.to(model.dtype).clamp(*model.bounds)
     checked = model.check_inputs(rows, "background")

@@ -253,6 +253,20 @@ class Explainer(metaclass=ConfigurationType):
                 _warn_of_flat_columns(self.label, model, x[:64], maps[:64], classes[:64])
         return maps, logits
 
+    @contextlib.contextmanager
+    def preparing(self, model: Model, x: Tensor, variants: Sequence[tuple[Explainer, Model]]) -> Iterator[None]:
+        """Inside, variants of this explainer explain inputs among `x` `(N, ...)`, which were explained before.
+
+        What they all need can be computed once, and together. No map depends on it. By default, nothing is computed.
+
+        Args:
+            model: the model to explain.
+            x: inputs.
+            variants: explainers that differ in seeds and in the rows that they average over, and models that differ in
+                the rows of their reference.
+        """
+        yield
+
     def _attribute_widths(
         self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor | None, widths: Tensor
     ) -> Explanation:

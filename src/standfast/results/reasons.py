@@ -421,7 +421,10 @@ def _tally_draws(
     value_models: list[Array] = []
     is_all = not is_clustered
     for number, model in enumerate(of_models):
-        maps, explainers, are_all = _mix_explainers([_list_maps(draws, is_clustered) for draws in model], number)
+        of_explainers = [_list_maps(draws) for draws in model]
+        if not is_clustered and len(model) == 1 and not model[0].varied:
+            of_explainers = [(model[0].origin[:0].reshape(0, len(model[0].origin)), False)]  # nothing varied at all
+        maps, explainers, are_all = _mix_explainers(of_explainers, number)
         is_all = is_all and are_all
         signed = wanted.sign_first(maps) if len(maps) else np.zeros(maps.shape, dtype=np.int8)
         same = named.is_same(signed)
@@ -446,10 +449,10 @@ def _tally_draws(
     )
 
 
-def _list_maps(draws: StoredDraws, is_clustered: bool) -> tuple[Array, bool]:
+def _list_maps(draws: StoredDraws) -> tuple[Array, bool]:
     """The draws of a model and an explainer, and whether these are all that there are.
 
-    Where nothing varies, the clean map is the only one. Of the given model it counts only beside other explainers.
+    Where nothing varies, the clean map is the only one.
     """
     assert draws.maps is not None
     if draws.varied:

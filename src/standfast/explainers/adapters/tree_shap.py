@@ -17,14 +17,16 @@ the wrong side where it lies on a threshold, as rows of the training data do. So
 their ranks, which are exact. And what is returned is checked: attributions add up to the model's own answer, and for
 each model once also on rows mixed of the inputs, the background and values beside thresholds.
 
-Cost: one call of the model for each chunk, and `rows x references x leaves` steps in shap's compiled code.
+Trees are read, and mixed rows are tried, once for each model, with its first background (`trees`).
+
+Cost: one call of the model for each chunk, and `rows x references x leaves` steps in shap's compiled code, where equal
+rows count once. Rows that are explained again and again with other backgrounds are encoded together (`preparing`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -37,11 +39,11 @@ from torch import Tensor, nn
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.explainers.adapters.base import get_class, turn_maps
 from standfast.explainers.adapters.frame_functions import compute_contributions, find_encoding
+from standfast.explainers.adapters.trees import TreeGame, TreeReading, Trees, TreeSource, make_probabilities, silence
 from standfast.explainers.background import resolve_background
 from standfast.explainers.base import Baseline, Explainer, Explanation
 from standfast.explainers.completeness import record_gap
 from standfast.frames import find_frame_function
-from standfast.frames.encoded import Encoding
 from standfast.frames.wrappers import describe_wrapping, unwrap
 from standfast.model import Model, Output, module_name
 from standfast.needs import Needs
@@ -54,8 +56,8 @@ from standfast.tensors import Array
 #: how far what attributions add up to may be from the model's answers: a share of the spread of these, and for XGBoost,
 #: which has single precision, of the sizes of what is added
 _TOLERANCE, _SINGLE = 1e-3, 2e-6
-#: rows on which trees are compared with the model, once
-_TRIED = 128
+#: rows that say how far answers of a model differ
+_COMPARED = 128
 
 
 @dataclass(frozen=True)
@@ -91,40 +93,60 @@ class TreeSHAPExplainer(Explainer):
         self._check_graph(create_graph)
         if model.task.below is not model.task:
             return self._explain_decision(model, x, targets)
-        with torch.no_grad():
-            logits = model.forward(x.detach())
+        logits = self._predict(model, x)
         contributions = self._find_contributions(model, x)
         if contributions is None:
             values = self._explain_trees(model, x, logits)
         else:
             values, rest = contributions[:, :-1], contributions[:, -1]
             spread = _measure_spread(model, x)
-            _check_sums(self.label, values, rest, _make_probabilities, logits, model, spread)
+            _check_sums(self.label, values, rest, make_probabilities, logits, model, spread)
         record_gap(self, model, 0.0)
         classes = model.task.answer(logits) if targets is None else targets
         return _choose_outputs(values, classes, model, x).to(x.dtype), logits
 
     def _explain_decision(self, model: Model, x: Tensor, targets: Tensor | None) -> Explanation:
         """Maps of what trees say of a class: the one that speaks for the side, or the one of the rule, with a sign."""
-        with torch.no_grad():
-            logits = model.forward(x.detach())
+        logits = self._predict(model, x)
         sides = model.task.answer(logits) if targets is None else targets
         numbers, signs = point_at(model.task, sides, model.width)
         maps, _ = self.attribute(model.undecided, x, numbers)
         record_gap(self, model, 0.0)
         return turn_maps(maps, signs), logits
 
+    def _predict(self, model: Model, x: Tensor) -> Tensor:
+        """The model's logits, `(N, ...)`, which may be prepared."""
+        reading = _READINGS.get(model.module, {}).get(self._kind)
+        outputs = None if reading is None else reading.find_outputs(x)
+        if outputs is not None:
+            return model.decide(outputs)
+        with torch.no_grad():
+            return model.forward(x.detach())
+
     def _explain_trees(self, model: Model, x: Tensor, logits: Tensor) -> Array:
         """Attributions `(N, features, outputs)` that shap computes, and that add up to the model's logits."""
-        trees = self._read_trees(model, x)
-        given = trees.given
-        encoded = given.encode(x.detach())
-        values = trees.compute(encoded)
-        if given.encoding is not None:
-            given.encoding.check_rows(x, encoded)
-            values = given.encoding.sum_back(values)
-        _check_sums(self.label, values, trees.base, trees.predict, logits, model, _measure_spread(model, x))
+        reading = self._find_reading(model, x)
+        game = reading.find_game(model, self._find_references(model, x))
+        values = game.compute(reading.encode(x.detach()))
+        encoding = reading.trees.source.encoding
+        if encoding is not None:
+            values = encoding.sum_back(values)
+        _check_sums(self.label, values, game.base, game.trees.predict, logits, model, _measure_spread(model, x))
         return values
+
+    @contextlib.contextmanager
+    def preparing(self, model: Model, x: Tensor, variants: Sequence[tuple[Explainer, Model]]) -> Iterator[None]:
+        references = [
+            variant._find_references(varied_model, x)
+            for variant, varied_model in variants
+            if isinstance(variant, TreeSHAPExplainer)
+        ]
+        known_references = [rows for rows in references if rows is not None]
+        if not known_references:
+            yield
+            return
+        with self._find_reading(model, x).preparing(model, x, torch.cat(known_references)):
+            yield
 
     def _find_contributions(self, model: Model, x: Tensor) -> Array | None:
         """What a booster's own package computes for a data frame, of which shap cannot read categories; else None."""
@@ -133,48 +155,57 @@ class TreeSHAPExplainer(Explainer):
             return None
         return compute_contributions(function, function.table.decode(x))
 
-    def _read_trees(self, model: Model, x: Tensor) -> _Trees:
-        """The trees of the model, read once for each of them and each reference."""
-        known = _TREES.setdefault(model.module, {})
-        key = (self, id(model.reference) if self.background == "reference" else 0)
-        if key not in known:
-            known[key] = self._build(model, x)
-        return known[key]
+    @property
+    def _kind(self) -> _Kind:
+        """What the trees that are read depend on, beside the model: not the rows of a background."""
+        return self.method, self.output, self.background is not None
 
-    def _build(self, model: Model, x: Tensor) -> _Trees:
-        given, name = self._find_given(model), module_name(model.module)
-        keeps_scores = given.shift == 0.0 or self.output == "logit"
+    def _find_references(self, model: Model, x: Tensor) -> Tensor | None:
+        """The rows of the background `(B, F)`; None without one, and for an explainer of shap that was made before."""
+        if self.background is None or not isinstance(self.method, type):
+            return None
+        return resolve_background(model, x, None if self.background == "reference" else self.background)
+
+    def _find_reading(self, model: Model, x: Tensor) -> TreeReading:
+        """The trees of the model, read once."""
+        readings = _READINGS.setdefault(model.module, {})
+        if self._kind not in readings:
+            readings[self._kind] = self._read_trees(model, x)
+        return readings[self._kind]
+
+    def _read_trees(self, model: Model, x: Tensor) -> TreeReading:
+        source, name = self._find_source(model), module_name(model.module)
+        keeps_scores = source.shift == 0.0 or self.output == "logit"
         expected = f"'logit' for a classifier that decides at a threshold of its scores, and {self.label}"
         check(keeps_scores, "output", expected, f"{self.output!r}, which shap computes without the threshold")
         check(model.preprocess is None, "model", f"no preprocessing for {self.label}", "one")
         check(x.ndim == 2, "inputs", f"rows (N, features) for {self.label}", f"shape {tuple(x.shape)}")
-        references: Array | None = None
-        if self.background is not None:
-            background = None if self.background == "reference" else self.background
-            references = given.encode(resolve_background(model, x, background))
-            _check_readable(given.estimator, self.label)
-        with _silence(), torch.no_grad():
-            if isinstance(self.method, type):
-                explainer = self._construct(given.estimator, name, references)
-            else:
-                explainer, references = self.method, self.method.data
-            logits = None
-            if references is not None:
-                rows = torch.as_tensor(references, dtype=model.dtype, device=model.device)
-                (logits,) = given.model.map_rows(lambda z: (given.model.forward(z),), rows)
-            trees = _Trees(explainer, given, logits, self.output, rank=isinstance(self.method, type))
-            if isinstance(self.method, type):
-                self._check_splits(trees, given.model, x, references)
-            return trees
+        if not isinstance(self.method, type):
+            rows = self.method.data
+            own_logits = None if rows is None else source.predict(model, rows)
+            return TreeReading(Trees(self.method, source, self.output, rank=False), own_logits)
+        references = self._find_references(model, x)
+        encoded_references: Array | None = None
+        if references is not None:
+            encoded_references = source.encode(references)
+            _check_readable(source.estimator, self.label)
+        with silence(), torch.no_grad():
+            explainer = self._construct(source.estimator, name, encoded_references)
+            reading = TreeReading(Trees(explainer, source, self.output, rank=True), None)
+            game = reading.find_game(model, references)
+            self._check_splits(game, source.find_model(model), source.encode(x.detach()), encoded_references)
+        return reading
 
-    def _find_given(self, model: Model) -> _Given:
+    def _find_source(self, model: Model) -> TreeSource:
         """The estimator, and how rows reach it: for a model of data frames, through the steps before it."""
+        gives_numbers = isinstance(model.task, Regression)
         function = find_frame_function(model)
         if function is not None:
             unwrapped = unwrap(function.estimator)
             self._check_decides(unwrapped.final)
             encoding = find_encoding(model, function, self.label)
-            return _Given(unwrapped.final, encoding.make_model(model), encoding)
+            encoded_model = encoding.make_model(model)
+            return TreeSource(unwrapped.final, encoding, encoded_model, _read_shift(encoded_model), gives_numbers)
         estimator = None if model.black_box is None else model.black_box.estimator
         expected = "a Model of an estimator's own method, as Model.from_callable(fitted.predict_proba, ...)"
         name = module_name(model.module)
@@ -183,21 +214,26 @@ class TreeSHAPExplainer(Explainer):
         self._check_decides(unwrapped.final)
         if not unwrapped.transformers:
             estimator = unwrapped.final
-        return _Given(estimator, model, None)
+        return TreeSource(estimator, None, None, _read_shift(model), gives_numbers)
 
-    def _check_splits(self, trees: _Trees, model: Model, x: Tensor, references: Array | None) -> None:
+    def _check_splits(self, game: TreeGame, model: Model, encoded: Array, references: Array | None) -> None:
         """Raise `ModelError` unless the trees give the model's answers on both sides of all kinds of splits.
 
         The sum of a row's attributions says nothing about rows mixed of it and the background. So rows are tried whose
         features are drawn from the inputs, the background, and between the thresholds.
+
+        Args:
+            game: the trees with a background.
+            model: of the trees alone.
+            encoded: inputs as the trees get them, `(N, E)`.
+            references: the rows of the background, `(B, E)`; None without one.
         """
-        seen = trees.given.encode(x.detach())
-        rows = trees.mix_rows(seen if references is None else np.concatenate([seen, references]))
-        given = torch.as_tensor(rows, dtype=x.dtype, device=x.device).clamp(*model.bounds)
-        (logits,) = model.map_rows(lambda z: (model.forward(z),), given)
-        values = trees.compute(given.cpu().numpy())
+        rows = game.trees.mix_rows(encoded if references is None else np.concatenate([encoded, references]))
+        tried = torch.as_tensor(rows, dtype=model.dtype, device=model.device).clamp(*model.bounds)
+        (logits,) = model.map_rows(lambda z: (model.forward(z),), tried)
+        values = game.compute(tried.cpu().numpy())
         spread = _measure_answers(logits, model)
-        _check_sums(self.label, values, trees.base, trees.predict, logits, model, spread)
+        _check_sums(self.label, values, game.base, game.trees.predict, logits, model, spread)
 
     def _construct(self, estimator: object, name: str, references: Array | None) -> Any:
         from shap.maskers import Independent
@@ -228,31 +264,6 @@ class TreeSHAPExplainer(Explainer):
         check(not wrapping, "model", self._expected_trees, wrapping)
 
 
-@dataclass(frozen=True)
-class _Given:
-    """What trees are read from.
-
-    Attributes:
-        estimator: that has them.
-        model: of it alone.
-        encoding: how rows of a data frame reach it; None where they do as they are.
-    """
-
-    estimator: object
-    model: Model
-    encoding: Encoding | None
-
-    @property
-    def shift(self) -> float:
-        """What the model adds to the trees' sums, so that a classifier with a threshold of its own decides at 0."""
-        function = None if self.model.black_box is None else self.model.black_box.function
-        return function.source.shift if isinstance(function, Reading) else 0.0
-
-    def encode(self, rows: Tensor) -> Array:
-        """Rows as the trees get them, `(N, E)`."""
-        return rows.cpu().numpy() if self.encoding is None else self.encoding.encode(rows)
-
-
 def _check_readable(estimator: Any, label: str) -> None:
     """Raise `ArgumentError` for trees that shap reads with a background so that the process ends."""
     if type(estimator).__module__.partition(".")[0] != "catboost":
@@ -262,98 +273,16 @@ def _check_readable(estimator: Any, label: str) -> None:
     check(not loss.startswith("Multi"), "background", expected, "one")
 
 
-class _Trees:
-    """A `shap.TreeExplainer`, with ranks in place of features and thresholds where its own compiled code runs.
-
-    Args:
-        explainer: of shap.
-        given: what the trees were read from.
-        logits: of the model at the references `(B, classes)`; None without references.
-        output: what is explained.
-        rank: whether `explainer` is ours to change.
-    """
-
-    def __init__(self, explainer: Any, given: _Given, logits: Tensor | None, output: Output, rank: bool) -> None:
-        self.explainer, self.model, self.given, self.logits = explainer, explainer.model, given, logits
-        self.of_probabilities = output == "probability" or self.model.tree_output == "probability"
-        inner = self.model.children_left >= 0
-        #: the thresholds of each feature
-        self.cuts: dict[int, Array] = {}
-        for feature in np.unique(self.model.features[inner]).tolist():
-            self.cuts[feature] = np.unique(self.model.thresholds[inner & (self.model.features == feature)])
-        compiled = explainer.feature_perturbation == "interventional" or self.model.model_type == "internal"
-        self.ranked = rank and compiled and not np.any(self.model.threshold_types)
-        if self.ranked:
-            self._rank_thresholds(inner)
-
-    def _rank_thresholds(self, inner: Array) -> None:
-        """`x <= t` if and only if the number of thresholds below x is at most the number of those below t."""
-        ranks = np.zeros_like(self.model.thresholds)
-        for feature, cuts in self.cuts.items():
-            at = inner & (self.model.features == feature)
-            ranks[at] = np.searchsorted(cuts, self.model.thresholds[at])
-        self.model.thresholds = ranks
-        if self.explainer.data is not None:
-            self.explainer.data = self._rank(self.explainer.data)
-
-    def _rank(self, rows: Array) -> Array:
-        rows = rows.astype(self.model.input_dtype)
-        ranks = np.zeros_like(rows)
-        for feature, cuts in self.cuts.items():
-            ranks[:, feature] = np.searchsorted(cuts, rows[:, feature].astype(np.float64))
-        return np.where(np.isnan(rows), rows, ranks)  # a missing value goes the way that the tree has for it
-
-    def mix_rows(self, known: Array) -> Array:
-        """Rows `(N, features)`, each feature drawn from that of `known` rows or from between and beyond thresholds."""
-        generator = np.random.default_rng(0)
-        mixed = generator.choice(known, _TRIED)
-        for feature in range(known.shape[1]):
-            cuts = self.cuts.get(feature, np.zeros(0))
-            cuts = cuts[np.isfinite(cuts)]
-            between = [cuts[:1] - 1, (cuts[1:] + cuts[:-1]) / 2, cuts[-1:] + 1]
-            mixed[:, feature] = generator.choice(np.concatenate([*between, known[:, feature]]), _TRIED)
-        return mixed
-
-    def compute(self, rows: Array) -> Array:
-        """Attributions `(N, features, outputs)`, float64."""
-        with _silence():
-            found = self.explainer.shap_values(self._rank(rows) if self.ranked else rows, check_additivity=False)
-        values = np.asarray(found, dtype=np.float64)
-        return values[..., None] if values.ndim == 2 else values
-
-    @property
-    def base(self) -> Array:
-        """What attributions are added to, `(outputs,)`: the mean over the references, or over the training rows.
-
-        A threshold of scores shifts it, and no attribution.
-        """
-        outputs = np.asarray(self.explainer.expected_value, dtype=np.float64).reshape(-1) + self.given.shift
-        if self.logits is None or self.of_probabilities:
-            return outputs
-        if isinstance(self.given.model.task, Regression):  # shap's own base is wrong for CatBoost
-            return np.asarray(self.logits.double().mean(0).cpu().numpy())
-        if len(outputs) > 1:
-            # shap's own base is wrong for XGBoost with several classes; a constant for all classes cancels
-            return np.asarray(self.logits.double().log_softmax(1).mean(0).cpu().numpy())
-        return outputs
-
-    def predict(self, sums: Array) -> Array:
-        """The probabilities `(N, classes)` that belong to what attributions add up to, `(N, outputs)`."""
-        if not self.of_probabilities:
-            return _make_probabilities(sums)
-        return np.concatenate([1 - sums, sums], axis=1) if sums.shape[1] == 1 else np.asarray(sums)
+def _read_shift(model: Model) -> float:
+    """What a model adds to the trees' sums, so that a classifier with a threshold of its own decides at 0."""
+    function = None if model.black_box is None else model.black_box.function
+    return function.source.shift if isinstance(function, Reading) else 0.0
 
 
-def _make_probabilities(sums: Array) -> Array:
-    """Probabilities `(N, classes)` from log-odds `(N, 1)` or margins `(N, classes)`."""
-    if sums.shape[1] == 1:
-        sums = np.concatenate([-sums / 2, sums / 2], axis=1)
-    shares = np.exp(sums - sums.max(1, keepdims=True))
-    return np.asarray(shares / shares.sum(1, keepdims=True))
-
-
-#: the trees of each model, read by each explainer
-_TREES: WeakKeyDictionary[nn.Module, dict[tuple[TreeSHAPExplainer, int], _Trees]] = WeakKeyDictionary()
+#: an explainer of shap, what is explained, and whether there is a background
+_Kind = tuple[Any, Output, bool]
+#: the trees of each model
+_READINGS: WeakKeyDictionary[nn.Module, dict[_Kind, TreeReading]] = WeakKeyDictionary()
 
 
 #: how much the answers of each model differ between rows of its reference
@@ -363,7 +292,7 @@ _SPREADS: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
 def _measure_spread(model: Model, x: Tensor) -> float:
     """The standard deviation of the model's answers for rows of its reference, or else for these rows."""
     if model.module not in _SPREADS or model.reference is None:
-        rows = x.detach() if model.reference is None else model.reference.rows[:_TRIED].to(x)
+        rows = x.detach() if model.reference is None else model.reference.rows[:_COMPARED].to(x)
         with torch.no_grad():
             (logits,) = model.map_rows(lambda part: (model.forward(part),), rows)
         _SPREADS[model.module] = _measure_answers(logits, model)
@@ -432,11 +361,3 @@ def _check_sums(
             f" {differences.max():.3g}. Was it fitted again, or does it have splits or a loss that shap cannot read?"
             " kernel_shap needs predictions alone"
         )
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Hide warnings of shap, and of estimators that shap calls."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

@@ -7,6 +7,7 @@ sources at random at once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from standfast.explainers import Explainer
 from standfast.metrics.probe import Call, Probe
+from standfast.metrics.reasons.places import ROUNDING
 from standfast.model import Model
 from standfast.neighbourhoods import Region
 from standfast.records import Background
@@ -29,6 +31,8 @@ Source = Literal["seed", "background", "measurement"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 #: of which the random numbers of several sources differ, whatever is switched on
 _LARGEST_SEED = 2**31
+#: other backgrounds that show whether there is one
+_BACKGROUNDS_TRIED = 3
 
 
 class Setting(NamedTuple):
@@ -78,6 +82,23 @@ class Drawn:
     kept: Tensor
 
 
+class _Copies(NamedTuple):
+    """Copies of n origins in S draws.
+
+    Attributes:
+        inputs: `(n, S, ...)`.
+        points: of the region, from which they are made, `(n, S, ...)`; None where inputs stay as they are.
+    """
+
+    inputs: Tensor
+    points: Tensor | None
+
+    def select(self, places: Sequence[int]) -> _Copies:
+        """Those of some draws, by number."""
+        numbers = list(places)
+        return _Copies(self.inputs[:, numbers], None if self.points is None else self.points[:, numbers])
+
+
 class Draws:
     """Explains the origins of a probe again and again.
 
@@ -96,28 +117,42 @@ class Draws:
         self.varied: dict[Source, Tensor] = {}
 
     def find_varied(self, sources: Sequence[Source]) -> list[Source]:
-        """The sources among these that change a map of any origin that can be evaluated.
+        """The sources among these that an explainer has.
 
-        A seed, or a background, is tried once: what it leaves as it was does not depend on it.
+        A seed is one if it draws random numbers, whether or not one other seed changes a map. A background is one if
+        one of three others changes a map, since what is not used changes none.
         """
         rows = self._probe.usable()
-        nothing = torch.zeros(len(self._call.inputs), dtype=torch.bool, device=rows.device)
-        tried: dict[Source, Setting] = {"seed": Setting(1, 0, 0), "background": Setting(0, 1, 0)}
         for source in sources:
-            changes = nothing.clone()
+            changes = torch.zeros(len(self._call.inputs), dtype=torch.bool, device=rows.device)
             if source == "measurement":
                 changes[rows] = self._region is not None
+            elif source == "seed" and len(rows):
+                changes[rows] = self._draws_numbers(rows)
             elif len(rows):
-                maps = self._explain_as(tried[source], rows)
-                self._probe.charge(rows)
-                changes[rows] = (maps != self._probe.maps[rows]).flatten(1).any(1)
+                changes[rows] = self._has_background(rows)
             self.varied[source] = changes
         return [source for source in sources if bool(self.varied[source].any())]
 
-    def _explain_as(self, setting: Setting, rows: Tensor) -> Tensor:
-        """Maps of the origins with these numbers `(n,)`, which are not changed, `(n, ...)`."""
-        drawn = self.explain(rows, [setting])
-        return drawn.maps[:, 0]
+    def _draws_numbers(self, rows: Tensor) -> bool:
+        """Whether the explainer has a seed, or draws from the generators of the process, as a function may."""
+        explainer = self._call.explainer
+        if reseed(explainer, 1) is not explainer:
+            return True
+        with seed_generators(0, self._call.inputs.device) as has_drawn:
+            explainer.attribute_all(self._call.model, self._call.inputs[rows[:1]], self._probe.targets[rows[:1]])
+            return has_drawn()
+
+    def _has_background(self, rows: Tensor) -> Tensor:
+        """Whether another background changes the map of each of these origins, bool `(n,)`."""
+        explainer, model = self._call.explainer, self._call.model
+        changes = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+        if model.reference is None and redraw_background(explainer, 1) is explainer:
+            return changes
+        for number in range(1, _BACKGROUNDS_TRIED + 1):
+            drawn = self.explain(rows, [Setting(0, number, 0)])
+            changes |= _differ(drawn.maps[:, 0], self._probe.maps[rows])
+        return changes
 
     def explain(self, rows: Tensor, settings: Sequence[Setting]) -> Drawn:
         """Explain origins in several draws.
@@ -126,20 +161,37 @@ class Draws:
             rows: the numbers of the origins, int64 `(n,)`.
             settings: of S draws. Those that differ in the changed inputs alone are explained together.
         """
-        points = self._sample(rows, settings)
+        copies = self._make_copies(rows, settings)
         together: dict[tuple[int, int], list[int]] = {}
         for place, setting in enumerate(settings):
             together.setdefault((setting.seed, setting.background), []).append(place)
+        variants = [vary(self._call.explainer, self._call.model, *pair) for pair in together]
         maps: list[Tensor] = [torch.empty(0)] * len(settings)
         kept: list[Tensor] = [torch.empty(0)] * len(settings)
-        for (seed, background), places in together.items():
-            explainer, model = vary(self._call.explainer, self._call.model, seed, background)
-            chosen = None if points is None else points[:, places]
-            with seed_generators(seed, self._call.inputs.device):
-                found = self._explain_copies(explainer, model, rows, chosen, len(places))
-            for number, place in enumerate(places):
-                maps[place], kept[place] = found.maps[:, number], found.kept[:, number]
+        with self._preparing(copies, variants):
+            for (explainer, model), (seed, _), places in zip(variants, together, together.values(), strict=True):
+                with seed_generators(seed, self._call.inputs.device):
+                    drawn = self._explain_copies(explainer, model, rows, copies.select(places))
+                for number, place in enumerate(places):
+                    maps[place], kept[place] = drawn.maps[:, number], drawn.kept[:, number]
         return Drawn(torch.stack(maps, 1), torch.stack(kept, 1))
+
+    def _preparing(
+        self, copies: _Copies, variants: Sequence[tuple[Explainer, Model]]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Inside, what several variants need of the copies may be computed once."""
+        if len(variants) == 1:
+            return contextlib.nullcontext()
+        return self._call.explainer.preparing(self._call.model, copies.inputs.flatten(0, 1), variants)
+
+    def _make_copies(self, rows: Tensor, settings: Sequence[Setting]) -> _Copies:
+        """A copy of each origin for each draw."""
+        points = self._sample(rows, settings)
+        if points is None or self._region is None:
+            inputs = self._call.inputs[rows][:, None]
+            return _Copies(inputs.expand(-1, len(settings), *inputs.shape[2:]), None)
+        changed = self._region.perturb(points.flatten(0, 1), rows.repeat_interleave(len(settings)))
+        return _Copies(changed.reshape(*points.shape[:2], *changed.shape[1:]), points)
 
     def _sample(self, rows: Tensor, settings: Sequence[Setting]) -> Tensor | None:
         """A point of the neighbourhood of each origin for each draw, `(n, S, ...)`; None where inputs stay."""
@@ -148,23 +200,17 @@ class Draws:
         region = self._region.select(rows)
         return torch.cat([region.sample(1, region.streams(setting.measurement)) for setting in settings], dim=1)
 
-    def _explain_copies(
-        self, explainer: Explainer, model: Model, rows: Tensor, points: Tensor | None, count: int
-    ) -> Drawn:
-        """Explain `count` copies of each origin, at these points `(n, count, ...)`."""
-        inputs, region = self._call.inputs, self._region
+    def _explain_copies(self, explainer: Explainer, model: Model, rows: Tensor, copies: _Copies) -> Drawn:
+        """Explain the copies of the origins with these numbers `(n,)`."""
+        region, count = self._region, copies.inputs.shape[1]
         origin = rows.repeat_interleave(count)
-        copies = inputs[origin]
-        flat_points = copies
-        if points is not None and region is not None:
-            flat_points = points.flatten(0, 1)
-            copies = region.perturb(flat_points, origin)
+        flat_points = None if copies.points is None else copies.points.flatten(0, 1)
         targets = self._probe.targets[origin]
-        fixed = None if self._fixed is None or points is None else self._fixed[origin]
-        maps, logits = explainer.attribute_all(model, copies, targets, fixed)
+        fixed = None if self._fixed is None or flat_points is None else self._fixed[origin]
+        maps, logits = explainer.attribute_all(model, copies.inputs.flatten(0, 1), targets, fixed)
         margin = measure_margin(model.task, logits, targets)
         finite = maps.flatten(1).isfinite().all(1) & logits.flatten(1).isfinite().all(1)
-        if points is not None and region is not None and region.aligns:
+        if flat_points is not None and region is not None and region.aligns:
             maps, seen = region.align_maps(maps, flat_points, origin)
             maps = torch.where(seen, maps, 0.0)
         constant = maps.flatten(1).amax(1) == maps.flatten(1).amin(1)
@@ -174,16 +220,23 @@ class Draws:
         return Drawn(shown.detach().reshape(*shape, *maps.shape[1:]), (finite & (margin < 0)).reshape(shape))
 
 
+def _differ(maps: Tensor, others: Tensor) -> Tensor:
+    """Whether maps `(n, ...)` differ by more than rounding, bool `(n,)`."""
+    flat, other = maps.flatten(1), others.flatten(1)
+    slack = ROUNDING * other.abs().amax(1, keepdim=True)
+    return ((flat - other).abs() > slack).any(1) | ~flat.isfinite().all(1)
+
+
 def vary(explainer: Explainer, model: Model, seed: int, background: int) -> tuple[Explainer, Model]:
     """An explainer with another seed, and a model and an explainer with another background; 0 leaves both alone.
 
     Rows of the model's reference are drawn without replacement, as many as before. Where the explainer has rows of its
     own, or takes all that there are, they are drawn with replacement.
 
-    >>> from standfast.explainers import SmoothGrad
-    >>> import torch
-    >>> vary(SmoothGrad(seed=4), standfast_model, 2, 0)[0].seed  # doctest: +SKIP
-    6
+    >>> import standfast
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> vary(standfast.explainers.get("smoothgrad"), model, seed=2, background=0)[0].seed
+    2
     """
     if seed:
         explainer = reseed(explainer, seed)
@@ -212,9 +265,9 @@ def redraw_background(explainer: Explainer, seed: int) -> Explainer:
     """The explainer whose own rows are drawn again with replacement; itself where it has none.
 
     >>> import torch
-    >>> from standfast.explainers import ExpectedGradients
+    >>> from standfast.explainers import KernelSHAP
     >>> rows = torch.arange(6.0).reshape(3, 2)
-    >>> redraw_background(ExpectedGradients(background=rows), 1).background.shape
+    >>> redraw_background(KernelSHAP(background=rows), 1).background.shape
     (3, 2)
     """
 

@@ -8,15 +8,15 @@ probability that one reason is named, for each of the first k, and whether it is
 least the demanded one: the exact interval of Clopper and Pearson lies on one side of it, with the error divided by the
 number of reasons, and by looks (`statistics.reasons`). Draws end when all of the first k are decided.
 
-Of more than 20 reasons, such as the first tenth of the pixels, no draw names exactly the same. Then the value is the mean
-share of them that is named again, with the interval of a mean, and a fixed number of draws is made.
+Of more than 20 reasons, such as the first tenth of the pixels, no draw names exactly the same. Then the value is the
+mean share of them that is named again, with the interval of a mean, and a fixed number of draws is made.
 
 Draws in which the model answers otherwise are counted apart: they are no explanation of this answer.
 
 Retrained models and other explainers are further sources; they are models and explainers of the same study, and
 `Results.reasons` takes them together.
 
-Cost: up to `draws` explanations, and two that show which sources there are.
+Cost: up to `draws` explanations, and five at most that show which sources there are.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ class Reasons(Metric):
         return cls(LinfBall(0.05), draws=10)
 
     def cost(self, classes: int | None = None) -> Cost:
-        """One explanation for each draw, at most, and two that show what varies."""
-        return Cost(predictions=0, explanations=self.draws + 3)
+        """One explanation for each draw, at most, and five that show what varies."""
+        return Cost(predictions=0, explanations=self.draws + 5)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         top = count_first(maps.shape[1:], self.top)
@@ -266,8 +266,7 @@ class _Counts:
         """After how many draws it is decided whether to go on."""
         if not self.decides_each:
             return (min(self.metric.draws, _DRAWS_OF_MANY),)
-        most = self.metric.draws
-        return (*(look for look in schedule_looks(most) if look < most), most)
+        return schedule_looks(self.metric.draws, self.metric.demand, reasons=self.top)
 
     def add(self, rows: Tensor, drawn: Drawn) -> None:
         """Count S draws of the origins with these numbers `(n,)`."""

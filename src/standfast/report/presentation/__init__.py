@@ -3,7 +3,7 @@
 Importing this registers ours. Those of other packages come through entry points.
 """
 
-from standfast.report.presentation import seed_agreement
+from standfast.report.presentation import reasons, seed_agreement
 from standfast.report.presentation.base import Contradiction, Detail, Presentation, presentation_of, presentations
 from standfast.report.presentation.c_eval import c_eval
 from standfast.report.presentation.coarse_to_fine import corruption_curve
@@ -27,6 +27,7 @@ __all__ = [
     "parameter_sensitivity_consistency",
     "presentation_of",
     "presentations",
+    "reasons",
     "seed_agreement",
     "sensitivity",
     "worst_case",

@@ -1,0 +1,98 @@
+"""`standfast reasons`: a model and data from files, and the rows whose reasons are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from standfast.cli.new_study import Setting, read_source, try_setting
+from standfast.cli.tables import choose_form, load_estimator
+from standfast.errors import ArgumentError, StandfastError, check
+from standfast.frames import find_frame_function
+from standfast.question.frames import FrameReader
+from standfast.question.texts import TextReader
+from standfast.tensors import is_image
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `standfast.reasons` is called with.
+
+    Attributes:
+        model, inputs, reference: as it takes them.
+        explainer: one that suits the model.
+    """
+
+    model: Any
+    inputs: Any
+    reference: Any
+    explainer: str
+
+
+def read_rows(
+    model: str,
+    data: str,
+    rows: Sequence[int],
+    *,
+    explainer: str | None = None,
+    trust: bool = False,
+    **options: Mapping[str, Any],
+) -> Asked:
+    """Load a model and some rows of its data.
+
+    Args:
+        model, data: as `standfast init` takes them.
+        rows: their numbers, from 0; none for all rows.
+        explainer: a name; None for one that suits the model.
+        trust: run code in a pickled file, or of a module elsewhere.
+        options: `weights`, `task`, `label`, `bounds` and `reference`, None where they are not given.
+
+    Raises:
+        ArgumentError: something is not there, or does not fit.
+    """
+    folder = Path.cwd()
+    of_model = read_source(model, "--model", folder, trust, weights=options.get("weights"), task=options.get("task"))
+    of_data = read_source(data, "--data", folder, trust, label=options.get("label"), bounds=options.get("bounds"))
+    of_data = choose_form(of_model, of_data, folder)
+    if options.get("reference") is not None:
+        is_table = "table" in of_data.options
+        check(is_table, "--reference", "none but for a table of a pipeline", options["reference"])
+        of_data = of_data.with_option("reference", options["reference"])
+    setting = try_setting(of_model, of_data, folder)
+    count = len(setting.samples)
+    for row in rows:
+        check(0 <= row < count, "--row", f"a number from 0 to {count - 1}, as {data} has {count} rows", row)
+    chosen = list(rows) or list(range(count))
+    name = _choose_explainer(setting) if explainer is None else explainer
+    reader = setting.samples.reader
+    if isinstance(reader, FrameReader):
+        table = reader.table
+        function = find_frame_function(setting.tried)
+        assert function is not None  # as every model of data frames has one
+        return Asked(function.estimator, table.decode(setting.samples.inputs[chosen]), table.decode(table.rows), name)
+    if isinstance(reader, TextReader):
+        text_model = load_estimator(of_model, folder)
+        return Asked(text_model, [reader.texts[row] for row in chosen], None, name)
+    return Asked(setting.tried, setting.samples.inputs[chosen], None, name)
+
+
+def _choose_explainer(setting: Setting) -> str:
+    """The explainer of those that suit the model which names reasons best: of images a map of regions.
+
+    Raises:
+        ArgumentError: all of them fail.
+    """
+    names = list(setting.explainers)
+    if is_image(setting.shape) or setting.holds_texts:
+        names.reverse()
+    reasons: list[str] = []
+    for name in names:
+        try:
+            setting.explain_one(name)
+        except StandfastError as error:
+            reasons.append(f"{name}: {error}")
+        else:
+            return name
+    raise ArgumentError("--explainer", "the name of one, as those that are usual fail", "; ".join(reasons))

@@ -1,0 +1,192 @@
+"""Reasons against known probabilities, and against a loop over draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import standfast
+from conftest import small_net
+from standfast.metrics import Reasons
+from standfast.metrics.reasons.draws import draw_settings, redraw_background, reseed
+from standfast.metrics.reasons.places import find_places, mark_first
+from standfast.neighbourhoods import LinfBall
+from standfast.tensors import draw_seed
+
+ROWS = torch.rand(3, 5, generator=torch.Generator().manual_seed(0)).double()
+
+
+def make_linear(weights: list[float]) -> standfast.Model:
+    """A model whose class 1 has these weights, and whose class 0 has none."""
+    layer = nn.Linear(len(weights), 2).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.0] * len(weights), weights]))
+        layer.bias.copy_(torch.tensor([0.0, 5.0]))
+    return standfast.Model(layer, (-10.0, 10.0), device="cpu")
+
+
+def explain_by(maps: Callable[[], list[float]]) -> Any:
+    """An explainer whose map is that of a function, for every input of its own."""
+
+    def explain(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        return torch.tensor([maps() for _ in inputs], dtype=inputs.dtype)
+
+    return explain
+
+
+def swap_sometimes() -> list[float]:
+    """The third feature is behind the fourth one in three of ten draws, and the second turns its sign in one of ten."""
+    third = 0.5 if float(torch.rand(())) < 0.3 else 1.5
+    second = -2.0 if float(torch.rand(())) < 0.1 else 2.0
+    return [3.0, second, third, 1.0, 0.1]
+
+
+def test_probabilities_are_those_of_a_known_explainer() -> None:
+    result = Reasons(top=3, draws=1000, demand=0.9)(make_linear([1.0] * 5), explain_by(swap_sometimes), ROWS)
+    assert bool(result.varied_seed.all())
+    kept = result.answer_kept.double()
+    named = (result.named_for / kept[:, None]).numpy()
+    for row in range(len(ROWS)):
+        if result.origin_map[row, 1] > 0 and result.origin_map[row, 2] > 1:
+            assert named[row, 0] == 1.0
+            assert named[row, 1] == pytest.approx(0.9, abs=4 * np.sqrt(0.09 / kept[row].item()))
+            assert named[row, 2] == pytest.approx(0.7, abs=4 * np.sqrt(0.21 / kept[row].item()))
+            assert result.value[row].item() == pytest.approx(0.63, abs=4 * np.sqrt(0.24 / kept[row].item()))
+            break
+    else:
+        pytest.fail("no row has the usual map")
+
+
+def test_draws_end_when_all_reasons_are_decided() -> None:
+    sure = explain_by(lambda: [5.0, 4.0, 3.0 + float(torch.rand(())), 1.0, 0.1])
+    result = Reasons(top=3)(make_linear([1.0] * 5), sure, ROWS)
+    assert result.holding.tolist() == [3, 3, 3]
+    assert result.looks.tolist() == [1, 1, 1]
+    assert result.value.tolist() == [1.0, 1.0, 1.0]
+    assert result.drawn.max().item() < 60
+    doubtful = explain_by(lambda: [5.0, 4.0, 3.0 * float(torch.rand(())), 1.0, 0.1])
+    decided = Reasons(top=3)(make_linear([1.0] * 5), doubtful, ROWS)
+    third = decided.origin_map[:, 2] > 1
+    assert decided.falling[third].tolist() == [1] * int(third.sum())
+    assert decided.holding[third].tolist() == [2] * int(third.sum())
+
+
+def test_nothing_varies_without_a_source() -> None:
+    result = Reasons()(make_linear([4.0, 3.0, 2.0, 1.0, 0.5]), "saliency", ROWS)
+    assert result.status == ("ok",) * 3
+    assert bool(result.value.isnan().all())
+    assert result.drawn.tolist() == [0, 0, 0]
+    assert not bool(result.varied_seed.any() | result.varied_background.any() | result.varied_measurement.any())
+
+
+def test_a_loop_over_draws_gives_the_same_counts() -> None:
+    model = standfast.Model(small_net((6,)), (0.0, 1.0), device="cpu")
+    x = torch.rand(2, 6, generator=torch.Generator().manual_seed(1))
+    metric = Reasons(LinfBall(0.2), top=2, draws=25)
+    result = metric(model, "smoothgrad:samples=3", x, generator=torch.Generator().manual_seed(3))
+    explainer = standfast.explainers.get("smoothgrad", samples=3)
+    targets = model.predict(x)
+    origin = explainer(model, x, targets)
+    region = metric.neighbourhood.around(x, model.bounds)  # type: ignore[union-attr]
+    same = np.zeros(2)
+    kept = np.zeros(2)
+    for setting in draw_settings(draw_seed(torch.Generator().manual_seed(3)), ["seed", "measurement"], range(25)):
+        copies = region.sample(1, region.streams(setting.measurement))[:, 0]
+        maps = reseed(explainer, setting.seed)(model, copies, targets)
+        stays = (model.predict(copies) == targets).numpy()
+        for row in range(2):
+            first = [set(np.argsort(-np.abs(each[row].numpy()))[:2].tolist()) for each in (origin, maps)]
+            signs = all(maps[row][f].sign() == origin[row][f].sign() for f in first[0])
+            kept[row] += stays[row]
+            same[row] += stays[row] and first[0] == first[1] and signs
+    assert result.answer_kept.tolist() == kept.tolist()
+    assert result.value.tolist() == pytest.approx((same / kept).tolist())
+
+
+def test_draws_that_change_the_answer_do_not_count() -> None:
+    model = make_linear([4.0, 3.0, 2.0, 1.0, 0.5])
+    x = torch.tensor([[0.0, 0.0, 0.0, 0.0, -9.9]]).double()  # its margin is 0.05
+    result = Reasons(LinfBall(0.05), top=2, draws=30)(model, "saliency", x)
+    assert 0 < result.answer_kept.item() < result.drawn.item() == 30
+    assert result.value.item() == 1.0  # the map of a linear model is the same everywhere
+
+
+@pytest.mark.parametrize("rows", [slice(0, 1), slice(1, 3)])
+def test_samples_do_not_depend_on_each_other(rows: slice) -> None:
+    model = standfast.Model(small_net((5,)), (0.0, 1.0), device="cpu")
+    x = ROWS.float()
+    metric = Reasons(LinfBall(0.3), top=2, draws=30)
+    whole, part = (metric(model, "smoothgrad:samples=3", inputs) for inputs in (x, x[rows]))
+    assert whole.value[rows].tolist() == part.value.tolist()
+    assert torch.equal(whole.named_for[rows], part.named_for)
+
+
+def test_no_draw_is_made_twice() -> None:
+    every = [
+        setting
+        for varied in (["seed"], ["background"], ["seed", "background"], ["seed", "background", "measurement"])
+        for setting in draw_settings(7, varied, range(200))  # type: ignore[arg-type]
+    ]
+    numbers = [number for setting in every for number in setting if number]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_features_that_share_the_last_place_are_out_of_a_table_and_in_of_an_image() -> None:
+    sizes = torch.tensor([[3.0, 2.0, 2.0 + 1e-9, 1.0], [1.0, 1.0, 1.0, 1.0], [2.0, 0.0, 0.0, 0.0]])
+    assert mark_first(sizes, 2, False).sum(1).tolist() == [1, 0, 1]
+    assert mark_first(sizes, 2, True).sum(1).tolist() == [3, 4, 1]
+    assert mark_first(sizes, 4, False).sum(1).tolist() == [4, 4, 1]
+    assert find_places(sizes)[0].tolist() == [1, 3, 3, 4]
+
+
+def test_a_constant_map_names_nothing() -> None:
+    result = Reasons(top=2)(make_linear([1.0] * 5), explain_by(lambda: [1.0] * 5), ROWS)
+    assert result.status == ("degenerate",) * 3
+
+
+def test_speaking_for_leaves_out_what_speaks_against() -> None:
+    maps = explain_by(lambda: [-5.0, 4.0, 3.0, -2.0, 1.0 + float(torch.rand(()))])
+    result = Reasons(top=2, speaking="for", draws=20)(make_linear([1.0] * 5), maps, ROWS)
+    assert result.named_for[0].tolist() == [0, 20, 20, 0, 0]
+    assert result.named_against[0].tolist() == [0] * 5
+
+
+def test_small_references_and_rows_of_the_explainer_are_drawn_with_replacement() -> None:
+    few = torch.arange(20.0).reshape(10, 2).double()
+    model = standfast.Model(nn.Linear(2, 2).double(), (-30.0, 30.0), device="cpu", reference=few)
+    drawn = model.with_background(1).reference
+    assert drawn is not None
+    assert drawn.rows.shape == (10, 2)
+    assert len(drawn.rows.unique(dim=0)) < 10
+    own = redraw_background(standfast.explainers.KernelSHAP(background=few), 3).background
+    assert {tuple(row) for row in own.inputs.tolist()} < {tuple(row) for row in few.tolist()}
+
+
+def test_the_share_of_a_region_is_the_value_of_an_image() -> None:
+    digits = standfast.data.bundled("digits")[:2]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
+    result = Reasons(LinfBall(0.05), draws=20)(model, "saliency", digits.inputs)
+    marked = result.origin_map.abs() >= result.origin_map.abs().topk(78, dim=1).values[:, -1:]
+    shares = (result.named_for + result.named_against).double() / 20
+    expected = (shares * marked).sum(1) / marked.sum(1)
+    assert result.value.tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+    assert bool(((result.low < result.value) & (result.value < result.high)).all())
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"demand": 1.0}, "demand"),
+        ({"vary": "weather"}, "vary"),
+        ({"vary": ()}, "vary"),
+        ({"speaking": "x"}, "speaking"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], argument: str) -> None:
+    with pytest.raises(standfast.ArgumentError, match=argument):
+        Reasons(**options)

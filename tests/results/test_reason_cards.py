@@ -1,0 +1,144 @@
+"""Cards from draws that are made by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from standfast.results.reasons import Card, StoredDraws, Wanted, make_card
+from standfast.statistics.proportions import proportion_interval
+from standfast.tensors import Array
+
+ABOUT: dict[str, Any] = {"data": "d", "sample": 0, "answer": "yes", "score": 0.8}
+ORIGIN = [3.0, -2.0, 1.0, 0.5]
+
+
+def make_draws(
+    maps: Array | None = None, origin: list[float] = ORIGIN, model: str = "m", explainer: str = "e", drawn: int = 0
+) -> StoredDraws:
+    """The draws of a job; without maps nothing varied."""
+    kept = np.zeros((0, len(origin))) if maps is None else maps
+    signed = Wanted(2, 0.9).sign_first(kept) if len(kept) else np.zeros(kept.shape)
+    return StoredDraws(
+        model=model,
+        explainer=explainer,
+        target=1,
+        origin=np.array(origin),
+        named_for=(signed > 0).sum(0),
+        named_against=(signed < 0).sum(0),
+        mean=kept.mean(0) if len(kept) else np.zeros(len(origin)),
+        maps=kept,
+        drawn=max(drawn, len(kept)),
+        kept=len(kept),
+        looks=1,
+        varied=() if maps is None else ("seed",),
+    )
+
+
+def make(given: StoredDraws, top: int = 2, **options: Any) -> Card:
+    return make_card(ABOUT, given, Wanted(top, 0.9), **options)
+
+
+def test_a_reason_is_counted_with_its_sign() -> None:
+    maps = np.tile([3.0, -2.0, 1.0, 0.5], (100, 1))
+    maps[:20, 1] = 2.0  # the other sign
+    maps[20:50, 2] = 2.5  # another feature in its place
+    card = make(make_draws(maps))
+    assert [reason.feature for reason in card.reasons] == [0, 1]
+    assert [reason.probability for reason in card.reasons] == [1.0, 0.5]
+    assert [reason.state for reason in card.reasons] == ["holds", "falls"]
+    assert [reason.sign for reason in card.reasons] == [1, -1]
+    assert [(reason.feature, reason.probability, reason.state) for reason in card.others] == [(2, 0.3, "")]
+    assert (card.same, card.same_low, card.same_high) == (0.5, *proportion_interval(50, 100, 0.95))
+    assert card.chance == 0.5
+
+
+def test_the_order_counts_apart() -> None:
+    maps = np.tile([3.0, -2.0, 1.0, 0.5], (50, 1))
+    maps[:10, 1] = -4.0
+    card = make(make_draws(maps))
+    assert card.same == 1.0
+    assert card.same_order == pytest.approx(0.8)
+
+
+def test_values_have_a_range_and_an_interval_of_the_mean() -> None:
+    noise = np.random.default_rng(0).normal(size=(400, 4)) * 0.1
+    card = make(make_draws(np.array(ORIGIN) + noise))
+    first = card.reasons[0]
+    assert first.range_low == pytest.approx(3 - 0.1645, abs=0.03)
+    assert first.range_high == pytest.approx(3 + 0.1645, abs=0.03)
+    assert first.low < 3.0 < first.high
+    assert first.high - first.low < 0.1 * (first.range_high - first.range_low) * 2
+
+
+def test_nothing_varied_says_nothing() -> None:
+    card = make(make_draws())
+    assert math.isnan(card.same)
+    assert [reason.state for reason in card.reasons] == ["", ""]
+    assert card.draws == 0
+    assert card.varied == ()
+
+
+def test_of_two_equally_good_features_neither_holds() -> None:
+    """The Rashomon case: half of the models that were trained again use the one, half the other."""
+    again = [
+        make_draws(origin=[3.0, -2.0, 0.0, 0.1] if m % 2 else [3.0, 0.0, -2.0, 0.1], model=f"m{m}") for m in range(60)
+    ]
+    card = make(make_draws(), retrained=again)
+    assert [reason.state for reason in card.reasons] == ["holds", "falls"]
+    assert card.reasons[1].probability == 0.5
+    assert card.models == 60
+    assert [(one.source, one.draws, one.same) for one in card.alone] == [("retraining", 60, 0.5)]
+
+
+def test_models_that_are_all_or_nothing_count_once() -> None:
+    named, unnamed = np.tile(ORIGIN, (50, 1)), np.tile([3.0, 0.1, 1.0, 0.5], (50, 1))
+    again = [make_draws(named if m < 18 else unnamed, model=f"m{m}") for m in range(20)]
+    card = make(make_draws(), retrained=again)
+    assert card.draws == 1000
+    assert card.reasons[1].probability == pytest.approx(0.9)
+    assert card.reasons[1].state == "undecided"
+    low, _ = proportion_interval(20, 20, 0.95)
+    assert card.reasons[0].probability_low <= low
+
+
+def test_models_that_answer_otherwise_are_counted_and_left_out() -> None:
+    again = [make_draws(np.tile(ORIGIN, (3, 1)), model="m0"), None, make_draws(np.tile(ORIGIN, (3, 1)), model="m2")]
+    card = make(make_draws(), retrained=again)
+    assert (card.models, card.deciding_otherwise, card.draws) == (3, 1, 6)
+
+
+def test_explainers_alone_are_all_that_there_are() -> None:
+    others = {"f": [make_draws(origin=[3.0, -2.0, 0.0, 0.0])], "g": [make_draws(origin=[3.0, 0.0, 9.0, 0.0])]}
+    card = make(make_draws(), others=others)
+    assert [reason.probability for reason in card.reasons] == pytest.approx([1.0, 2 / 3])
+    assert [reason.probability_low for reason in card.reasons] == pytest.approx([1.0, 2 / 3])
+    assert [reason.state for reason in card.reasons] == ["holds", "falls"]
+
+
+def test_another_explainer_enters_places_and_no_values() -> None:
+    own = np.tile(ORIGIN, (200, 1))
+    other = make_draws(np.tile([300.0, -1.0, 200.0, 0.0], (200, 1)), explainer="f")
+    card = make(make_draws(own), others={"f": [other]})
+    assert card.reasons[0].mean == 3.0
+    assert card.reasons[0].probability == 1.0
+    assert card.reasons[1].probability == pytest.approx(0.5, abs=0.15)
+
+
+def test_variance_is_shared_among_sources() -> None:
+    generator = np.random.default_rng(1)
+    alone = {
+        source: make_draws(np.array(ORIGIN) + generator.normal(size=(2000, 4)) * scale)
+        for source, scale in (("seed", 0.1), ("background", 0.2))
+    }
+    card = make(make_draws(np.tile(ORIGIN, (50, 1))), alone=alone)
+    assert {one.source: one.variance for one in card.alone} == pytest.approx({"seed": 0.2, "background": 0.8}, abs=0.03)
+
+
+def test_features_that_share_the_last_place_are_no_reasons() -> None:
+    maps = np.tile([3.0, 2.0, 2.0, 0.0], (60, 1))
+    card = make(make_draws(maps, origin=[3.0, 2.0, 2.0, 0.0]))
+    assert [reason.feature for reason in card.reasons] == [0]
