@@ -16,8 +16,26 @@ from standfast.value_spec import USEFUL
 
 
 @cache
-def _read_macros() -> Any:
-    return make_environment(autoescape=False).get_template("sentences.txt").module
+def _read_macros(template: str) -> Any:
+    environment = make_environment(autoescape=False)
+    environment.filters["sentence"] = begin_sentence
+    return environment.get_template(template).module
+
+
+def begin_sentence(text: str) -> str:
+    """A text as the begin of a sentence: its first letter is a capital, unless the first word is more than a word.
+
+    >>> begin_sentence("income and debt"), begin_sentence("bmi_2 and age"), begin_sentence("pH")
+    ('Income and debt', 'bmi_2 and age', 'pH')
+    """
+    first, *_ = text.split(" ", 1)
+    is_word = first.rstrip(",").isalpha() and first.islower()
+    return text[:1].upper() + text[1:] if is_word else text
+
+
+def fill(template: str, macro: str, *values: Any) -> str:
+    """A macro of one of our templates as plain text; who puts it into HTML escapes it."""
+    return "".join(str(getattr(_read_macros(template), macro)(*values)).splitlines()).strip()
 
 
 def say(macro: str, *values: Any) -> str:
@@ -27,7 +45,7 @@ def say(macro: str, *values: Any) -> str:
     >>> say("decision", Decision("unable", "few samples", 2, 2, 6))
     '2 samples have a value for both explainers; a test at 5% needs at least 6.'
     """
-    return "".join(str(getattr(_read_macros(), macro)(*values)).splitlines()).strip()
+    return fill("sentences.txt", macro, *values)
 
 
 def describe_verdict(found: Verdict) -> str:

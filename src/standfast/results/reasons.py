@@ -159,6 +159,8 @@ class Card:
         columns: of a data frame, its values in words, by name.
         origin, input: the map of the clean input `(F,)`, and the input itself; None where they are not stored.
         shares: for each feature the share of draws that name it with its sign at the clean input, `(F,)`.
+        signs: for each feature 1 or -1 if it is a reason at the clean input, by its sign, and else 0, `(F,)`.
+        names: of all features, such as columns or words, in their order; none for images and series.
     """
 
     data: str
@@ -191,6 +193,8 @@ class Card:
     origin: Array | None = field(default=None, repr=False)
     input: Array | None = field(default=None, repr=False)
     shares: Array | None = field(default=None, repr=False)
+    signs: Array | None = field(default=None, repr=False)
+    names: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def holding(self) -> tuple[Reason, ...]:
@@ -364,6 +368,8 @@ def make_card(
         decided=wanted.decides_each,
         origin=given.origin,
         shares=shares,
+        signs=named.signs,
+        names=tuple(name for name, _ in names),
     )
 
 

@@ -1,0 +1,142 @@
+"""What a card says, as numbers and short names: shares in percent, names of features, the area of a map that holds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from standfast.results.reasons import Card, Reason
+from standfast.tensors import Array
+
+#: what an answer is compared by, in a rule such as "income > 3"
+_COMPARED = (" > ", " >= ", " < ", " <= ")
+
+
+def format_share(share: float) -> str:
+    """A share in percent; only 0 and 1 themselves are 0% and 100%.
+
+    >>> [format_share(share) for share in (0.0, 0.001, 0.614, 0.998, 1.0, float("nan"))]
+    ['0%', 'below 1%', '61%', 'over 99%', '100%', 'not known']
+    """
+    if math.isnan(share):
+        return "not known"
+    percent = round(100 * share)
+    if percent == 0 and share > 0:
+        return "below 1%"
+    if percent == 100 and share < 1:
+        return "over 99%"
+    return f"{percent}%"
+
+
+def format_shares(low: float, high: float) -> str:
+    """An interval of a share in percent.
+
+    >>> format_shares(0.544, 0.681)
+    '54% to 68%'
+    """
+    return f"{100 * low:.0f}% to {100 * high:.0f}%"
+
+
+def format_signed(value: float) -> str:
+    """An attribution with its sign, three digits of it or more.
+
+    >>> format_signed(0.8123), format_signed(-12.0), format_signed(2345.6), format_signed(float("nan"))
+    ('+0.812', '-12.0', '+2,346', 'not known')
+    """
+    if math.isnan(value):
+        return "not known"
+    if abs(value) >= 1000:
+        return f"{value:+,.0f}"
+    return f"{value:+#.3g}".rstrip(".")
+
+
+def describe_score(card: Card) -> str:
+    """The number that the answer has: a probability, or another number; empty where there is none."""
+    if not math.isfinite(card.score):
+        return ""
+    is_rule_of_number = any(sign in card.answer for sign in _COMPARED) and "P(" not in card.answer
+    if 0 <= card.score <= 1 and not is_rule_of_number:
+        return f"probability {format_share(card.score)}"
+    return f"score {card.score:.4g}"
+
+
+def is_text(card: Card) -> bool:
+    """Whether the features are words: they have names, and there are no columns with values."""
+    return bool(card.names) and not card.columns
+
+
+def name_part(card: Card) -> str:
+    """What one feature is called: a pixel, a step, a word or a feature."""
+    dimensions = 1 if card.input is None else np.ndim(card.input)
+    if dimensions == 1:
+        return "word" if is_text(card) else "feature"
+    return "step" if dimensions == 2 else "pixel"
+
+
+def name_reason(card: Card, reason: Reason) -> str:
+    """The name of a feature; of a word that occurs more often its place, too, and of a pixel or a step its position."""
+    shape = () if card.input is None else np.shape(card.input)
+    if len(shape) > 1:
+        return name_position(shape, reason.feature)
+    if is_text(card) and card.names.count(reason.name) > 1:
+        return f"{reason.name} (word {reason.feature + 1})"
+    return reason.name
+
+
+def name_position(shape: tuple[int, ...], feature: int) -> str:
+    """Where a feature of an image `(C, H, W)`, a series `(C, T)` or a volume is, counted from 1.
+
+    >>> name_position((3, 20, 30), 31), name_position((1, 50), 4), name_position((2, 50), 54)
+    ('row 2, column 2', 'step 5', 'channel 2, step 5')
+    """
+    if len(shape) == 2:
+        channel, step = divmod(feature, shape[1])
+        return f"step {step + 1}" if shape[0] == 1 else f"channel {channel + 1}, step {step + 1}"
+    places = [int(place) + 1 for place in np.unravel_index(feature, shape[1:])]
+    axes = ("slice", "row", "column")[-len(places) :]
+    return ", ".join(f"{axis} {place}" for axis, place in zip(axes, places, strict=False))
+
+
+def has_map(card: Card) -> bool:
+    """Whether the map is known, with the share of draws that name each feature."""
+    return card.origin is not None and card.shares is not None and card.signs is not None
+
+
+@dataclass(frozen=True)
+class Area:
+    """The part of a map that holds.
+
+    Attributes:
+        holds: the features that are named with the demanded probability, bool `(F,)`.
+        doubtful: the other reasons, bool `(F,)`.
+        relevance: the share of the absolute relevance of the map that is within what holds.
+        least: the smallest share of draws that name a feature that holds; NaN where none does.
+    """
+
+    holds: Array
+    doubtful: Array
+    relevance: float
+    least: float
+
+    @property
+    def count(self) -> int:
+        """How many features hold."""
+        return int(self.holds.sum())
+
+
+def measure_area(card: Card) -> Area:
+    """The part of a map that holds, of features too many to decide on each."""
+    assert card.origin is not None and card.shares is not None and card.signs is not None
+    is_reason = np.asarray(card.signs) != 0
+    shares = np.nan_to_num(np.asarray(card.shares, dtype=float))
+    holds = is_reason & (shares >= card.demand) & bool(card.draws)
+    if card.decided:
+        holds = np.zeros(len(is_reason), dtype=bool)
+        holds[[reason.feature for reason in card.holding]] = True
+    sizes = np.abs(np.nan_to_num(np.asarray(card.origin, dtype=float)))
+    total = float(sizes.sum())
+    relevance = float(sizes[holds].sum()) / total if total else 0.0
+    least = float(shares[holds].min()) if holds.any() else math.nan
+    return Area(holds, is_reason & ~holds, relevance, least)

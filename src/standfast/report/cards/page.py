@@ -1,0 +1,112 @@
+"""The page of a card: one HTML file, without scripts, that loads nothing and prints on one sheet of A4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from standfast.files import write_atomically
+from standfast.report.cards.facts import format_share, has_map, is_text
+from standfast.report.cards.pictures import draw_image, draw_series, draw_words
+from standfast.report.cards.rows import Rows, Span, make_rows, place_share
+from standfast.report.cards.words import describe_card
+from standfast.report.page.names import show_unsafe
+from standfast.report.words import make_environment
+from standfast.results.reasons import Card
+
+#: from so many rows on the print is smaller
+_DENSE, _CROWDED = 9, 14
+#: the columns of the case, and the letters of a text that the user adds, that fit on the sheet
+_MOST_COLUMNS, _MOST_LETTERS = 24, 500
+
+
+def render_card(
+    card: Card,
+    counter_example: str | None = None,
+    comparison: str | None = None,
+    digests: Mapping[str, str] | None = None,
+    text: bool | None = None,
+) -> str:
+    """A card as one HTML document. The same card gives the same bytes.
+
+    Args:
+        card: of one decision.
+        counter_example: the smallest change after which a reason is not named any more, in a sentence.
+        comparison: how this decision compares with others, in a sentence.
+        digests: what identifies the model, the data and the software, by name.
+        text: whether features are the words of a text; None to find out.
+    """
+    environment = make_environment()
+    words = describe_card(card)
+    rows = make_rows(card, words)
+    chance = card.chance if card.decided and card.chance < 1 else 0.0
+    columns = list(card.columns.items())
+    context: dict[str, Any] = {
+        "words": words,
+        "rows": rows,
+        "about": _describe_about(card),
+        "density": _choose_density(rows),
+        "tested": bool(card.varied) and card.draws > 0,
+        "demand": place_share(card.demand),
+        "demand_text": format_share(card.demand),
+        "chance": place_share(chance) if chance else None,
+        "chance_text": format_share(chance),
+        "ends": (place_share(0.0), place_share(1.0)),
+        "legend_span": Span(5.0, 95.0),
+        "case": columns[:_MOST_COLUMNS],
+        "more_columns": max(0, len(columns) - _MOST_COLUMNS),
+        "counter_example": _shorten(counter_example),
+        "comparison": _shorten(comparison),
+        "digests": list((digests or {}).items()),
+        **_draw_input(card, is_text(card) if text is None else text),
+    }
+    return show_unsafe(environment.get_template("cards/card.html").render(context).lstrip())
+
+
+def write_card(card: Card, path: str | Path, **parts: Any) -> Path:
+    """Write the page of a card and return its path.
+
+    Args:
+        card: of one decision.
+        path: of the HTML file.
+        parts: as for `render_card`.
+    """
+    target = Path(path)
+    write_atomically(target, render_card(card, **parts).encode())
+    return target
+
+
+def _draw_input(card: Card, has_words: bool) -> dict[str, Any]:
+    """The picture of the input: of an image, a series or a text; of another input none."""
+    pictures: dict[str, Any] = {"image": None, "lanes": [], "text": []}
+    if card.input is None or not has_map(card):
+        return pictures
+    dimensions = np.ndim(card.input)
+    if dimensions == 3:
+        pictures["image"] = draw_image(card)
+    elif dimensions == 2:
+        pictures["lanes"] = draw_series(card)
+    elif dimensions == 1 and has_words:
+        pictures["text"] = draw_words(card)
+    return pictures
+
+
+def _describe_about(card: Card) -> str:
+    """Which data, sample, model and explainer."""
+    return f"{card.data}, sample {card.sample} · model {card.model} · explained by {card.explainer}"
+
+
+def _choose_density(rows: Rows) -> str:
+    """How small the print is, so that one sheet is enough."""
+    if rows.count >= _CROWDED:
+        return "dense crowded"
+    return "dense" if rows.count >= _DENSE else ""
+
+
+def _shorten(sentence: str | None) -> str:
+    """A sentence of the user that fits on the sheet."""
+    shown = sentence or ""
+    return shown if len(shown) <= _MOST_LETTERS else shown[: _MOST_LETTERS - 1] + "…"

@@ -1,0 +1,302 @@
+"""What a card says, in sentences for a reader who is no expert. They are in `templates/cards/sentences.txt`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from standfast.report.cards.facts import (
+    describe_score,
+    format_share,
+    format_shares,
+    has_map,
+    is_text,
+    measure_area,
+    name_part,
+    name_reason,
+)
+from standfast.report.sentences import fill
+from standfast.results.reasons import Alone, Card, Reason
+from standfast.statistics.reasons import count_least_models
+
+_TEMPLATE = "cards/sentences.txt"
+#: with more reasons a sentence gives the range of their shares instead of each
+_MOST_SHARES = 4
+#: another feature is said to be named instead if it has at least this part of what a reason lacks
+_INSTEAD = 0.5
+
+
+@dataclass(frozen=True)
+class ReasonWords:
+    """A reason in words.
+
+    Attributes:
+        feature: its number.
+        name: how sentences name it.
+        speaks: what it says of the answer, such as "debt 9,400 speaks for default".
+        named: how often it is named; empty where nothing is known of it.
+        why: why it cannot be stated, and what would decide; empty of a reason that holds.
+    """
+
+    feature: int
+    name: str
+    speaks: str
+    named: str
+    why: str
+
+
+@dataclass(frozen=True)
+class CardWords:
+    """A card in words.
+
+    Attributes:
+        decision: the answer, with its probability.
+        warning: in how many variations the decision itself falls; empty where it never does.
+        summary: what can be relied on, and what cannot.
+        holding, falling, undecided: the reasons that can be stated, those that cannot, and those of which it is not
+            known yet.
+        untested: reasons of which nothing is known, since nothing was varied or no variation keeps the decision.
+        same: how often all reasons are the same; empty where it is not known.
+        varied: what was varied, and how often.
+        alone: what each source does alone.
+        notes: what else has to be known.
+    """
+
+    decision: str
+    warning: str
+    summary: str
+    holding: tuple[ReasonWords, ...]
+    falling: tuple[ReasonWords, ...]
+    undecided: tuple[ReasonWords, ...]
+    untested: tuple[ReasonWords, ...]
+    same: str
+    varied: str
+    alone: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def find(self, feature: int) -> ReasonWords | None:
+        """The words of a reason by its number; None of another feature."""
+        every = (*self.holding, *self.falling, *self.undecided, *self.untested)
+        return next((reason for reason in every if reason.feature == feature), None)
+
+
+def say_of_card(macro: str, *values: object) -> str:
+    """A sentence of a card as plain text; who puts it into HTML escapes it.
+
+    >>> say_of_card("variations", 200, 0, False), say_of_card("variations", 8, 8, False)
+    ('200 variations', '8 retrained models')
+    """
+    return fill(_TEMPLATE, macro, *values)
+
+
+def describe_card(card: Card) -> CardWords:
+    """What a card says, in sentences."""
+    return _Writer(card).write()
+
+
+class _Writer:
+    """Writes the sentences of one card.
+
+    Attributes:
+        is_tested: whether any draw says something of the reasons.
+        all_draws: how many draws there are, in words.
+    """
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        self.is_tested = bool(card.varied) and card.draws > 0
+        self.models = card.models - card.deciding_otherwise
+        only_explainers = card.varied == ("explainer",)
+        self.all_draws = say_of_card("variations", card.draws, self.models, only_explainers)
+
+    def write(self) -> CardWords:
+        by_state: dict[str, list[ReasonWords]] = {}
+        for number, reason in enumerate(self.card.reasons):
+            state = reason.state if self.is_tested else ""
+            by_state.setdefault(state, []).append(self._describe_reason(number, reason))
+        return CardWords(
+            decision=say_of_card("decision", self.card.answer, describe_score(self.card)),
+            warning=self._warn(),
+            summary=" ".join(self._summarise()),
+            holding=tuple(by_state.get("holds", ())),
+            falling=tuple(by_state.get("falls", ())),
+            undecided=tuple(by_state.get("undecided", ())),
+            untested=tuple(by_state.get("", ())),
+            same=self._describe_same(),
+            varied=self._describe_varied(),
+            alone=tuple(self._describe_alone(alone) for alone in self.card.alone),
+            notes=tuple(self._list_notes()),
+        )
+
+    def _warn(self) -> str:
+        """Where the decision itself falls."""
+        card, sentences = self.card, []
+        limit = 1 - card.demand
+        if card.varied and card.drawn and card.kept < card.drawn:
+            share = 1 - card.kept_share
+            every = say_of_card("variations", card.drawn, self.models, False)
+            sentences.append(say_of_card("falls", format_share(share), every, share > limit))
+        if card.deciding_otherwise:
+            share = card.deciding_otherwise / card.models
+            sentences.append(say_of_card("models_otherwise", card.deciding_otherwise, card.models, share > limit))
+        return " ".join(sentences)
+
+    def _summarise(self) -> list[str]:
+        """What can be relied on."""
+        card = self.card
+        if not card.varied:
+            return [say_of_card("nothing_varied")]
+        if not card.draws:
+            return [say_of_card("nothing_kept")]
+        if not card.decided:
+            return self._summarise_area()
+        if not card.reasons:
+            return [say_of_card("no_reason")]
+        sentences = self._summarise_reasons()
+        if is_text(card) and card.holding and has_map(card):
+            sentences.append(say_of_card("words_hold", format_share(measure_area(card).relevance)))
+        return sentences
+
+    def _summarise_area(self) -> list[str]:
+        """Of a map with many features, which part of it holds."""
+        card, part = self.card, name_part(self.card)
+        sentences: list[str] = []
+        demand = format_share(card.demand)
+        if has_map(card):
+            area = measure_area(card)
+            sentences = [say_of_card("no_area", part, demand)]
+            if area.count:
+                is_whole = area.least >= 1
+                sentences = [say_of_card("area", format_share(area.relevance), part, is_whole, demand)]
+        if math.isfinite(card.same):
+            interval = format_shares(card.same_low, card.same_high)
+            sentences.append(say_of_card("shares_of_many", card.top, part, format_share(card.same), interval))
+        return sentences
+
+    def _summarise_reasons(self) -> list[str]:
+        """Which reasons hold, which do not, and of which it is not known."""
+        card = self.card
+        falling = [reason for reason in card.reasons if reason.state == "falls"]
+        undecided = [reason for reason in card.reasons if reason.state == "undecided"]
+        sentences: list[str] = []
+        if card.holding:
+            names, shares = self._name_all(card.holding), _join_shares(card.holding)
+            sentences.append(say_of_card("holding", names, shares, self.all_draws))
+        else:
+            sentences.append(say_of_card("none_holds", len(card.reasons), self.all_draws))
+        if falling:
+            sentence = say_of_card("falling", self._name_all(falling), _join_shares(falling))
+            sentences.append(sentence + self._say_instead(falling) + ".")
+        if undecided:
+            sentences.append(say_of_card("undecided", self._name_all(undecided), _join_shares(undecided)))
+        return sentences
+
+    def _say_instead(self, falling: Sequence[Reason]) -> str:
+        """What is named in the place of reasons that fall, and what makes them fall most."""
+        lacking = sum(1 - reason.probability for reason in falling)
+        words = ""
+        for other in self.card.others[:1]:
+            if other.probability >= _INSTEAD * lacking / len(falling):
+                words += say_of_card("instead", name_reason(self.card, other), format_share(other.probability))
+        numbers = [number for number, reason in enumerate(self.card.reasons) if reason in falling]
+        worst = {alone.source for number in numbers if (alone := self._find_worst(number)) is not None}
+        if len(worst) == 1:
+            words += say_of_card("by_source", worst.pop(), len(falling))
+        return words
+
+    def _find_worst(self, number: int) -> Alone | None:
+        """The source that leaves out the reason with this number most often; None where none does, or one varied."""
+        found = [alone for alone in self.card.alone if number < len(alone.falling) and alone.falling[number] > 0]
+        if len(self.card.varied) < 2:
+            return None
+        return max(found, key=lambda alone: alone.falling[number], default=None)
+
+    def _name_all(self, reasons: Sequence[Reason]) -> list[str]:
+        return [name_reason(self.card, reason) for reason in reasons]
+
+    def _describe_reason(self, number: int, reason: Reason) -> ReasonWords:
+        """One reason."""
+        name = name_reason(self.card, reason)
+        words = reason.words if reason.words.startswith(name) else name
+        speaks = say_of_card("speaks", words, reason.sign, self.card.answer)
+        named = ""
+        if self.is_tested:
+            named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
+        why = self._explain_state(number, reason) if self.is_tested else ""
+        return ReasonWords(reason.feature, name, speaks, named, why)
+
+    def _explain_state(self, number: int, reason: Reason) -> str:
+        """Why a reason cannot be stated; empty of one that holds."""
+        parts: list[str] = []
+        worst = self._find_worst(number)
+        if reason.state != "holds" and worst is not None:
+            parts.append(say_of_card("why", worst.source, format_share(1 - worst.falling[number]), worst.draws))
+        if reason.state == "undecided":
+            parts.append(self._foresee(reason))
+        return "; ".join(parts)
+
+    def _foresee(self, reason: Reason) -> str:
+        """How many draws would decide."""
+        foreseen = reason.foreseen
+        if foreseen is None:
+            return say_of_card("unforeseen")
+        unit = "retrained model" if self.models else "variation"
+        return say_of_card("foreseen", foreseen.count, foreseen.least, foreseen.most, unit)
+
+    def _describe_same(self) -> str:
+        """How often all reasons are the same."""
+        card = self.card
+        if not self.is_tested or not card.decided or not card.reasons or not math.isfinite(card.same):
+            return ""
+        order = format_share(card.same_order) if len(card.reasons) > 1 and math.isfinite(card.same_order) else ""
+        interval = format_shares(card.same_low, card.same_high)
+        return say_of_card("same", len(card.reasons), format_share(card.same), interval, order)
+
+    def _describe_varied(self) -> str:
+        """What was varied, and how often."""
+        card = self.card
+        if not card.varied:
+            return say_of_card("nothing_varied")
+        sources = [say_of_card("source", source) for source in card.varied]
+        return say_of_card("varied", sources, self.all_draws, card.kept, card.drawn)
+
+    def _describe_alone(self, alone: Alone) -> str:
+        """What a source does alone."""
+        is_sure = alone.low == alone.high or not math.isfinite(alone.low)
+        interval = "" if is_sure else format_shares(alone.low, alone.high)
+        variance = format_share(alone.variance) if math.isfinite(alone.variance) else ""
+        return say_of_card("alone", alone.source, alone.draws, format_share(alone.same), interval, variance)
+
+    def _list_notes(self) -> list[str]:
+        """What else has to be known."""
+        card = self.card
+        notes = [say_of_card("unused", source) for source in card.unused]
+        if self.models and card.reasons:
+            least = count_least_models(card.demand, reasons=len(card.reasons), look=None)
+            if self.models < least:
+                notes.append(say_of_card("too_few_models", self.models, least, format_share(card.demand)))
+        if card.few_models:
+            notes.append(say_of_card("few_models", self.models))
+        few = [name_reason(card, reason) for reason in card.reasons if reason.few_draws]
+        if few and self.is_tested:
+            notes.append(say_of_card("few_draws", few))
+        if card.decided and 0 < len(card.reasons) < card.top:
+            notes.append(say_of_card("fewer", len(card.reasons), card.top))
+        if card.decided and self.is_tested and card.chance < 1:
+            features = round(card.top / card.chance)
+            notes.append(say_of_card("chance", card.top, features, format_share(card.chance)))
+        return [*notes, *card.notes]
+
+
+def _join_shares(reasons: Sequence[Reason]) -> str:
+    """How often reasons are named, in their order; of many the range."""
+    shares = [reason.probability for reason in reasons]
+    texts = list(dict.fromkeys(format_share(share) for share in (shares if len(shares) <= _MOST_SHARES else ())))
+    if len(shares) > _MOST_SHARES:
+        ends = dict.fromkeys(format_share(share) for share in (min(shares), max(shares)))
+        return " to ".join(ends)
+    if len(texts) == 1:
+        return texts[0]
+    every = [format_share(share) for share in shares]
+    return f"{', '.join(every[:-1])} and {every[-1]}"
