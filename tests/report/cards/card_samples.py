@@ -144,7 +144,9 @@ def make_crowded(reasons: int = 20, features: int = 40) -> Card:
     names = [f"months_since_the_last_late_payment_of_account_{number}" for number in range(features)]
     columns = {name: f"{number * 1000:,}" for number, name in enumerate(names)}
     shifts = rng.normal(size=(12, features))
-    again = [draw(n, origin + 0.1 * shifts[n] + 0.1 * rng.normal(size=(4, features)), wanted, origin) for n in range(12)]
+    again = [
+        draw(n, origin + 0.1 * shifts[n] + 0.1 * rng.normal(size=(4, features)), wanted, origin) for n in range(12)
+    ]
     card = make_card(
         about(columns=columns, input=np.arange(float(features))),
         given,
@@ -153,4 +155,6 @@ def make_crowded(reasons: int = 20, features: int = 40) -> Card:
         alone={"background": given, "measurement": given, "seed": given},
         names=[(name, f"{name} {columns[name]}") for name in names],
     )
-    return replace(card, notes=("The reference has few rows.", "The input has a value that no row of the reference has."))
+    return replace(
+        card, notes=("The reference has few rows.", "The input has a value that no row of the reference has.")
+    )

@@ -128,7 +128,9 @@ class Area:
 
 def measure_area(card: Card) -> Area:
     """The part of a map that holds, of features too many to decide on each."""
-    assert card.origin is not None and card.shares is not None and card.signs is not None
+    assert card.origin is not None
+    assert card.shares is not None
+    assert card.signs is not None
     is_reason = np.asarray(card.signs) != 0
     shares = np.nan_to_num(np.asarray(card.shares, dtype=float))
     holds = is_reason & (shares >= card.demand) & bool(card.draws)

@@ -171,7 +171,7 @@ def draw_words(card: Card) -> list[CardWord]:
 
 
 def _choose_words(area: Area, count: int) -> list[int]:
-    """The places of the words that are shown: all, or of a long text the first ones, and the reasons with neighbours."""
+    """The places of the words that are shown: all; of a long text the first ones, and reasons with neighbours."""
     if count <= _MOST_WORDS:
         return list(range(count))
     reasons = np.flatnonzero((area.holds | area.doubtful)[:count])

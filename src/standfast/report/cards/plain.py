@@ -86,8 +86,8 @@ def _format_line(title: str, cells: list[str] | tuple[str, ...]) -> str:
 def card_to_json(card: Card) -> dict[str, Any]:
     """A card as plain values that JSON has: NaN and infinity are None, arrays are lists.
 
-    Arrays of more than 1,024 values, such as those of photographs, are left out; `shapes` has what they were. Beside the
-    fields of the card there are its sentences, `words`.
+    Arrays of more than 1,024 values, such as those of photographs, are left out; `shapes` has what they were. Beside
+    the fields of the card there are its sentences, `words`.
     """
     plain: dict[str, Any] = {}
     shapes: dict[str, list[int]] = {}

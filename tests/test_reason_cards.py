@@ -1,0 +1,180 @@
+"""`standfast.reasons` against shares that are computed by hand with shap."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import standfast
+from standfast.neighbourhoods import LinfBall
+from standfast.reason_cards import ReasonCards
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture(scope="module")
+def credit() -> Any:
+    """The example of the documentation, as a module."""
+    pytest.importorskip("lightgbm")
+    pytest.importorskip("shap")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXAMPLES))
+        import reasons as example  # type: ignore[import-not-found]
+
+        yield example
+        sys.modules.pop("reasons", None)
+
+
+def explain_by_hand(model: Any, row: Any) -> dict[str, float]:
+    """Path-dependent TreeSHAP of the probability of default of one row, by shap itself."""
+    import shap
+
+    encoded = model[:-1].transform(row)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # shap says that it has changed its form
+        values = np.asarray(shap.TreeExplainer(model[-1]).shap_values(encoded))
+    flat = values.reshape(-1, encoded.shape[1])[-1]
+    of_default = -1.0 if list(model.classes_).index("default") == 0 else 1.0
+    names = [str(name).split("__")[-1] for name in encoded.columns]
+    return {name: of_default * float(value) for name, value in zip(names, flat, strict=True)}
+
+
+def name_first(values: dict[str, float], count: int = 4) -> dict[str, float]:
+    """The first features by size, with their signs."""
+    ordered = sorted(values, key=lambda name: -abs(values[name]))[:count]
+    return {name: float(np.sign(values[name])) for name in ordered}
+
+
+def test_shares_of_retrained_models_are_those_of_a_loop_over_shap(credit: Any) -> None:
+    frame, labels = credit.make_applicants(600)
+    model = credit.train(frame, labels)
+    again = [credit.train(frame, labels, seed, resample=True) for seed in range(1, 13)]
+    declined = credit.find_declined(model, frame, 3)
+    with pytest.warns(UserWarning, match="12 retrained models can never show"):
+        found = standfast.reasons(
+            model,
+            "tree_shap",
+            declined,
+            reference=frame,
+            decision=credit.RULE,
+            retrained=again,
+            progress=False,
+        )
+    for place, card in enumerate(found):
+        row = declined.iloc[[place]]
+        assert card.answer == credit.RULE
+        own = name_first(explain_by_hand(model, row))
+        assert {reason.name: reason.sign for reason in card.reasons} == own
+        deciding = [each for each in again if len(credit.find_declined(each, row))]
+        assert card.models - card.deciding_otherwise == len(deciding)
+        named = [name_first(explain_by_hand(each, row)) for each in deciding]
+        for reason in card.reasons:
+            expected = np.mean([of_model.get(reason.name) == own[reason.name] for of_model in named])
+            assert reason.probability == pytest.approx(expected)
+        assert card.same == pytest.approx(np.mean([of_model == own for of_model in named]))
+
+
+def make_data() -> tuple[standfast.Model, torch.Tensor]:
+    layer = nn.Linear(3, 2).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [3.0, -2.0, 1.0]]))
+        layer.bias.copy_(torch.tensor([0.0, 9.0]))  # always class 1
+    return standfast.Model(layer, (0.0, 1.0), device="cpu"), torch.tensor([[0.2, 0.4, 0.6], [0.9, 0.1, 0.5]]).double()
+
+
+def ask(**options: Any) -> ReasonCards:
+    model, inputs = make_data()
+    asked = {"explainer": "saliency", "progress": False, "top": 2, **options}
+    return standfast.reasons(asked.pop("model", model), inputs=inputs, **asked)
+
+
+def test_retrained_linear_models_follow_the_law_of_their_weights() -> None:
+    """The weights of retrained models are normal; how often two of three lead is known from many draws."""
+    generator = np.random.default_rng(0)
+
+    def retrain(seed: int) -> standfast.Model:
+        layer = nn.Linear(3, 2).double()
+        weights = np.array([3.0, -2.0, 1.0]) + generator.normal(size=3) * 0.5
+        with torch.no_grad():
+            layer.weight.copy_(torch.tensor(np.stack([np.zeros(3), weights])))
+            layer.bias.copy_(torch.tensor([0.0, 9.0]))  # always class 1
+        return standfast.Model(layer, (0.0, 1.0), device="cpu")
+
+    model = retrain(0)
+    inputs = torch.full((1, 3), 0.5).double()
+    found = standfast.reasons(
+        model,
+        "input_x_gradient",
+        inputs,
+        top=2,
+        measurement=False,
+        retrain=retrain,
+        models=200,
+        progress=False,
+    )
+    card = found.card()
+    law = np.abs(np.array([3.0, -2.0, 1.0]) + np.random.default_rng(9).normal(size=(100_000, 3)) * 0.5)
+    expected = (np.argsort(-law, axis=1)[:, :2] == 1).any(1).mean()
+    second = next(reason for reason in card.reasons if reason.feature == 1)
+    assert second.probability_low < expected < second.probability_high
+    assert card.models == 200
+
+
+def test_nothing_varies_without_sources() -> None:
+    card = ask(measurement=False).card(0)
+    assert card.varied == ()
+    assert card.draws == 0
+    assert [reason.state for reason in card.reasons] == ["", ""]
+
+
+def test_a_second_call_goes_on_where_the_first_has_ended(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"measurement": LinfBall(0.05), "explainer": "smoothgrad:samples=2", "draws": 20}
+    first = ask(out=tmp_path, **options)
+    again = ask(out=tmp_path, **options)
+    assert first.results.run is not None
+    assert again.results.run is not None
+    assert again.results.run.done == 0
+    assert first.frame().equals(again.frame())
+
+
+def test_cards_are_written(tmp_path: Path) -> None:
+    found = ask(measurement=LinfBall(0.05))
+    content = json.loads(found.to_json(tmp_path / "card.json", 1).read_text())
+    assert content["sample"] == 1
+    assert found.to_html(tmp_path / "card.html", 0).read_text().startswith("<!doctype html>")
+    assert [path.name for path in found.write(tmp_path / "all.html")] == ["all-0.html", "all-1.html"]
+
+
+def test_shares_of_many_decisions() -> None:
+    found = ask(measurement=LinfBall(0.05))
+    share = found.share_of_stated()
+    assert (share.count, share.total) == (2, 2)  # the map of a linear model is the same everywhere
+    assert found.count_doubtful() == {}
+    groups = found.frame_of_groups({0: "a", 1: "b"})
+    assert groups["group"].to_list() == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"top": 4}, "top"),
+        ({"explainer": ["saliency", "random"]}, "explainer"),
+        ({"retrained": []}, "retrained"),
+        ({"retrained": [nn.Linear(3, 2)]}, r"retrained\[0\]"),
+        ({"retrain": lambda seed: nn.Linear(3, 2), "models": 1}, "retrain"),
+        ({"models": 3}, "models"),
+        ({"measurement": 0.1}, "measurement"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
+def test_what_does_not_fit_is_refused_before_the_run(options: dict[str, Any], argument: str) -> None:
+    with pytest.raises(standfast.ArgumentError, match=argument):
+        ask(**options)
