@@ -138,7 +138,9 @@ class Card:
     Attributes:
         data, model, explainer, sample: which.
         answer: what the model answers, in words.
-        score: the probability of the answer, or another number of it; NaN where there is none.
+        score: the probability of the answer, or another number of it; NaN where there is none. Of a decision by a
+            rule it is the probability of the side that is taken.
+        score_name: what this number is, such as "probability".
         top: how many features count as reasons, k.
         demand: the probability that a reason must have.
         reasons: the first k, in the order of their sizes. Fewer where others are 0, or share the last place.
@@ -194,6 +196,7 @@ class Card:
     input: Array | None = field(default=None, repr=False)
     shares: Array | None = field(default=None, repr=False)
     signs: Array | None = field(default=None, repr=False)
+    score_name: str = "probability"
     names: tuple[str, ...] = field(default=(), repr=False)
 
     @property

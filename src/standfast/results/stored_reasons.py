@@ -104,6 +104,7 @@ def read_card(
         "sample": sample,
         "answer": describe_answer(results, view, stored.row),
         "score": _read_number(stored.row.get("answer_score")),
+        "score_name": view.task.probability,
         "unused": _list_unused(view, given),
         "columns": columns,
         "input": stored.arrays.get("origin_input"),

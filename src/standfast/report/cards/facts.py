@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from standfast.results.reasons import Card, Reason
 from standfast.tensors import Array
 
-#: what an answer is compared by, in a rule such as "income > 3"
-_COMPARED = (" > ", " >= ", " < ", " <= ")
+#: a decision by a rule: whether it is met, and which side of the cut-off it takes
+_RULE = re.compile(r"(?P<missed>not )?P\(.+\) (?P<sign>[<>]) [\d.e-]+", re.DOTALL)
 
 
 def format_share(share: float) -> str:
@@ -53,13 +54,19 @@ def format_signed(value: float) -> str:
 
 
 def describe_score(card: Card) -> str:
-    """The number that the answer has: a probability, or another number; empty where there is none."""
+    """The number that the answer has, in words: a probability, or another one; empty where there is none.
+
+    The score of a rule is the probability of the side that is taken. The reader wants the one that the rule names.
+    """
     if not math.isfinite(card.score):
         return ""
-    is_rule_of_number = any(sign in card.answer for sign in _COMPARED) and "P(" not in card.answer
-    if 0 <= card.score <= 1 and not is_rule_of_number:
+    rule = _RULE.fullmatch(card.answer)
+    if rule is not None:
+        is_above = (rule["sign"] == ">") != bool(rule["missed"])
+        return f"it is {format_share(card.score if is_above else 1 - card.score)}"
+    if card.score_name == "probability":
         return f"probability {format_share(card.score)}"
-    return f"score {card.score:.4g}"
+    return f"{card.score_name} {card.score:.4g}"
 
 
 def is_text(card: Card) -> bool:

@@ -13,14 +13,14 @@ from standfast.report.cards.facts import format_share, has_map, is_text
 from standfast.report.cards.pictures import draw_image, draw_series, draw_words
 from standfast.report.cards.rows import Rows, Span, make_rows, place_share
 from standfast.report.cards.words import describe_card
-from standfast.report.page.names import show_unsafe
+from standfast.report.page.names import allow_breaks, show_unsafe
 from standfast.report.words import make_environment
 from standfast.results.reasons import Card
 
 #: from so many rows on the print is smaller
 _DENSE, _CROWDED = 9, 14
-#: the columns of the case, and the letters of a text that the user adds, that fit on the sheet
-_MOST_COLUMNS, _MOST_LETTERS = 24, 500
+#: the letters of the case, and of a text that the user adds, that fit on the sheet; and of a digest
+_LETTERS_OF_CASE, _MOST_LETTERS, _LETTERS_OF_DIGEST = 700, 500, 64
 
 
 def render_card(
@@ -40,10 +40,11 @@ def render_card(
         text: whether features are the words of a text; None to find out.
     """
     environment = make_environment()
+    environment.filters["breakable"] = allow_breaks
     words = describe_card(card)
     rows = make_rows(card, words)
     chance = card.chance if card.decided and card.chance < 1 else 0.0
-    columns = list(card.columns.items())
+    columns = _list_columns(card, _LETTERS_OF_CASE // 2 if rows.count >= _CROWDED else _LETTERS_OF_CASE)
     context: dict[str, Any] = {
         "words": words,
         "rows": rows,
@@ -56,11 +57,12 @@ def render_card(
         "chance_text": format_share(chance),
         "ends": (place_share(0.0), place_share(1.0)),
         "legend_span": Span(5.0, 95.0),
-        "case": columns[:_MOST_COLUMNS],
-        "more_columns": max(0, len(columns) - _MOST_COLUMNS),
+        "decided": card.decided,
+        "case": columns,
+        "more_columns": len(card.columns) - len(columns),
         "counter_example": _shorten(counter_example),
         "comparison": _shorten(comparison),
-        "digests": list((digests or {}).items()),
+        "digests": [(name, digest[:_LETTERS_OF_DIGEST]) for name, digest in (digests or {}).items()],
         **_draw_input(card, is_text(card) if text is None else text),
     }
     return show_unsafe(environment.get_template("cards/card.html").render(context).lstrip())
@@ -97,6 +99,17 @@ def _draw_input(card: Card, has_words: bool) -> dict[str, Any]:
 def _describe_about(card: Card) -> str:
     """Which data, sample, model and explainer."""
     return f"{card.data}, sample {card.sample} · model {card.model} · explained by {card.explainer}"
+
+
+def _list_columns(card: Card, letters: int) -> list[tuple[str, str]]:
+    """The columns of the case with their values, the first ones that have so many letters together."""
+    columns: list[tuple[str, str]] = []
+    for name, value in card.columns.items():
+        letters -= len(name) + len(value) + 3
+        if letters < 0:
+            break
+        columns.append((name, value))
+    return columns
 
 
 def _choose_density(rows: Rows) -> str:

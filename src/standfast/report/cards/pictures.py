@@ -22,8 +22,9 @@ _SIDE, _LANE = 320, 24
 _STRIPE, _STRIPES = 3, (0x77 / 255, 0xDD / 255)
 #: the greys of an input under its map
 _DARKEST, _PALEST = 0xB8 / 255, 0xFA / 255
-#: what holds has at least this part of full colour, to be told from what does not
-_LEAST_COLOUR = 0.45
+#: what holds has at least the first part of full colour, to be told from what does not, and at most the second; behind
+#: a line, and behind words, colours are paler
+_COLOURS, _PALE_COLOURS = (0.45, 0.9), (0.25, 0.5)
 #: the channels of a series, the points of a line, and the words of a text that are shown
 _MOST_LANES, _MOST_POINTS, _MOST_WORDS = 4, 300, 160
 #: words around those that are reasons
@@ -94,7 +95,14 @@ def _describe_area(area: Area, parts: str) -> str:
     return f"{area.count} {parts} hold, and {int(area.doubtful.sum())} others that are named do not"
 
 
-def paint_area(values: Array, holds: Array, doubtful: Array, ground: Array, factors: tuple[int, int]) -> Array:
+def paint_area(
+    values: Array,
+    holds: Array,
+    doubtful: Array,
+    ground: Array,
+    factors: tuple[int, int],
+    colours: tuple[float, float] = _COLOURS,
+) -> Array:
     """A map `(H, W)` on its ground `(H, W, 3)`: coloured where it holds, striped where it is doubtful.
 
     Args:
@@ -102,12 +110,14 @@ def paint_area(values: Array, holds: Array, doubtful: Array, ground: Array, fact
         holds, doubtful: which of its positions, bool `(H, W)`.
         ground: the colours elsewhere, in [0, 1].
         factors: how many pixels a position has, in height and in width.
+        colours: of the weakest and of the strongest part that holds, in [0, 1].
 
     Returns:
         The colours, `(H * factor, W * factor, 3)`.
     """
     limit = find_limit(values, np.ones(values.shape, dtype=bool))
-    sizes = np.clip(np.abs(values) / limit, _LEAST_COLOUR, 1.0)
+    least, most = colours
+    sizes = least + (most - least) * np.clip(np.abs(values) / limit, 0.0, 1.0)
     coloured = np.where(holds[..., None], colour_signed(np.sign(values) * sizes), ground)
     enlarged = coloured.repeat(factors[0], axis=0).repeat(factors[1], axis=1)
     hatched = doubtful.repeat(factors[0], axis=0).repeat(factors[1], axis=1)
@@ -132,7 +142,7 @@ def draw_series(card: Card) -> list[Lane]:
     for channel in sorted(strongest.tolist()):
         own = slice(channel, channel + 1)
         ground = np.ones((1, series.shape[1], 3))
-        painted = paint_area(values[own], holds[own], doubtful[own], ground, (_LANE, factor))
+        painted = paint_area(values[own], holds[own], doubtful[own], ground, (_LANE, factor), _PALE_COLOURS)
         name = name_entry((), channel, "channel") if len(series) > 1 else ""
         lanes.append(Lane(name, _list_points(series[channel]), encode_image(painted)))
     return lanes

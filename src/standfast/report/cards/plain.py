@@ -17,7 +17,7 @@ from standfast.results.reasons import Card, Reason
 #: the letters of a line
 _WIDTH = 100
 #: the columns of the table: the words of a feature get what is left
-_NUMBERS = (9, 18, 20, 22)
+_NUMBERS = (10, 20, 20, 22)
 #: larger arrays are left out of the JSON
 MOST_VALUES = 1024
 
@@ -35,7 +35,7 @@ def format_card(card: Card) -> str:
         parts += _wrap(words.varied)
     for sentence in (*words.alone, *words.notes):
         parts += _wrap(sentence, "- ")
-    return "\n".join(parts).rstrip() + "\n"
+    return "\n".join(parts).rstrip()
 
 
 def _wrap(sentence: str, mark: str = "") -> list[str]:
@@ -55,8 +55,8 @@ def _tabulate(card: Card, words: CardWords) -> list[str]:
         name = name_reason(card, reason)
         title = reason.words if reason.words.startswith(name) else name
         lines.append(_format_line(f"{_SIGNS[state]} {title}", cells))
-        if own is not None and own.why:
-            lines += textwrap.wrap(own.why, _WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
+        sentences = [] if own is None else [own.why, own.needs]
+        lines += textwrap.wrap("; ".join(filter(None, sentences)), initial_indent="    ", subsequent_indent="    ")
     if is_tested:
         lines.append("+ can be stated; - cannot be stated; ? not decided yet")
     return lines

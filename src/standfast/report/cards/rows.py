@@ -18,6 +18,8 @@ from standfast.results.reasons import Card, Reason
 _MOST_OTHERS, _MOST_ROWS = 4, 12
 #: an interval of the mean makes the scale wider by this part on each side at most
 _WIDER = 0.25
+#: the letters of a title
+_MOST_LETTERS = 80
 #: free on both sides, in percent
 _MARGIN = 2.0
 
@@ -38,7 +40,7 @@ class Row:
 
     Attributes:
         title: its name with its value.
-        why: why it cannot be stated; empty where it can.
+        why: why it cannot be stated, and what would decide; empty where it can.
         state: `"holds"`, `"falls"`, `"undecided"`, or empty.
         is_for: whether it speaks for the answer.
         bar: from 0 to its value.
@@ -68,9 +70,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one state."""
+    """The rows of one state, with what would decide where it is the same for all of them."""
 
     state: str
+    note: str
     rows: tuple[Row, ...]
 
 
@@ -134,14 +137,24 @@ def make_rows(card: Card, words: CardWords) -> Rows:
     inner = [end for reason in shown for end in (reason.value, reason.range_low, reason.range_high)]
     outer = [end for reason in shown for end in (reason.low, reason.high)]
     scale = Scale(inner, outer)
-    by_state: dict[str, list[Row]] = {}
+    by_state: dict[str, list[Reason]] = {}
     for reason in shown:
-        own = words.find(reason.feature)
-        state = _find_state(reason, words)
-        by_state.setdefault(state, []).append(_make_row(card, reason, scale, "" if own is None else own.why))
+        by_state.setdefault(_find_state(reason, words), []).append(reason)
     order = ("holds", "falls", "undecided", "untested", "other")
-    groups = tuple(Group(state, tuple(by_state[state])) for state in order if state in by_state)
+    groups = tuple(_make_group(card, words, scale, state, by_state[state]) for state in order if state in by_state)
     return Rows(groups, scale.place(0.0), len(shown), len(card.others) - len(others))
+
+
+def _make_group(card: Card, words: CardWords, scale: Scale, state: str, reasons: Sequence[Reason]) -> Group:
+    """The rows of one state; what would decide all of them is said once."""
+    said = [words.find(reason.feature) for reason in reasons]
+    needs = {own.needs for own in said if own is not None}
+    is_common = len(needs) == 1 and len(reasons) > 1
+    rows: list[Row] = []
+    for reason, own in zip(reasons, said, strict=True):
+        sentences = [] if own is None else [own.why, "" if is_common else own.needs]
+        rows.append(_make_row(card, reason, scale, "; ".join(filter(None, sentences))))
+    return Group(state, needs.pop() if is_common else "", tuple(rows))
 
 
 def _find_state(reason: Reason, words: CardWords) -> str:
@@ -155,11 +168,12 @@ def _find_state(reason: Reason, words: CardWords) -> str:
 def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
     """The row of one feature."""
     name = name_reason(card, reason)
+    title = reason.words if reason.words.startswith(name) else name
     is_known = math.isfinite(reason.probability)
     share = Scale([0.0, 1.0])
     is_exact = reason.probability_low == reason.probability_high
     return Row(
-        title=reason.words if reason.words.startswith(name) else name,
+        title=title if len(title) <= _MOST_LETTERS else title[: _MOST_LETTERS - 1] + "…",
         why=why,
         state=reason.state,
         is_for=reason.value > 0,

@@ -36,14 +36,16 @@ class ReasonWords:
         name: how sentences name it.
         speaks: what it says of the answer, such as "debt 9,400 speaks for default".
         named: how often it is named; empty where nothing is known of it.
-        why: why it cannot be stated, and what would decide; empty of a reason that holds.
+        why: what leaves it out, alone, most often; empty of a reason that holds, or where this is not known.
+        needs: how many draws would decide; empty of a reason that is decided.
     """
 
     feature: int
     name: str
     speaks: str
     named: str
-    why: str
+    why: str = ""
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class _Writer:
             untested=tuple(by_state.get("", ())),
             same=self._describe_same(),
             varied=self._describe_varied(),
-            alone=tuple(self._describe_alone(alone) for alone in self.card.alone),
+            alone=self._describe_sources(),
             notes=tuple(self._list_notes()),
         )
 
@@ -220,21 +222,19 @@ class _Writer:
         name = name_reason(self.card, reason)
         words = reason.words if reason.words.startswith(name) else name
         speaks = say_of_card("speaks", words, reason.sign, self.card.answer)
-        named = ""
-        if self.is_tested:
-            named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
-        why = self._explain_state(number, reason) if self.is_tested else ""
-        return ReasonWords(reason.feature, name, speaks, named, why)
+        if not self.is_tested:
+            return ReasonWords(reason.feature, name, speaks, "")
+        named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
+        why = "" if reason.state == "holds" else self._blame(number)
+        needs = self._foresee(reason) if reason.state == "undecided" else ""
+        return ReasonWords(reason.feature, name, speaks, named, why, needs)
 
-    def _explain_state(self, number: int, reason: Reason) -> str:
-        """Why a reason cannot be stated; empty of one that holds."""
-        parts: list[str] = []
+    def _blame(self, number: int) -> str:
+        """In how many draws of the source that leaves a reason out most often it is named."""
         worst = self._find_worst(number)
-        if reason.state != "holds" and worst is not None:
-            parts.append(say_of_card("why", worst.source, format_share(1 - worst.falling[number]), worst.draws))
-        if reason.state == "undecided":
-            parts.append(self._foresee(reason))
-        return "; ".join(parts)
+        if worst is None:
+            return ""
+        return say_of_card("why", worst.source, format_share(1 - worst.falling[number]), worst.draws)
 
     def _foresee(self, reason: Reason) -> str:
         """How many draws would decide."""
@@ -261,11 +261,21 @@ class _Writer:
         sources = [say_of_card("source", source) for source in card.varied]
         return say_of_card("varied", sources, self.all_draws, card.kept, card.drawn)
 
-    def _describe_alone(self, alone: Alone) -> str:
-        """What a source does alone."""
+    def _describe_sources(self) -> tuple[str, ...]:
+        """What each source does alone."""
+        if len(self.card.varied) < 2:
+            return ()
+        measured = [alone for alone in self.card.alone if math.isfinite(alone.variance)]
+        return tuple(self._describe_alone(alone, len(measured) > 1) for alone in self.card.alone)
+
+    def _describe_alone(self, alone: Alone, is_compared: bool) -> str:
+        """What a source does alone, with its share of the variance where there are others to compare it with."""
         is_sure = alone.low == alone.high or not math.isfinite(alone.low)
         interval = "" if is_sure else format_shares(alone.low, alone.high)
-        variance = format_share(alone.variance) if math.isfinite(alone.variance) else ""
+        variance = format_share(alone.variance) if is_compared and math.isfinite(alone.variance) else ""
+        if not self.card.decided and alone.falling:
+            again = 1 - sum(alone.falling) / len(alone.falling)
+            return say_of_card("alone_of_many", alone.source, alone.draws, format_share(again), variance)
         return say_of_card("alone", alone.source, alone.draws, format_share(alone.same), interval, variance)
 
     def _list_notes(self) -> list[str]:

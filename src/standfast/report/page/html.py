@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from standfast.report.page.cells import Cell, describe_row
 from standfast.report.page.comparisons import MOST, Comparison, compare_models, compare_options
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.matrix import mark_leaders, order_explainers, tabulate_references
-from standfast.report.page.names import show_unsafe, with_safe_names
+from standfast.report.page.names import allow_breaks, show_unsafe, with_safe_names
 from standfast.report.page.overview import draw_medians, tabulate_agreement, tabulate_pairs
 from standfast.report.page.render import RenderedChart, bundle_scripts, render_for_page, shared_config
 from standfast.report.page.sample_explorer import encode_rows
@@ -211,14 +210,3 @@ def _make_context(results: StoredResults) -> dict[str, Any]:
         "bundle": markupsafe.Markup(bundle_scripts()) if page.charts else "",
         "raw": markupsafe.Markup,
     }
-
-
-def allow_breaks(name: str) -> str:
-    """A name as HTML that allows a line break after every underscore, and after a colon between letters.
-
-    >>> print(allow_breaks("randomised:input_x_gradient"))
-    randomised:<wbr>input_<wbr>x_<wbr>gradient
-    """
-    import markupsafe
-
-    return markupsafe.Markup("<wbr>").join(re.split(r"(?<=_)|(?<=:)(?=\S)", name))

@@ -26,6 +26,17 @@ def show_unsafe(text: str) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def allow_breaks(name: str) -> str:
+    """A name as HTML that allows a line break after every underscore, and after a colon between letters.
+
+    >>> print(allow_breaks("randomised:input_x_gradient"))
+    randomised:<wbr>input_<wbr>x_<wbr>gradient
+    """
+    import markupsafe
+
+    return markupsafe.Markup("<wbr>").join(re.split(r"(?<=_)|(?<=:)(?=\S)", name))
+
+
 def with_safe_names(results: StoredResults) -> StoredResults:
     """The same results, with names that can be drawn, whatever the data, models, explainers and metrics are called."""
     manifest = _show_all(results.manifest)
