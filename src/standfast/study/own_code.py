@@ -133,7 +133,7 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
         name, named_by = waiting.popleft()
         if name in sys.modules or _is_of_installed(name):
             continue
-        folder = str(Path(named_by).parent) if named_by else ""
+        folder = _find_folder(named_by)
         if (name, folder) in tried:
             continue
         tried.add((name, folder))
@@ -144,6 +144,12 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
             digests[name] = _digest_file(file)
             waiting += [(named, file) for named in _read_imports(file, digests[name], name)]
     return digests
+
+
+@cache
+def _find_folder(file: str) -> str:
+    """The folder of a file; empty where there is no file."""
+    return str(Path(file).parent) if file else ""
 
 
 def _digest_file(file: str) -> str:
@@ -188,33 +194,43 @@ class _SearchPath:
     def __init__(self) -> None:
         self._files: dict[str, str | None] = {}
         self._modules: dict[str, frozenset[str] | None] = {}
+        self._on_path: dict[str, list[str]] = {}
 
     def find(self, name: str) -> str | None:
         """The file of a module that is on the path, without importing what it is a part of; None if there is none."""
         if name not in self._files:
-            self._files[name] = self._search(name, sys.path)
+            self._files[name] = self._search(name)
         return self._files[name]
 
     def find_beside(self, name: str, folder: str) -> str | None:
         """The same where a folder is looked into before the path."""
         if not self._may_have(folder, name.partition(".")[0]):
             return self.find(name)
-        return self._search(name, [folder, *sys.path])
+        return self._search(name, folder)
 
-    def _search(self, name: str, folders: list[str]) -> str | None:
-        search: list[str] | None = folders
+    def _search(self, name: str, before: str | None = None) -> str | None:
+        top = name.partition(".")[0]
+        places = [*([] if before is None else [before]), *self._list_places(top)]
         outer, spec = "", None
         for part in name.split("."):
             outer = f"{outer}.{part}" if outer else part
-            places = dict.fromkeys(sys.path if search is None else search)
+            if spec is not None:
+                inside = spec.submodule_search_locations
+                places = self._list_places(part) if inside is None else [*inside]
             try:
-                spec = PathFinder.find_spec(outer, [folder for folder in places if self._may_have(folder, part)])
+                spec = PathFinder.find_spec(outer, places)
             except Exception:  # what the finders of other packages raise
                 return None
             if spec is None:
                 return None
-            search = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
         return None if spec is None else spec.origin
+
+    def _list_places(self, module: str) -> list[str]:
+        """The folders of the path that can have a module."""
+        if module not in self._on_path:
+            folders = dict.fromkeys(sys.path)
+            self._on_path[module] = [folder for folder in folders if self._may_have(folder, module)]
+        return self._on_path[module]
 
     def _may_have(self, folder: str, module: str) -> bool:
         """Whether a folder can have a module: one that cannot be listed, such as an archive, always can."""
