@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,15 @@ def keep_nothing() -> Iterator[None]:
         # A test may edit a module twice within a second; Python would take cached bytecode for it if the size is equal.
         patch.setattr(sys, "dont_write_bytecode", True)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def leave_out_of_garbage_collection() -> Iterator[None]:
+    """What was there before the first test is not searched for garbage: all modules and tests are many objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
