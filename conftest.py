@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,15 +21,26 @@ __all__ = ["SHAPES", "small_net"]
 def keep_nothing() -> Iterator[None]:
     """Every evaluation is done anew, also after an equal one, and the user's cache folder stays as it is.
 
-    Tests, and processes that they start, have one thread, as `one_thread` says.
+    Tests, and processes that they start, have one thread, as `one_thread` says. These processes keep what they compile:
+    there are hundreds of them.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STANDFAST_CACHE", "off")
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("STANDFAST_THREADS", "1")
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         # A test may edit a module twice within a second; Python would take cached bytecode for it if the size is equal.
         patch.setattr(sys, "dont_write_bytecode", True)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def leave_out_of_garbage_collection() -> Iterator[None]:
+    """What was there before the first test is not searched for garbage: all modules and tests are many objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

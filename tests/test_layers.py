@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,9 +62,28 @@ FORBIDDEN = {
 ASKED_LATER = {"results": {"metrics"}, "report": {"metrics"}}
 
 
+@cache
+def parse(file: Path) -> ast.Module:
+    """A file as a tree: most rules look at all files of the source."""
+    return ast.parse(file.read_text())
+
+
+@cache
+def walk(file: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parse(file)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_the_trees() -> Iterator[None]:
+    """They take much memory, and other tests run in this process."""
+    yield
+    parse.cache_clear()
+    walk.cache_clear()
+
+
 def imported_layers(file: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in walk(file):
         if isinstance(node, ast.ImportFrom) and node.module == "standfast":
             names |= {alias.name for alias in node.names if alias.name in RANK}
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("standfast."):
@@ -138,7 +159,7 @@ def test_results_and_reports_are_loaded_without_metrics(room: str, absent: set[s
 def _loaded_at_once(file: Path, modules: set[str]) -> set[str]:
     """The modules that are imported when a module is, and the packages that they are in."""
     names: set[str] = set()
-    nodes: list[ast.AST] = list(ast.parse(file.read_text()).body)
+    nodes: list[ast.AST] = list(parse(file).body)
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -169,11 +190,15 @@ def _follow(starts: set[str], arrows: dict[str, set[str]]) -> set[str]:
 def test_nothing_imports_papers_or_the_board() -> None:
     """These rooms use the library, and can be deleted."""
     wrong = []
+    rooms = {"papers", "board", "standfast_board"}
     for file in [*ROOT.rglob("*.py"), *(CHECKOUT / "tests").rglob("*.py"), CHECKOUT / "conftest.py"]:
-        for node in ast.walk(ast.parse(file.read_text())):
+        text = file.read_text()
+        if not any(room in text for room in rooms):  # to parse all of them takes long
+            continue
+        for node in ast.walk(ast.parse(text)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if {name.partition(".")[0] for name in names} & {"papers", "board", "standfast_board"}:
+            if {name.partition(".")[0] for name in names} & rooms:
                 wrong.append(str(file.relative_to(CHECKOUT)))
     assert wrong == []
 
@@ -182,7 +207,7 @@ def test_metrics_know_nothing_of_their_presentation() -> None:
     """No charts, no data frames: only `Result.frame()` makes one, and what overrides it."""
     wrong = []
     for file in sorted((ROOT / "metrics").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in walk(file):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if "polars" in names and file.name != "result.py":
@@ -197,7 +222,7 @@ def test_charts_are_made_from_plain_numbers() -> None:
     wrong = [
         node.module
         for file in files
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in walk(file)
         if isinstance(node, ast.ImportFrom)
         and (node.module or "").startswith("standfast.report")
         and not (node.module or "").startswith("standfast.report.charts")
@@ -211,7 +236,7 @@ def test_rooms_of_papers_do_not_import_each_other(house: str) -> None:
     assert "safari" in rooms
     wrong = []
     for file in sorted((ROOT / house).glob("*/*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in walk(file):
             parts = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
             at, others = len(Path(house).parts) + 1, rooms - {file.parent.name}
             if parts[:at] == ["standfast", *Path(house).parts] and set(parts[at : at + 1]) & others:
@@ -237,7 +262,7 @@ def _module_of(file: Path, root: Path, package: str) -> str:
 
 def _imported(file: Path, modules: set[str]) -> set[str]:
     found: set[str] = set()
-    nodes = list(ast.walk(ast.parse(file.read_text())))
+    nodes = list(walk(file))
     calls = [node for node in nodes if isinstance(node, ast.Call) and "import" in ast.unparse(node.func)]
     asked = {id(argument) for call in calls for argument in call.args}  # of import_module("...")
     for node in nodes:
@@ -283,7 +308,7 @@ def test_functions_have_at_most_seven_parameters() -> None:
     }
     wrong = set()
     for _, file in files():
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in walk(file):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
                 if len(names) - (names[:1] in (["self"], ["cls"])) > 7:
@@ -298,7 +323,7 @@ def test_classes_have_at_most_fifteen_public_methods() -> None:
     """
     large = set()
     for _, file in files():
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in walk(file):
             if isinstance(node, ast.ClassDef):
                 methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
                 plain = [
@@ -314,7 +339,7 @@ def test_no_function_has_the_name_of_its_module() -> None:
     assert [
         str(file.relative_to(ROOT))
         for _, file in files()
-        for node in ast.parse(file.read_text()).body
+        for node in parse(file).body
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == file.stem
     ] == []
 
@@ -341,7 +366,7 @@ def test_tests_of_one_room_are_in_it() -> None:
     for file in sorted(tests.rglob("test_*.py")):
         folder = file.parent.relative_to(tests)
         start = ".".join(("standfast", *folder.parts, ""))
-        nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        nodes = [node for node in walk(file) if isinstance(node, ast.ImportFrom)]
         names = {
             f"{node.module}.".removeprefix(start).split(".")[0] for node in nodes if f"{node.module}.".startswith(start)
         }

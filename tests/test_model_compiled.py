@@ -272,6 +272,12 @@ def test_channels_last(name):
 HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
 #: and a module in float32 that runs under autocast, with the channels last
 HALF_OR_MIXED = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, "mixed"], ids=str)
+#: for what takes long, and does not depend on which digits are missing: one of them, and the others with the slow tests
+ONE_OF_THEM = pytest.mark.parametrize(
+    "dtype",
+    [torch.bfloat16, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (torch.float16, "mixed"))],
+    ids=str,
+)
 #: how far a map's cosine may be from 1, and a value from the same one in float32: eight and eleven bits
 MISSING = {torch.bfloat16: 0.01, torch.float16: 0.001, "mixed": 0.01}
 APART = {torch.bfloat16: 0.15, torch.float16: 0.04, "mixed": 0.15}
@@ -338,7 +344,7 @@ def test_metrics_in_half_precision(name, dtype):
         assert torch.equal(metric(other, "input_x_gradient", inputs).value, found.value)  # for any batch size
 
 
-@HALF_OR_MIXED
+@ONE_OF_THEM
 @pytest.mark.parametrize("search", searches.names())
 def test_searches_in_half_precision(search, dtype):
     half, single, inputs = halve(dtype)
@@ -349,7 +355,7 @@ def test_searches_in_half_precision(search, dtype):
     assert found.inputs.dtype == torch.float32
 
 
-@HALF_OR_MIXED
+@ONE_OF_THEM
 def test_evaluate_in_half_precision(dtype):
     """Every metric, with the files and the table of a study; the values are those of the metric alone."""
     half, _, inputs = halve(dtype)

@@ -128,16 +128,16 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
     """
     digests: dict[str, str] = {}
     tried: set[tuple[str, str]] = set()
-    on_path: dict[str, str | None] = {}
+    path = _SearchPath()
     while waiting:
         name, named_by = waiting.popleft()
         if name in sys.modules or _is_of_installed(name):
             continue
-        folder = str(Path(named_by).parent) if named_by else ""
+        folder = _find_folder(named_by)
         if (name, folder) in tried:
             continue
         tried.add((name, folder))
-        file = _find_file(name, folder, on_path)
+        file = _find_file(name, folder, path)
         if file is None:
             continue
         with contextlib.suppress(OSError):
@@ -146,28 +146,27 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
     return digests
 
 
+@cache
+def _find_folder(file: str) -> str:
+    """The folder of a file; empty where there is no file."""
+    return str(Path(file).parent) if file else ""
+
+
 def _digest_file(file: str) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
 
 
-def _find_file(name: str, folder: str, on_path: dict[str, str | None]) -> str | None:
+def _find_file(name: str, folder: str, path: _SearchPath) -> str | None:
     """The user's source file of a module that is not imported, or at a place; None if there is none.
 
     Args:
         name: of the module, with dots, or the path of its file.
         folder: of the file that names it.
-        on_path: remembers what is on Python's path, which many files name: a path may have a hundred folders.
+        path: where Python would look for the module otherwise.
     """
     if name.endswith(".py"):
         return _find_path(name, folder)
-    if _is_of_installed(name):
-        return None
-    if folder and _has_module(folder, name.partition(".")[0]):
-        file = _search_module(name, [folder, *sys.path])
-    else:
-        if name not in on_path:
-            on_path[name] = _search_module(name, sys.path)
-        file = on_path[name]
+    file = path.find_beside(name, folder) if folder else path.find(name)
     return file if file is not None and file.endswith(".py") and _is_own_file(file) else None
 
 
@@ -175,14 +174,6 @@ def _find_path(name: str, folder: str) -> str | None:
     """The user's source file at a path, from the folder of the file that names it or the current one."""
     places = [Path(folder or ".", name), Path(name)]
     return next((str(path) for path in places if path.is_file() and _is_own_file(str(path))), None)
-
-
-def _has_module(folder: str, top: str) -> bool:
-    """Whether a folder has a module or a package of this name."""
-    try:
-        return PathFinder.find_spec(top, [folder]) is not None
-    except Exception:  # what the finders of other packages raise
-        return False
 
 
 def _is_of_installed(name: str) -> bool:
@@ -193,22 +184,72 @@ def _is_of_installed(name: str) -> bool:
     return top in sys.stdlib_module_names or (top in sys.modules and not is_own(top))
 
 
-def _search_module(name: str, folders: list[str]) -> str | None:
-    """The file of a module that is not imported, without importing what it is a part of."""
-    search: list[str] | None = folders
-    outer, spec = "", None
-    for part in name.split("."):
-        outer = f"{outer}.{part}" if outer else part
-        try:
-            spec = PathFinder.find_spec(outer, search)
-        except Exception:  # what the finders of other packages raise
-            return None
-        if spec is None:
-            return None
-        search = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
-    return None if spec is None else spec.origin
+class _SearchPath:
+    """Python's path, for many modules that are not imported.
+
+    A path may have a hundred folders, and most names are in none of them. So each folder is listed once, and Python
+    only looks into those that have something of the name.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, str | None] = {}
+        self._modules: dict[str, frozenset[str] | None] = {}
+        self._on_path: dict[str, list[str]] = {}
+
+    def find(self, name: str) -> str | None:
+        """The file of a module that is on the path, without importing what it is a part of; None if there is none."""
+        if name not in self._files:
+            self._files[name] = self._search(name)
+        return self._files[name]
+
+    def find_beside(self, name: str, folder: str) -> str | None:
+        """The same where a folder is looked into before the path."""
+        if not self._may_have(folder, name.partition(".")[0]):
+            return self.find(name)
+        return self._search(name, folder)
+
+    def _search(self, name: str, before: str | None = None) -> str | None:
+        top = name.partition(".")[0]
+        places = [*([] if before is None else [before]), *self._list_places(top)]
+        outer, spec = "", None
+        for part in name.split("."):
+            outer = f"{outer}.{part}" if outer else part
+            if spec is not None:
+                inside = spec.submodule_search_locations
+                places = self._list_places(part) if inside is None else [*inside]
+            try:
+                spec = PathFinder.find_spec(outer, places)
+            except Exception:  # what the finders of other packages raise
+                return None
+            if spec is None:
+                return None
+        return None if spec is None else spec.origin
+
+    def _list_places(self, module: str) -> list[str]:
+        """The folders of the path that can have a module."""
+        if module not in self._on_path:
+            folders = dict.fromkeys(sys.path)
+            self._on_path[module] = [folder for folder in folders if self._may_have(folder, module)]
+        return self._on_path[module]
+
+    def _may_have(self, folder: str, module: str) -> bool:
+        """Whether a folder can have a module: one that cannot be listed, such as an archive, always can."""
+        if folder not in self._modules:
+            self._modules[folder] = _list_modules(folder)
+        modules = self._modules[folder]
+        return modules is None or module.casefold() in modules
 
 
+def _list_modules(folder: str) -> frozenset[str] | None:
+    """The names of files and folders in a folder, up to the first dot; None if it cannot be listed."""
+    try:
+        with os.scandir(folder or ".") as entries:
+            return frozenset(entry.name.partition(".")[0].casefold() for entry in entries)
+    except (OSError, TypeError):  # the path may hold what is no text, which Python leaves out
+        return None
+
+
+@cache
 def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
     """The names of the modules that the code of a file imports anywhere, also inside of functions."""
     return _read_file(file, digest).find_imports(module if Path(file).stem == "__init__" else module.rpartition(".")[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import runpy
 import sys
@@ -119,6 +120,34 @@ def test_a_module_imported_when_a_function_is_called_counts_before_and_after(
     first, second = describe(1.0), describe(3.0)
     assert first[0] == first[1] != second[0] == second[1]
     assert "named_later" in read_own_modules()
+
+
+def test_modules_are_found_wherever_python_would_find_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As files, in packages, in folders that share a name on the path, and past what is no folder."""
+    texts = {
+        "beside/caller_on_path.py": """def call():
+    import alone_on_path, package_on_path.inner, shared_on_path.left, shared_on_path.right, beside_on_path, not_on_path
+""",
+        "beside/beside_on_path.py": "",
+        "one/alone_on_path.py": "",
+        "one/package_on_path/__init__.py": "",
+        "one/package_on_path/inner.py": "",
+        "one/shared_on_path/left.py": "",
+        "two/shared_on_path/right.py": "",
+        "two/not_on_path.txt": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    places = [str(tmp_path / place) for place in ("missing", "two/not_on_path.txt", "one", "two", "one")]
+    monkeypatch.setattr(sys, "path", [*places, *sys.path])
+    monkeypatch.syspath_prepend(tmp_path / "beside")
+    caller = importlib.import_module("caller_on_path")
+    monkeypatch.setattr(sys, "path", sys.path[1:])  # what lies beside the caller is not on the path any more
+    monkeypatch.setitem(sys.modules, "caller_on_path", caller)
+    named = {name for name in read_own_modules() if "_on_path" in name}
+    parts = {"package_on_path.inner", "shared_on_path.left", "shared_on_path.right"}
+    assert named == {"caller_on_path", "beside_on_path", "alone_on_path", "package_on_path", *parts}
 
 
 def make_module(text: str) -> ModuleType:
