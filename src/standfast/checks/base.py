@@ -250,10 +250,15 @@ class _Case:
         rows = self.results.metric_results(self.data, self.model, self.label).rows_for(explainer)
         return read_values(self.results.metrics[self.label].spec, rows)
 
-    def _find_error(self) -> str:
-        """Why a job failed; empty if none did."""
-        found = self.results.summary.find(self.data, self.model, self.label)
-        row = None if found is None else found.find_row(self.explainer)
+    def _find_why_empty(self) -> str:
+        """Why no sample counts: the metric does not fit, had nothing to vary, or jobs failed; empty if none of these."""
+        misfit = find_misfit(self.results.manifest, self.label, self.explainer)
+        if misfit:
+            return misfit
+        metric = self.results.summary.find(self.data, self.model, self.label)
+        row = None if metric is None else metric.find_row(self.explainer)
+        if row is not None and row.has_nothing_varied:
+            return "there was nothing to vary"
         return f"jobs failed: {shorten_error(row.error)}" if row is not None and row.error is not None else ""
 
     def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
@@ -303,7 +308,7 @@ class _Case:
             what, target, side = "share of samples", share, "higher"
         if not count:
             none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
-            reason = find_misfit(self.results.manifest, self.label, self.explainer) or self._find_error()
+            reason = self._find_why_empty()
             none += f", because {reason}" if reason else ""
             return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
         advice = ""

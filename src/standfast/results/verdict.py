@@ -1,17 +1,26 @@
-"""The verdict: which explanations may be shown, which not and why, and what would decide the rest."""
+"""The verdict: which explanations may be shown, which not and why, and what would decide the rest.
+
+An explanation may be shown only where three kinds of questions were asked, and all were answered well: the sanity
+checks, a measure of stability that varied something, and a measure of faithfulness. So leaving out a question never
+earns more than asking it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal
+from typing import Literal, get_args
 
 from standfast.results.sanity import Accuracy, Check, Question, Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
 #: an explainer is refused by metrics if the error of that, over all explainers and metrics, is at most this
 LEVEL = 0.05
+
+#: the kinds of questions without which no explanation may be shown
+Kind = Literal["checks", "stability", "faithfulness"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,26 @@ class Ground:
 
 
 @dataclass(frozen=True)
+class Partial:
+    """What was asked of an explainer that passes all of it, though not all kinds of questions were asked.
+
+    Attributes:
+        explainer: its name.
+        labels: of the metrics by which it is good.
+        passed: the kinds of questions that it passes.
+        missing: the kinds that were not asked; one at least.
+        idle: the labels of measures of stability that do not count, since they had nothing to vary for it, or changed
+            no map of any explainer.
+    """
+
+    explainer: str
+    labels: tuple[str, ...]
+    passed: tuple[Kind, ...]
+    missing: tuple[Kind, ...]
+    idle: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Hollow:
     """Explainers that are more stable than all that pass the sanity checks, though they say little.
 
@@ -64,13 +93,15 @@ class Verdict:
 
     Attributes:
         data, model: names.
-        show: the explainers that pass all sanity checks and are good by every metric that judges them, the best first:
-            those that are best by most metrics.
+        show: the explainers that pass all sanity checks and are good by every metric that judges them, among them one
+            of stability and one of faithfulness (`KINDS`), the best first: those that are best by most metrics.
         refuse: those that fail a check, or are bad or no better than a control by a metric, with the reasons.
-        labels: of the metrics that judge those of `show`.
+        labels: of the metrics that judge those of `show`; `stable_by` and `faithful_by` are those of them that measure
+            stability and faithfulness.
         undecided: all others, with what is undecided, or could not be measured. Where a time limit has left out the
             sanity checks, these are all that would be shown.
-        unjudged: those that pass all checks, but that no metric judges.
+        partial: those that pass all that was asked, where a kind of question was not.
+        unjudged: those that no check and no metric speaks against, but that no metric judges.
         weak: of `show`, the classes for which most maps are not stable, by explainer.
         hollow: where explainers that fail a check, or ignore the class, lead in stability: this is no merit.
         classes: the names of the classes; empty if they are not known.
@@ -84,8 +115,11 @@ class Verdict:
     model: str
     show: tuple[str, ...]
     labels: tuple[str, ...]
+    stable_by: tuple[str, ...]
+    faithful_by: tuple[str, ...]
     refuse: tuple[Ground, ...]
     undecided: tuple[Ground, ...]
+    partial: tuple[Partial, ...]
     unjudged: tuple[str, ...]
     weak: tuple[tuple[str, tuple[int, ...]], ...]
     hollow: tuple[Hollow, ...]
@@ -94,6 +128,14 @@ class Verdict:
     checked: bool
     minutes: float | None = None
     left_out: tuple[str, ...] = ()
+
+    @property
+    def partial_groups(self) -> list[list[Partial]]:
+        """The explainers of `partial` of which the same was asked, together."""
+        groups: dict[tuple[object, ...], list[Partial]] = {}
+        for each in self.partial:
+            groups.setdefault((each.passed, each.missing, each.labels, each.idle), []).append(each)
+        return list(groups.values())
 
     @property
     def reasons(self) -> list[tuple[list[str], Ground]]:
@@ -112,23 +154,28 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
     metrics = summary.select(data, model)
     show: list[str] = []
     unjudged: list[str] = []
+    partial: list[Partial] = []
     refuse: list[Ground] = []
     undecided: list[Ground] = []
     rows_of = {name: _list_rows(metrics, name) for name in summary.explainers if name not in summary.controls}
     judging = sum(_is_judging(metric) for metric in metrics)
     for name, rows in rows_of.items():
-        obstacle = _find_obstacle(summary.sanity.get((data, model, name)), name, rows, judging)
+        sanity = summary.sanity.get((data, model, name))
+        obstacle = _find_obstacle(sanity, name, rows, judging)
         if obstacle is None:
             obstacle = _find_gap(name, metrics, summary.missing > 0)
+        answered = _list_answered(name, metrics, sanity)
         if obstacle is not None:
             (undecided if obstacle.is_open else refuse).append(obstacle)
-        elif any(row.quality == "good" for row in rows) and summary.lacks_checks:
+        elif not answered.labels:
+            unjudged.append(name)
+        elif summary.lacks_checks:
             # asking less must not earn more: it is no answer of the user's that there are no checks
             undecided.append(Ground(name, is_open=True))
-        elif any(row.quality == "good" for row in rows):
-            show.append(name)
+        elif answered.missing:
+            partial.append(answered)
         else:
-            unjudged.append(name)
+            show.append(name)
     # those that are best by most metrics come first
     show.sort(key=lambda name: -_count_wins(rows_of[name]))
     return Verdict(
@@ -136,8 +183,11 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
         model,
         tuple(show),
         _list_judges(metrics, show),
+        _list_judges(_select_kind(metrics, "stability"), show),
+        _list_judges(_select_kind(metrics, "faithfulness"), show),
         tuple(refuse),
         tuple(undecided),
+        tuple(partial),
         tuple(unjudged),
         _list_weak_classes(show, rows_of),
         tuple(_find_hollow(summary, data, model)),
@@ -147,6 +197,43 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
         summary.minutes,
         summary.left_out,
     )
+
+
+def _list_answered(explainer: str, metrics: Sequence[MetricSummary], sanity: Sanity | None) -> Partial:
+    """Which kinds of questions an explainer passes, that nothing speaks against, and which were not asked."""
+    passed: set[Kind] = set()
+    if sanity is not None and sanity.state == "passed":
+        passed.add("checks")
+    labels: list[str] = []
+    idle: list[str] = []
+    for metric in metrics:
+        row = metric.find_row(explainer)
+        if row is None:
+            continue
+        asks = row.spec.asks
+        if asks == "stability" and _has_varied_nothing(metric, row):
+            idle.append(metric.label)
+        elif row.quality == "good" and (asks == "stability" or asks == "faithfulness"):
+            passed.add(asks)
+        if row.quality == "good":
+            labels.append(metric.label)
+    return Partial(
+        explainer,
+        tuple(labels),
+        tuple(kind for kind in KINDS if kind in passed),
+        tuple(kind for kind in KINDS if kind not in passed),
+        tuple(idle),
+    )
+
+
+def _has_varied_nothing(metric: MetricSummary, row: SummaryRow) -> bool:
+    """Whether a measure of stability had nothing to vary for an explainer, or what it varied changed no map at all."""
+    return row.has_nothing_varied or metric.decision.reason == "unchanged"
+
+
+def _select_kind(metrics: Sequence[MetricSummary], kind: Kind) -> list[MetricSummary]:
+    """The metrics that ask a kind of question, without those whose changes moved no map."""
+    return [each for each in metrics if each.metric.spec.asks == kind and each.decision.reason != "unchanged"]
 
 
 def _list_rows(metrics: Sequence[MetricSummary], explainer: str) -> list[SummaryRow]:
@@ -253,10 +340,15 @@ def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> 
     labels = []
     for each in metrics:
         row = each.find_row(name)
-        lost = unfinished if row is None else row.counts.failed_jobs > 0 or row.value is None
+        lost = unfinished if row is None else _is_lost(row)
         if lost and any(other.quality for other in each.rows):
             labels.append(each.label)
     return Ground(name, None, tuple(labels), "undecided", is_open=True) if labels else None
+
+
+def _is_lost(row: SummaryRow) -> bool:
+    """Whether parts of the work failed, or there is no value although there was something to vary."""
+    return row.counts.failed_jobs > 0 or (row.value is None and not row.has_nothing_varied)
 
 
 def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:

@@ -40,6 +40,9 @@ EXACT_DIFFERENCES = 200
 PERMUTED_ROWS = 50
 #: steps of a bisection to the precision of a float
 _HALVINGS = 48
+#: values that differ by no more than this share of the larger one are equal: they differ by rounding. It is half of the
+#: sixth digit, and eight times the precision of single numbers
+ROUNDING = 5e-7
 _CELLS = 2_000_000  # numbers in memory at a time, in a permutation test
 
 
@@ -65,6 +68,10 @@ class Readable(Protocol):
     @property
     def only(self) -> tuple[str, ...]:
         """Columns that must be True for a row to count."""
+
+    @property
+    def varied(self) -> str | None:
+        """The column that is False for rows that do not count, since there was nothing to vary."""
 
 
 @dataclass(frozen=True)
