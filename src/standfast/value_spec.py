@@ -237,7 +237,7 @@ class ValueSpec:
             check(holds_numbers, "values in the manifest", "columns of numbers or flags", f"{name!r}, of {kind}")
 
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows that enter medians and ranks: evaluated and varied, with a finite value, and with all of `only` true."""
+        """The rows that enter medians and ranks: evaluated and varied, with a finite value, and all of `only` true."""
         needed = {"status", self.column, *self.only}
         if not needed <= set(frame.columns):
             return frame.clear()

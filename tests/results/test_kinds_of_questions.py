@@ -138,7 +138,9 @@ def test_manifests_say_what_is_asked_and_those_of_earlier_versions_leave_it_to_t
 
 def test_rows_with_nothing_to_vary_count_nowhere() -> None:
     spec = ValueSpec("Agreement", "agreement", "higher", varied="varied")
-    frame = pl.DataFrame({"status": ["ok", "ok", "degenerate"], "value": [1.0, 0.9, None], "varied": [False, True, False]})
+    frame = pl.DataFrame(
+        {"status": ["ok", "ok", "degenerate"], "value": [1.0, 0.9, None], "varied": [False, True, False]}
+    )
     assert spec.select_valid(frame)["value"].to_list() == [0.9]
     assert spec.find_unvaried(frame).tolist() == [True, False, False]
     # results that were stored before there was such a column

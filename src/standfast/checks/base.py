@@ -45,7 +45,7 @@ from standfast.statistics.decisions import (
     foresee_share,
     spend_level,
 )
-from standfast.statistics.paired import signed_rank, subtract
+from standfast.statistics.paired import merge_rounding, signed_rank, subtract
 from standfast.study.file.entries import RequirementEntry
 from standfast.value_spec import Direction
 
@@ -251,7 +251,7 @@ class _Case:
         return read_values(self.results.metrics[self.label].spec, rows)
 
     def _find_why_empty(self) -> str:
-        """Why no sample counts: the metric does not fit, had nothing to vary, or jobs failed; empty if none of these."""
+        """Why no sample counts: the metric does not fit, had nothing to vary, or jobs failed; empty if none is so."""
         misfit = find_misfit(self.results.manifest, self.label, self.explainer)
         if misfit:
             return misfit
@@ -264,7 +264,9 @@ class _Case:
     def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
         """By how much the own values are better, on the samples that both have."""
         _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
-        difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
+        low, other_low = merge_rounding(np.stack([own.low[mine], other.low[theirs]], axis=1)).T
+        high, other_high = merge_rounding(np.stack([own.high[mine], other.high[theirs]], axis=1)).T
+        difference = subtract((low, high), (other_low, other_high))
         if _find_direction(self.results.metrics[self.label]) == "lower":
             difference = (-difference[1], -difference[0])
         skipped = own.skipped + len(own.samples) - len(mine)

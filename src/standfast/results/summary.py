@@ -390,9 +390,7 @@ def summarise_metric(
         row = _summarise_explainer(results, name, samples, _select_references(results, name, checks))
         mean_rank, standing = _rank(name, None if is_unchanged else comparison)
         state = sanity[name].state if name in sanity else None
-        rows.append(
-            replace(row, mean_rank=mean_rank, standing=standing, control_test=test_of.get(name), sanity=state)
-        )
+        rows.append(replace(row, mean_rank=mean_rank, standing=standing, control_test=test_of.get(name), sanity=state))
     rows = judge_rows(_correct_for_explainers(rows), sanity)
     decision = Decision("unable", "unchanged") if is_unchanged else decide(results, comparison)
     is_uneven = _find_whether_uneven(results.spec, parts.values())

@@ -12,8 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal, get_args
 
+import numpy as np
+
 from standfast.results.sanity import Accuracy, Check, Question, Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
+from standfast.statistics.paired import merge_rounding
 
 #: an explainer is refused by metrics if the error of that, over all explainers and metrics, is at most this
 LEVEL = 0.05
@@ -314,20 +317,27 @@ def _list_weak_classes(
 
 
 def _find_hollow(summary: Summary, data: str, model: str) -> list[Hollow]:
-    found: dict[tuple[str, ...], list[str]] = {}
+    """By which metrics explainers that say little are more stable than all that say something."""
+    labels_of: dict[tuple[str, ...], list[str]] = {}
     for metric in summary.select(data, model):
-        sign = -1 if metric.metric.spec.direction == "higher" else 1
-        known = [row for row in metric.rows if row.references is not None and row.value is not None]
-        # the most stable first, and of equal ones those that say something
-        ordered = sorted(known, key=lambda row: (sign * (row.value or 0.0), _is_hollow(summary, row)))
+        ordered = _order_by_stability(summary, metric)
         ahead = list(takewhile(lambda row: _is_hollow(summary, row), ordered))
         names = tuple(row.explainer for row in ahead)
         if 0 < len(ahead) < len(ordered):
-            found.setdefault(names, []).append(metric.label)
+            labels_of.setdefault(names, []).append(metric.label)
     return [
         Hollow(tuple(labels), names, tuple(summary.sanity[data, model, name] for name in names))
-        for names, labels in found.items()
+        for names, labels in labels_of.items()
     ]
+
+
+def _order_by_stability(summary: Summary, metric: MetricSummary) -> list[SummaryRow]:
+    """The rows of a measure of stability, the most stable first, and of equal ones those that say something."""
+    sign = -1 if metric.metric.spec.direction == "higher" else 1
+    rows = [row for row in metric.rows if row.references is not None and row.value is not None]
+    values = merge_rounding(np.array([[sign * (row.value or 0.0) for row in rows]]))[0]
+    order = sorted(range(len(rows)), key=lambda place: (values[place], _is_hollow(summary, rows[place])))
+    return [rows[place] for place in order]
 
 
 def _is_hollow(summary: Summary, row: SummaryRow) -> bool:

@@ -390,6 +390,31 @@ def check_values(values: Array, censored: Array | None, side: str, axes: int) ->
     return values, flags & ~np.isnan(values)
 
 
+def merge_rounding(values: Array) -> Array:
+    """Values (n, k), where those of a row that differ only by rounding are the same: `ROUNDING` of the larger one.
+
+    Differences of numbers of the usual size may be near 0 by rounding, too. So no smaller size counts than the median.
+
+    >>> merge_rounding(np.array([[1.0, 0.9999999999999998, 0.9], [0.3, 0.2, 0.1 + 0.2]])).tolist()
+    [[0.9999999999999998, 0.9999999999999998, 0.9], [0.3, 0.2, 0.3]]
+    """
+    if not values.size:
+        return values
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    usual = float(np.median(sizes)) if len(sizes) else 0.0
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    with np.errstate(invalid="ignore"):  # the difference of two infinities
+        gaps = np.diff(ordered, axis=1)
+    larger = np.maximum(np.abs(ordered[:, 1:]), np.abs(ordered[:, :-1]))
+    is_same = np.isfinite(gaps) & (gaps <= ROUNDING * np.maximum(larger, usual))
+    places = np.arange(values.shape[1])
+    first = np.maximum.accumulate(np.where(np.pad(is_same, ((0, 0), (1, 0))), 0, places), axis=1)
+    merged = np.empty_like(values)
+    np.put_along_axis(merged, order, np.take_along_axis(ordered, first, axis=1), axis=1)
+    return merged
+
+
 def to_bounds(values: Array, censored: Array, side: Side) -> tuple[Array, Array]:
     """Lower and upper bounds of the true values."""
     if side == "upper":
