@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from standfast.results.agreement import Disagreement
 from standfast.results.sanity import Accuracy, Check, Question, Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 from standfast.statistics.paired import merge_rounding
@@ -112,6 +113,8 @@ class Verdict:
         checked: whether there were sanity checks.
         minutes: of the time limit; None without one.
         left_out: what it has left out, in a few words for each part.
+        disagreements: between those of `show`, which cannot all be trusted then, the worst first. It is known where the
+            metric `seed_agreement` has stored maps.
     """
 
     data: str
@@ -131,6 +134,7 @@ class Verdict:
     checked: bool
     minutes: float | None = None
     left_out: tuple[str, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
 
     @property
     def partial_groups(self) -> list[list[Partial]]:
