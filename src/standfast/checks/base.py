@@ -234,7 +234,10 @@ class _Case:
         label = self.results.metrics[self.label]
         if self.entry.kind in ("at_most_ln", "at_most_one_in") and not label.spec.log_probability:
             raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
-        if self.entry.kind in ("better_than", "no_worse_than") and _find_direction(label) is None:
+        # numbers on the scale of each explainer's maps can be compared with earlier ones of the same explainer alone
+        is_ranked = label.spec.direction is not None
+        is_comparable = is_ranked if self.entry.kind == "better_than" else _find_direction(label) is not None
+        if self.entry.kind in ("better_than", "no_worse_than") and not is_comparable:
             raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
 
     def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
