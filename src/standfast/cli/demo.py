@@ -31,8 +31,8 @@ def demo_metrics() -> dict[str, Metric]:
     """The metrics, with budgets for one to two minutes on two cores.
 
     The search is the same for all explainers: `auto` would follow gradients of five of them, and not those of guided
-    backprop. Both metrics of changed maps have the same threshold. Probabilities are followed to about 1 in 1,000, which
-    is a tenth of what is still good; below that only a bound is known.
+    backprop. Both metrics of changed maps have the same threshold. Probabilities are followed to about 1 in 1,000,
+    which is a tenth of what is still good; below that only a bound is known.
     """
     ball = LinfBall(RADIUS)
     return {

@@ -22,6 +22,9 @@ from standfast.statistics.paired import merge_rounding
 #: an explainer is refused by metrics if the error of that, over all explainers and metrics, is at most this
 LEVEL = 0.05
 
+#: more samples than so many times those that there are, are no advice: the value then lies within a quarter of its
+#: interval's half width from the margin, so even the side on which it will be is open
+_FAR = 16
 #: the kinds of questions without which no explanation may be shown
 Kind = Literal["checks", "stability", "faithfulness"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -36,7 +39,8 @@ class Ground:
         question: of the sanity check that it does not pass; None if it passes them.
         labels: of the metrics by which it is not good; empty if a check is the reason.
         quality: `"bad"`, `"control"` or `"undecided"` by these metrics.
-        needed: about how many samples more would decide; None if that is not known.
+        needed: about how many samples more would decide; None if that is not known, or if they are so many times those
+            that there are that not even the side is in sight (`_FAR`).
         is_open: whether it is not decided yet. A quality of `"bad"` or `"control"` is open if it is not certain for so
             many explainers and metrics (`LEVEL`).
         open_check: where metrics refuse it, the sanity check that is not decided either; None if it passes them.
@@ -49,6 +53,14 @@ class Ground:
     needed: int | None = None
     is_open: bool = False
     open_check: Check | None = None
+
+    @property
+    def needed_range(self) -> tuple[int, int] | None:
+        """Between which numbers of samples `needed` is likely to be: it is known to a factor of two.
+
+        It goes with the square of the distance from the margin, of which as few samples know the first digit at best.
+        """
+        return None if self.needed is None else (max(1, self.needed // 2), 2 * self.needed)
 
     @property
     def quality_name(self) -> str:
@@ -290,7 +302,9 @@ def _find_failed_check(sanity: Sanity | None, name: str) -> Ground | None:
         return None
     if sanity.state == "failed":
         return Ground(name, reason.question)
-    more = sanity.more if sanity.state == "undecided" else None
+    more = None
+    if sanity.state == "undecided":
+        more = _keep_foreseeable(sanity.more, reason.samples)
     return Ground(name, reason.question, needed=more, is_open=True)
 
 
@@ -371,8 +385,19 @@ def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
     for quality in qualities:
         found = [row for row in rows if row.quality == quality]
         if found:
-            more = [row.needed for row in found if row.needed is not None] if quality == "undecided" else []
-            needed = max(more) if len(more) == len(found) else None
             labels = tuple(row.label for row in found)
+            needed = _find_most_needed(found) if quality == "undecided" else None
             return Ground(name, None, labels, quality, needed, is_open=True)
     return None
+
+
+def _find_most_needed(rows: Sequence[SummaryRow]) -> int | None:
+    """About how many samples more would decide all of some rows; None if that is not known of one."""
+    numbers = [_keep_foreseeable(row.needed, row.counts.counted) for row in rows]
+    known = [number for number in numbers if number is not None]
+    return max(known) if len(known) == len(numbers) else None
+
+
+def _keep_foreseeable(needed: int | None, samples: int) -> int | None:
+    """A number of further samples; None if it is too far from those that there are."""
+    return needed if needed is not None and needed <= _FAR * samples else None
