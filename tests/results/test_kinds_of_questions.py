@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ import pytest
 
 import standfast
 from standfast.checks import decide_requirements
-from standfast.report.sentences import describe_verdict
+from standfast.report.sentences import MEANINGS, describe_verdict, say
 from standfast.results import ConfiguredMetric, ValueSpec, registered_spec
 from standfast.results.configured_metric import configure_metric
 from standfast.results.sanity import Check, Sanity
@@ -149,7 +150,7 @@ def test_rows_with_nothing_to_vary_count_nowhere() -> None:
     assert ValueSpec.from_stored(spec.stored()) == spec
 
 
-def test_a_probe_of_an_explainer_without_a_seed_is_judged_by_nothing() -> None:
+def test_an_explainer_without_a_seed_is_judged_by_nothing(tmp_path: Path) -> None:
     digits = standfast.data.bundled("digits")[:6]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
     found = standfast.evaluate(
@@ -168,7 +169,18 @@ def test_a_probe_of_an_explainer_without_a_seed_is_judged_by_nothing() -> None:
     assert (idle.counts.unvaried, varied.counts.unvaried) == (6, 0)
     assert np.isfinite(varied.value or np.nan)
     assert "nothing to vary" in found.to_text()
+    page = found.to_html(tmp_path / "report.html").read_text("utf-8")
+    assert f'title="{MEANINGS["nothing to vary"]}">nothing to vary' in page
+    # who cannot point at a word reads it under "How to read this"
+    assert all(f"<strong>{word}</strong>: {meaning}" in page for word, meaning in MEANINGS.items())
     decisions = decide_requirements(found, [RequirementEntry(metric="seed_agreement", at_least=0.1)])
     assert decisions.decisions[0].explainer == "saliency"
     assert decisions.decisions[0].outcome == "undecided"
     assert "there was nothing to vary" in str(decisions)
+
+
+def test_one_word_stands_for_one_thing() -> None:
+    untested = Sanity((Check("model", "untested"), Check("input", "undecided")))
+    undecided = Sanity((Check("model", "passed"), Check("input", "undecided")))
+    assert [say("says", each) for each in (PASSED, untested, undecided)] == ["yes", "not tested", "undecided"]
+    assert {say("quality", word) for word in ("good", "control", "bad", "undecided")} <= set(MEANINGS)
