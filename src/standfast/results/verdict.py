@@ -149,6 +149,17 @@ class Verdict:
     disagreements: tuple[Disagreement, ...] = ()
 
     @property
+    def open_checks(self) -> list[tuple[list[str], Check]]:
+        """The sanity checks that are not decided of explainers that are refused for another reason."""
+        groups: dict[tuple[object, ...], tuple[list[str], Check]] = {}
+        for ground in self.refuse:
+            check = ground.open_check
+            if check is not None:
+                names, _ = groups.setdefault((check.question, check.state), ([], check))
+                names.append(ground.explainer)
+        return list(groups.values())
+
+    @property
     def partial_groups(self) -> list[list[Partial]]:
         """The explainers of `partial` of which the same was asked, together."""
         groups: dict[tuple[object, ...], list[Partial]] = {}
@@ -161,8 +172,7 @@ class Verdict:
         """The explainers of `refuse` that have the same reason, with the first of their grounds."""
         reasons: dict[tuple[object, ...], tuple[list[str], Ground]] = {}
         for ground in self.refuse:
-            open_question = None if ground.open_check is None else ground.open_check.question
-            reason = (ground.question, ground.labels, ground.quality, open_question)
+            reason = (ground.question, ground.labels, ground.quality)
             names, _ = reasons.setdefault(reason, ([], ground))
             names.append(ground.explainer)
         return list(reasons.values())
