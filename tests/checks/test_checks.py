@@ -36,7 +36,7 @@ STUDY: dict[str, Any] = {
     "data": {"digits": "digits"},
     "models": {"lenet": "lenet5-mnist"},
     "explainers": ["saliency", "input_x_gradient", "random"],
-    "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 3}}],
+    "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 3, "normalise": True}}],
     "sanity": False,
     "controls": False,
 }

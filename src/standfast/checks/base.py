@@ -45,7 +45,7 @@ from standfast.statistics.decisions import (
     foresee_share,
     spend_level,
 )
-from standfast.statistics.paired import signed_rank, subtract
+from standfast.statistics.paired import merge_rounding, signed_rank, subtract
 from standfast.study.file.entries import RequirementEntry
 from standfast.value_spec import Direction
 
@@ -234,7 +234,10 @@ class _Case:
         label = self.results.metrics[self.label]
         if self.entry.kind in ("at_most_ln", "at_most_one_in") and not label.spec.log_probability:
             raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
-        if self.entry.kind in ("better_than", "no_worse_than") and _find_direction(label) is None:
+        # numbers on the scale of each explainer's maps can be compared with earlier ones of the same explainer alone
+        is_ranked = label.spec.direction is not None
+        is_comparable = is_ranked if self.entry.kind == "better_than" else _find_direction(label) is not None
+        if self.entry.kind in ("better_than", "no_worse_than") and not is_comparable:
             raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
 
     def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
@@ -250,16 +253,23 @@ class _Case:
         rows = self.results.metric_results(self.data, self.model, self.label).rows_for(explainer)
         return read_values(self.results.metrics[self.label].spec, rows)
 
-    def _find_error(self) -> str:
-        """Why a job failed; empty if none did."""
-        found = self.results.summary.find(self.data, self.model, self.label)
-        row = None if found is None else found.find_row(self.explainer)
+    def _find_why_empty(self) -> str:
+        """Why no sample counts: the metric does not fit, had nothing to vary, or jobs failed; empty if none is so."""
+        misfit = find_misfit(self.results.manifest, self.label, self.explainer)
+        if misfit:
+            return misfit
+        metric = self.results.summary.find(self.data, self.model, self.label)
+        row = None if metric is None else metric.find_row(self.explainer)
+        if row is not None and row.has_nothing_varied:
+            return "there was nothing to vary"
         return f"jobs failed: {shorten_error(row.error)}" if row is not None and row.error is not None else ""
 
     def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
         """By how much the own values are better, on the samples that both have."""
         _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
-        difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
+        low, other_low = merge_rounding(np.stack([own.low[mine], other.low[theirs]], axis=1)).T
+        high, other_high = merge_rounding(np.stack([own.high[mine], other.high[theirs]], axis=1)).T
+        difference = subtract((low, high), (other_low, other_high))
         if _find_direction(self.results.metrics[self.label]) == "lower":
             difference = (-difference[1], -difference[0])
         skipped = own.skipped + len(own.samples) - len(mine)
@@ -303,7 +313,7 @@ class _Case:
             what, target, side = "share of samples", share, "higher"
         if not count:
             none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
-            reason = find_misfit(self.results.manifest, self.label, self.explainer) or self._find_error()
+            reason = self._find_why_empty()
             none += f", because {reason}" if reason else ""
             return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
         advice = ""
