@@ -190,7 +190,6 @@ class RelevanceExplainer(Explainer):
     mean over pixels, the part of each pixel.
     """
 
-
     needs: ClassVar[Needs] = Needs(gradients=True, other="layers that have a rule")
 
     @property
@@ -235,11 +234,11 @@ class LRP(RelevanceExplainer):
     that is gradient times input. `LRPComposite` has other rules (gamma, alpha-beta, z-plus, box, flat) and composites
     of them.
 
-    Relevance starts as the target's logit, or as what another task explains. Linear layers, convolutions, batch normalisation, sums, averages and
-    max-pooling (to the largest value) follow the rule; biases keep their share. Activations with `f(0) = 0`, and
-    softplus, pass relevance on. This is Captum's default rule, but for functions and not for layers. So functional
-    calls, flattening, series and residual sums work too. Inputs and attributions `(N, ...)`; one forward and one
-    backward pass for each input.
+    Relevance starts as the target's logit, or as what another task explains: each output begins with its share of the
+    score. Linear layers, convolutions, batch normalisation, sums, averages and max-pooling (to the largest value) follow
+    the rule; biases keep their share. Activations with `f(0) = 0`, and softplus, pass relevance on. This is Captum's
+    default rule, but for functions and not for layers. So functional calls, flattening, series and residual sums work
+    too. Inputs and attributions `(N, ...)`; one forward and one backward pass for each input.
 
     With a preprocessing, relevance is that of the preprocessed input, which must keep its shape. So a shift of the
     pixel scale does not count as evidence.
