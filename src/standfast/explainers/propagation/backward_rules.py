@@ -235,10 +235,10 @@ class LRP(RelevanceExplainer):
     of them.
 
     Relevance starts as the target's logit, or as what another task explains: each output begins with its share of the
-    score. Linear layers, convolutions, batch normalisation, sums, averages and max-pooling (to the largest value) follow
-    the rule; biases keep their share. Activations with `f(0) = 0`, and softplus, pass relevance on. This is Captum's
-    default rule, but for functions and not for layers. So functional calls, flattening, series and residual sums work
-    too. Inputs and attributions `(N, ...)`; one forward and one backward pass for each input.
+    score. Linear layers, convolutions, batch normalisation, sums, averages and max-pooling (to the largest value)
+    follow the rule; biases keep their share. Activations with `f(0) = 0`, and softplus, pass relevance on. This is
+    Captum's default rule, but for functions and not for layers. So functional calls, flattening, series and residual
+    sums work too. Inputs and attributions `(N, ...)`; one forward and one backward pass for each input.
 
     With a preprocessing, relevance is that of the preprocessed input, which must keep its shape. So a shift of the
     pixel scale does not count as evidence.
