@@ -618,7 +618,10 @@ def init(
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(help="What the model answers, if no classes: binary, multi_label, regression:tolerance=2.5, ..."),
+        typer.Option(
+            help="What the model answers, if no classes: binary, multi_label, regression:tolerance=2.5, ...; or your"
+            " decision, as 'P(default) > 0.35'."
+        ),
     ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere.")
@@ -629,7 +632,7 @@ def init(
     It asks for a model and data that are not given. The model and all explainers are run once, on one
     sample; explainers that fail are left out. Change in the file what you like.
     """
-    from standfast.cli.new_study import read_bounds, read_source, try_setting, write_study
+    from standfast.cli.new_study import read_bounds, read_source, read_task, try_setting, write_study
     from standfast.cli.tables import choose_form
     from standfast.files import write_atomically
 
@@ -637,7 +640,7 @@ def init(
         raise ArgumentError("study", "the name of a new file", str(study))
     folder = study.parent.resolve()
     file = None if weights is None else os.path.relpath(weights, folder)
-    of_model = read_source(model, "--model", folder, trust, weights=file, task=task)
+    of_model = read_source(model, "--model", folder, trust, weights=file, task=read_task(task))
     within = None if bounds is None else list(read_bounds(bounds))
     of_data = read_source(data, "--data", folder, trust, label=label, bounds=within)
     setting = try_setting(of_model, choose_form(of_model, of_data, folder), folder)
