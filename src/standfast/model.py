@@ -32,7 +32,7 @@ from standfast.errors import (
     check_integer,
     warn_user,
 )
-from standfast.function_calls import find_training_calls, run_eagerly
+from standfast.function_calls import check_has_gradients, find_training_calls, run_eagerly
 from standfast.input_types import find_input_types
 from standfast.reference import FEWEST_ROWS, Reference, make_reference
 from standfast.tasks import Classification, Task, ZeroShot, find_output
@@ -405,6 +405,7 @@ class Model:
         self.returns_parts = False
         self._warned: set[str] = set()
         self._repeatable: nn.Module | None = None  # the module that has given the same logits again
+        self._differentiated: nn.Module | None = None  # the module whose graph was looked at in this session
         #: what of options was found to fit the bounds, so that it is not checked again for each chunk
         self.fitting: set[Hashable] = set()
         #: of the columns of a table; None if nothing is known of them
@@ -746,7 +747,7 @@ class Model:
             return
         modes = {m: m.training for m in self.module.modules() if hasattr(m, "training")}  # not frozen TorchScript
         wanting_gradients = [p for p in self.module.parameters() if p.requires_grad]
-        self._depth = 1
+        self._depth, self._differentiated = 1, None
         try:
             _evaluate(self.module)
             for parameter in wanting_gradients:
@@ -759,6 +760,20 @@ class Model:
             _restore_modes(modes)
             for parameter in wanting_gradients:
                 parameter.requires_grad_(True)
+
+    def check_gradients(self, scores: Tensor, x: Tensor) -> None:
+        """As `check_has_gradients`, for scores of what `forward` returned for `x`; in a session only the first time.
+
+        To look at a graph takes as long as several rows of a small network. In a session the module stays as it is, and
+        a later batch to which no graph leads is noticed by its gradient (`compute_gradient`).
+
+        Raises:
+            NoGradientsError: gradients by `x` say nothing of the scores.
+        """
+        if self._depth and self._differentiated is self.module:
+            return
+        check_has_gradients(scores, x)
+        self._differentiated = self.module
 
     @contextlib.contextmanager
     def watch(self, on_inputs: Callable[[int], None]) -> Iterator[None]:
