@@ -978,9 +978,10 @@ class Model:
         fits = expanded.is_floating_point() == self.task.takes_vectors
         expected = f"{'vectors' if self.task.takes_vectors else 'whole numbers'} for {self.task.name}"
         check(fits, "targets", expected, getattr(targets, "dtype", targets))
-        asked = inputs[:1] if self.task.classes else inputs  # of classes only their number is wanted
+        counts_classes = self.task.classes  # and then the values of outputs are not wanted
+        asked = inputs[:1] if counts_classes else inputs
         with self.naming(inputs), self.session(), torch.no_grad():
-            (outputs,) = self.map_rows(lambda x: (self.forward(x),), asked)
+            (outputs,) = self.map_rows(lambda x: (self.forward(x),), asked, needs_bits=not counts_classes)
         return self.task.answer(outputs, expanded)
 
     def map_rows(
@@ -992,6 +993,7 @@ class Model:
         kind: Kind = "forward",
         evaluations: int = 1,
         batches: int = 1,
+        needs_bits: bool = True,
     ) -> tuple[Tensor, ...]:
         """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
 
@@ -1008,14 +1010,16 @@ class Model:
             kind: whether the module is also differentiated.
             evaluations: how many a row counts for (`watch`).
             batches: how many batches a chunk has, where `function` cuts its rows into batches itself.
+            needs_bits: False where shapes are wanted alone. Then a row gets one copy, since some modules drop the axis
+                of a batch of one, and nothing else is padded.
 
         Raises:
             ModelError: the module fails, or one input does not fit into memory.
         """
         inputs, total = tensors[0] if like is None else like, len(tensors[0])
         step = self.inputs_per_chunk(inputs, rows_per_input, kind, total, batches)
-        aligned = -(-ROW_ALIGNMENT // rows_per_input)
-        least = -(-2 * ROW_ALIGNMENT // rows_per_input)
+        aligned = -(-ROW_ALIGNMENT // rows_per_input) if needs_bits else 1
+        least = -(-2 * ROW_ALIGNMENT // rows_per_input) if needs_bits else 2
         pieces: list[tuple[Tensor, ...]] = []
         start = 0
         while start < total:
@@ -1024,7 +1028,7 @@ class Model:
                 chunk = [t[start : start + step].to(self.device) for t in tensors]
                 count = chunk[0].shape[0]
                 padding = max(-count % aligned, least - count)
-                if not is_on_host(self.device):
+                if needs_bits and not is_on_host(self.device):
                     more = count_padding(count * rows_per_input, step * rows_per_input, self.device)
                     padding = max(padding, min(step - count, -(-more // rows_per_input))) if batches == 1 else padding
                 if padding:
