@@ -14,21 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from standfast.errors import ArgumentError, as_number, check
-from standfast.metrics import Metric
-from standfast.metrics.base import Ladder
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Grid
-from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
-from standfast.study.forecast.left_out import describe_left_out
+from standfast.study.forecast.costs import Costs, Levels, Pair, count_checked, count_done
+from standfast.study.forecast.estimate import Estimate, describe_seconds
+from standfast.study.forecast.left_out import LEFT_OUT_PAIRS, describe_left_out
 
-#: settings are raised while so many samples fit into the time; more samples come before settings that cost more
-ENOUGH = 24
-#: sanity checks pass nothing with fewer samples
-FEWEST_CHECKED = 8
-#: the share of the time that sanity checks may take before they get fewer samples
-_CHECKS = 1 / 3
-#: by how much a time may be overestimated that follows from the time of the model alone
-_DOUBT = 3.0
 #: the share of the time that is planned; forecasts are not exact
 _PLANNED = 0.85
 
@@ -62,6 +53,8 @@ class Choice:
         unknown: the labels of metrics whose cost is not known.
         extras: the labels of metrics in further default neighbourhoods, for which there is time.
         raised: the labels of metrics that have higher settings than in an earlier run, and so begin anew.
+        left_out: the label of a metric and the name of an explainer that are not evaluated together, as one sample
+            takes too long.
     """
 
     minutes: float
@@ -74,6 +67,7 @@ class Choice:
     unknown: tuple[str, ...] = ()
     raised: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
+    left_out: tuple[Pair, ...] = ()
 
     def apply(self, grid: Grid) -> Grid:
         """The grid with what was chosen."""
@@ -113,6 +107,7 @@ class Choice:
             "without limit": usual_settings,
             "controls": list(self.controls),
             "left out controls": dropped,
+            LEFT_OUT_PAIRS: [list(pair) for pair in self.left_out],
             "checked": self.checked,
             "checked without limit": count_checked(grid),
             "extras": list(self.extras),
@@ -127,20 +122,9 @@ class Choice:
         has_further_metrics = bool(set(self.extras) - set(earlier.get("extras") or ()))
         earlier_checked = earlier.get("checked")
         has_more_checks = earlier_checked is not None and (self.checked is None or self.checked > earlier_checked)
-        return bool(self.raised) or has_more_controls or has_further_metrics or has_more_checks
-
-
-def count_checked(grid: Grid) -> int:
-    """How many samples the sanity checks have without a limit."""
-    if grid.sanity is None or grid.sanity.samples_together is None:
-        return 0
-    return min(max(map(len, grid.data.values())), grid.sanity.samples_together)
-
-
-def count_done(earlier: Mapping[str, Any]) -> int:
-    """How many samples of each data set an earlier choice has evaluated, by what the manifest says."""
-    counts = [done for done, _ in (earlier.get("samples") or {}).values()]
-    return min(counts, default=0)
+        earlier_left_out = {tuple(pair) for pair in earlier.get(LEFT_OUT_PAIRS) or ()}
+        has_more_pairs = bool(earlier_left_out - set(self.left_out))
+        return bool(self.raised) or has_more_controls or has_further_metrics or has_more_checks or has_more_pairs
 
 
 def choose(
@@ -152,6 +136,7 @@ def choose(
     workers: int = 1,
     earlier: Mapping[str, Any] | None = None,
     must_add: bool = False,
+    measured: float | None = None,
 ) -> Choice | None:
     """What is evaluated in the seconds that are left of a limit.
 
@@ -163,6 +148,8 @@ def choose(
         workers: how many share the jobs.
         earlier: what the manifest says of an earlier choice. Its settings stay, so that all that is done counts.
         must_add: all of the earlier choice is done: choose higher settings, or what it has left out.
+        measured: the seconds of the first jobs of the earlier choice, of which the estimate has learned. Then metrics
+            may be left out with explainers with which one sample takes too long.
 
     Returns:
         None if something must be added, and nothing fits.
@@ -170,257 +157,93 @@ def choose(
     Raises:
         ArgumentError: not one sample fits.
     """
-    chooser = _Chooser(grid, estimate, workers)
-    earlier_levels = None if earlier is None else chooser.find_levels(earlier.get("settings") or {})
-    levels = chooser.lowest_levels() if earlier_levels is None else earlier_levels
-    checked = chooser.choose_checked(seconds, earlier)
+    all_costs = Costs(grid, estimate, workers)
+    earlier_pairs = [(label, explainer) for label, explainer in (earlier or {}).get(LEFT_OUT_PAIRS) or ()]
+    costs = all_costs.without(earlier_pairs)
+    earlier_levels = None if earlier is None else costs.find_levels(earlier.get("settings") or {})
+    levels = costs.lowest_levels() if earlier_levels is None else earlier_levels
+    checked = costs.choose_checked(seconds, earlier)
     planned = _PLANNED * seconds
     if earlier_levels is None or must_add:
-        levels = chooser.raise_levels(levels, checked, grid.free.controls, planned)
-    done = 0
+        levels = costs.raise_levels(levels, checked, grid.free.controls, planned)
+    done, done_seconds = 0, 0.0
     if earlier is not None and levels == earlier_levels:
         # what is done with these settings takes no time any more, and stays
-        planned += chooser.sum_done(levels, earlier)
         done = count_done(earlier)
-    fitting = chooser.leave_out(levels, checked, grid.free.controls, planned, max(done, 1))
-    if fitting is None:
-        fitting = _find_least(chooser, levels, checked, minutes, seconds)
+        done_seconds = max(costs.sum_done(levels, earlier), measured or 0.0)
+    planned += done_seconds
+    fewest = max(done, 1)
+    if must_add and earlier_pairs and all_costs.sum_pairs(earlier_pairs, levels) <= _PLANNED * seconds:
+        costs, fewest = all_costs, 1
+    if measured is not None:
+        costs = _leave_out_pairs(costs, levels, checked, planned, fewest)
+    fitting = costs.leave_out(levels, checked, grid.free.controls, planned, fewest)
+    if fitting is None and must_add:
+        return None
+    if fitting is None and measured is None:
+        fitting = _find_least(costs, levels, checked, minutes, seconds)
+    elif fitting is None:  # the first jobs are done, and the forecast of the rest may be wrong
+        fitting = costs.leave_out_checks(checked), (), fewest
     checked, controls, count = fitting
-    needed_seconds = chooser.sum_seconds(levels, checked, controls, count)
+    needed_seconds = costs.sum_seconds(levels, checked, controls, count)
     extras: tuple[str, ...] = ()
-    extra_seconds = chooser.sum_extra_seconds(controls)
-    if chooser.is_whole(levels, checked, controls, count) and needed_seconds + extra_seconds <= planned:
+    extra_seconds = costs.sum_extra_seconds(controls)
+    if costs.is_whole(levels, checked, controls, count) and needed_seconds + extra_seconds <= planned:
         extras = tuple(grid.free.extras)
         needed_seconds += extra_seconds
     raised: list[str] = []
     if earlier_levels is not None:
         raised = [label for label in levels if levels[label] > earlier_levels[label]]
-    if earlier is not None and not raised:
-        needed_seconds = max(needed_seconds - chooser.sum_done(levels, earlier), 0.0)
     choice = Choice(
         minutes,
-        chooser.list_settings(levels),
+        costs.list_settings(levels),
         tuple(controls),
         checked,
         {name: min(len(samples), count) for name, samples in grid.data.items()},
-        needed_seconds,
+        max(needed_seconds - done_seconds, 0.0),
         estimate.seconds / workers,
         tuple(estimate.unknown),
         tuple(raised),
         extras,
+        costs.left_out,
     )
     if must_add and earlier is not None and not choice.adds_to(earlier):
         return None
     return choice
 
 
+def _leave_out_pairs(costs: Costs, levels: Levels, checked: int | None, planned: float, fewest: int) -> Costs:
+    """The costs without the metrics that take too long with some explainers.
+
+    Checks and controls stay rather than what takes a third of the time for one sample. All else is left out only if
+    nothing fits otherwise.
+    """
+    controls = costs.grid.free.controls
+    if costs.count_samples(levels, costs.reduce_checks(checked), controls, planned) < fewest:
+        costs = costs.without(costs.find_dear(levels, planned))
+    while costs.leave_out(levels, checked, controls, planned, fewest) is None:
+        pairs = costs.rank_pairs(levels)
+        if len(pairs) < 2:
+            break
+        _, dearest = pairs[0]
+        costs = costs.without([dearest])
+    return costs
+
+
 def _find_least(
-    chooser: _Chooser, levels: Levels, checked: int | None, minutes: float, seconds: float
+    costs: Costs, levels: Levels, checked: int | None, minutes: float, seconds: float
 ) -> tuple[int | None, Sequence[str], int]:
     """The checks, controls and samples of the least that can be evaluated: a forecast is not exact, and it may fit.
 
     Raises:
         ArgumentError: it takes longer, even if what was not measured is overestimated.
     """
-    least_checked = chooser.leave_out_checks(checked)
-    least = chooser.sum_seconds(levels, least_checked, (), 1, at_least=True)
+    least_checked = costs.leave_out_checks(checked)
+    least = costs.sum_seconds(levels, least_checked, (), 1, at_least=True)
     needed = max((least - seconds) / 60 + minutes, 0.01)
     expected = f"at least about {needed:.2g} for one sample of this question"
     check(least <= seconds, "minutes", expected, f"{minutes:g}")
     return least_checked, (), 1
-
-
-#: by the label of a metric the place of its settings on its ladder; after the last one are its own
-Levels = Mapping[str, int]
-
-
-class _Chooser:
-    """Adds up what an estimate says of settings, samples, controls and checks."""
-
-    def __init__(self, grid: Grid, estimate: Estimate, workers: int) -> None:
-        self.grid = grid
-        self.workers = workers
-        self.ladders: Mapping[str, Ladder] = grid.free.ladders
-        checks = None if grid.sanity is None else grid.sanity.name
-        self.check_lines = [line for line in estimate.lines if line.label == checks]
-        self.lines = [line for line in estimate.lines if line.label != checks]
-        self.longest = max(len(samples) for samples in grid.data.values())
-        self.checked = count_checked(grid)
-        self.may_leave_out_checks = grid.free.sanity and self.checked > 0
-
-    def lowest_levels(self) -> Levels:
-        """The cheapest settings of each metric."""
-        return dict.fromkeys(self.ladders, 0)
-
-    def find_levels(self, settings: Mapping[str, Mapping[str, Any]]) -> Levels:
-        """The places of settings on their ladders."""
-        levels: dict[str, int] = {}
-        for label, ladder in self.ladders.items():
-            chosen = settings.get(label)
-            levels[label] = len(ladder)
-            if chosen in ladder:
-                levels[label] = ladder.index(chosen)
-        return levels
-
-    def list_settings(self, levels: Levels) -> dict[str, Mapping[str, Any]]:
-        """The options at these places, without those that metrics have anyway."""
-        settings: dict[str, Mapping[str, Any]] = {}
-        for label, level in levels.items():
-            if level < len(self.ladders[label]):
-                settings[label] = self.ladders[label][level]
-        return settings
-
-    def sum_seconds(
-        self,
-        levels: Levels,
-        checked: int | None,
-        controls: Sequence[str],
-        samples: float,
-        at_least: bool = False,
-    ) -> float:
-        """Seconds for so many samples of each data set, and for the checks.
-
-        With `at_least` those that it takes even if what was not measured is overestimated.
-        """
-        total = 0.0
-        dropped = set(self.grid.free.controls) - set(controls)
-        for line in self.lines:
-            if line.explainer in dropped or math.isnan(line.seconds):
-                continue
-            length = len(self.grid.data[line.data])
-            doubt = _DOUBT if at_least and line.basis == "model" else 1.0
-            total += self._rescale(line, levels) * min(samples, length) / length / doubt
-        share = 1.0
-        if checked is not None:
-            share = checked / max(self.checked, 1)
-        for line in self.check_lines:
-            if not math.isnan(line.seconds):
-                total += share * line.seconds
-        return total / self.workers
-
-    def _rescale(self, line: Line, levels: Levels) -> float:
-        """The seconds of a line with other settings of its metric."""
-        level = levels.get(line.label)
-        if level is None or level == len(self.ladders[line.label]):
-            return line.seconds
-        metric = self.grid.metrics[line.label]
-        cheaper = replace(metric, **self.ladders[line.label][level])
-        share = _count_beyond(cheaper) / max(_count_beyond(metric), 1)
-        return line.start + share * (line.seconds - line.start)
-
-    def is_whole(self, levels: Levels, checked: int | None, controls: Sequence[str], samples: int) -> bool:
-        """Whether nothing is left out."""
-        has_own_settings = all(level == len(self.ladders[label]) for label, level in levels.items())
-        has_all_controls = set(controls) == set(self.grid.free.controls)
-        return has_own_settings and checked is None and has_all_controls and samples >= self.longest
-
-    def sum_extra_seconds(self, controls: Sequence[str]) -> float:
-        """Seconds for all samples with the metrics that may be added, which take as long as their twins."""
-        total = 0.0
-        dropped = set(self.grid.free.controls) - set(controls)
-        for extra in self.grid.free.extras.values():
-            for line in self.lines:
-                if line.label == extra.twin and line.explainer not in dropped and not math.isnan(line.seconds):
-                    total += line.seconds
-        return total / self.workers
-
-    def count_samples(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> int:
-        """How many samples of each data set fit into so many seconds."""
-        few, many = 0, self.longest
-        while few < many:
-            middle = (few + many + 1) // 2
-            if self.sum_seconds(levels, checked, controls, middle) <= seconds:
-                few = middle
-            else:
-                many = middle - 1
-        return few
-
-    def leave_out(
-        self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float, fewest: int
-    ) -> tuple[int | None, Sequence[str], int] | None:
-        """Which checks and controls stay, and how many samples fit; None if fewer than `fewest` do.
-
-        First checks get fewer samples, then controls are left out, or else the checks, and at last both.
-        """
-        fewer_checked = self.reduce_checks(checked)
-        without_checks = self.leave_out_checks(checked)
-        ways = [
-            (checked, controls),
-            (fewer_checked, controls),
-            (fewer_checked, ()),
-            (without_checks, controls),
-            (without_checks, ()),
-        ]
-        for kept_checks, kept_controls in ways:
-            count = self.count_samples(levels, kept_checks, kept_controls, seconds)
-            if count >= fewest:
-                return kept_checks, kept_controls, count
-        return None
-
-    def choose_checked(self, seconds: float, earlier: Mapping[str, Any] | None) -> int | None:
-        """How many samples are checked; None for as many as without a limit."""
-        if not self.may_leave_out_checks:
-            return None
-        if earlier is not None and earlier.get("checked") != 0:
-            checked: int | None = earlier.get("checked")
-            return checked
-        whole = self.sum_seconds({}, None, (), 0)
-        if whole <= _CHECKS * seconds:
-            return None
-        return self._limit_checks(max(FEWEST_CHECKED, int(self.checked * _CHECKS * seconds / whole)))
-
-    def reduce_checks(self, checked: int | None) -> int | None:
-        """The fewest samples with which checks may pass something."""
-        if not self.may_leave_out_checks:
-            return checked
-        most = self.checked if checked is None else checked
-        return self._limit_checks(min(most, FEWEST_CHECKED))
-
-    def leave_out_checks(self, checked: int | None) -> int | None:
-        """No checks, where they may be left out."""
-        return 0 if self.may_leave_out_checks else checked
-
-    def _limit_checks(self, count: int) -> int | None:
-        """So many samples; None where these are all, so that the checks are the same as without a limit."""
-        return count if count < self.checked else None
-
-    def sum_done(self, levels: Levels, earlier: Mapping[str, Any]) -> float:
-        """Seconds that an earlier choice with these settings has taken, by the forecast."""
-        done = count_done(earlier)
-        if not done:
-            return 0.0
-        return self.sum_seconds(levels, earlier.get("checked"), earlier.get("controls") or (), done)
-
-    def raise_levels(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> Levels:
-        """Settings as high as they can be while enough samples fit; what costs least is raised first."""
-        enough = min(self.longest, ENOUGH)
-        raised = dict(levels)
-        groups = self._list_groups()
-        while True:
-            best: tuple[float, dict[str, int]] | None = None
-            for group in groups:
-                label = group[0]
-                if raised[label] == len(self.ladders[label]):
-                    continue
-                higher = {**raised, **dict.fromkeys(group, raised[label] + 1)}
-                total = self.sum_seconds(higher, checked, controls, enough)
-                if total <= seconds and (best is None or total < best[0]):
-                    best = total, higher
-            if best is None:
-                return raised
-            raised = best[1]
-
-    def _list_groups(self) -> list[list[str]]:
-        """The labels of a metric with the same ladder, such as in several neighbourhoods, are raised together."""
-        groups: dict[tuple[str, str], list[str]] = {}
-        for label, ladder in self.ladders.items():
-            groups.setdefault((self.grid.metrics[label].name, repr(ladder)), []).append(label)
-        return list(groups.values())
-
-
-def _count_beyond(metric: Metric) -> int:
-    """The evaluations of a sample beyond the explanation of itself."""
-    return max(metric.cost(None).evaluations - 1, 0)
 
 
 def advise(grid: Grid, estimate: Estimate, minutes: float) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 
 from standfast.question.grid import Grid
 from standfast.study.executors import Executor
-from standfast.study.forecast.choice import ENOUGH, Choice, choose
+from standfast.study.forecast.choice import Choice, choose
+from standfast.study.forecast.costs import ENOUGH, Costs, Pair
 from standfast.study.forecast.estimate import Estimate
-from standfast.study.forecast.left_out import KEY
+from standfast.study.forecast.first_jobs import LONG, ForecastJob, find_first_jobs, is_rough, learn, sort_jobs
+from standfast.study.forecast.left_out import KEY, NOT_BEGUN
 from standfast.study.forecast.trials import estimate_plan, try_unknown
 from standfast.study.plan import Job, Plan, make_plan
 from standfast.study.progress import Progress
@@ -78,6 +80,7 @@ class LimitedRun:
     def run(self, plan: Plan) -> RunSummary:
         """Estimate, choose, and evaluate until the time is up or nothing is left.
 
+        Where the estimate is rough, the first jobs are done first, and what remains is chosen anew.
         When all of it is done and time is left, settings are raised, which is new work, or what was left out is added.
         If the time then ends before as many samples are done as before, the results are those of the earlier settings.
 
@@ -91,15 +94,25 @@ class LimitedRun:
         choice = self._choose(estimate, self.store.earlier_manifest().get(KEY))
         assert choice is not None
         summary: RunSummary | None = None
+        if is_rough(estimate):
+            self._tell(estimate, choice)
+            summary, estimate = self._do_first_jobs(choice, estimate)
+            if summary.stopped:
+                return summary
+            measured = summary.seconds
+            choice = self._choose(estimate, self.store.manifest()[KEY], measured=measured)
+        return self._run_choices(choice, estimate, summary)
+
+    def _run_choices(self, choice: Choice | None, estimate: Estimate, summary: RunSummary | None) -> RunSummary:
+        """Evaluate a choice, and then what more fits."""
         kept: Mapping[str, Any] = {}
         manifest: Mapping[str, Any] = {}
         while choice is not None:
-            if self.tell is not None:
-                self.tell(self.grid, estimate, choice)
-            part, counts = self._run_choice(choice)
+            self._tell(estimate, choice)
+            part = self._run_choice(choice, estimate)
             summary = part if summary is None else _add(summary, part)
             manifest = self.store.manifest()
-            if kept and _is_poorer(counts, kept[KEY]["samples"]):
+            if kept and _is_poorer(manifest[KEY]["samples"], kept[KEY]["samples"]):
                 self.store.write_manifest(kept)
                 return summary
             kept = manifest
@@ -109,10 +122,14 @@ class LimitedRun:
                 workers = self.executor.at_once
                 estimate = _correct(estimate, part.seconds * workers, choice.seconds * workers)
             choice = self._choose(estimate, manifest[KEY], must_add=True)
-        if self.tell is not None and manifest[KEY]["settings"]:
-            self.tell(self.grid, estimate, None)
+        if manifest[KEY]["settings"]:
+            self._tell(estimate, None)
         assert summary is not None
         return summary
+
+    def _tell(self, estimate: Estimate, choice: Choice | None) -> None:
+        if self.tell is not None:
+            self.tell(self.grid, estimate, choice)
 
     def _estimate(self, plan: Plan) -> Estimate:
         """What all jobs cost."""
@@ -122,7 +139,13 @@ class LimitedRun:
             estimate = try_unknown(plan, estimate, _PILOTS * self.limit.left)
         return estimate
 
-    def _choose(self, estimate: Estimate, earlier: Mapping[str, Any] | None, must_add: bool = False) -> Choice | None:
+    def _choose(
+        self,
+        estimate: Estimate,
+        earlier: Mapping[str, Any] | None,
+        must_add: bool = False,
+        measured: float | None = None,
+    ) -> Choice | None:
         return choose(
             self.grid,
             estimate,
@@ -131,68 +154,94 @@ class LimitedRun:
             workers=self.executor.at_once,
             earlier=earlier,
             must_add=must_add,
+            measured=measured,
         )
 
-    def _run_choice(self, choice: Choice) -> tuple[RunSummary, dict[str, list[int]]]:
-        """Evaluate a choice until the time is up; and how many samples of each data set are done with all metrics."""
-        origin = self.find_origin(choice)
+    def _do_first_jobs(self, choice: Choice, estimate: Estimate) -> tuple[RunSummary, Estimate]:
+        """Do the first jobs of a choice, and learn from the time that they take."""
+        plan = self._plan(choice, estimate)
+        forecast_job = self._find_forecasts(choice, estimate)
+        first_jobs = find_first_jobs(plan.jobs, self._is_long(choice, estimate))
+        summary = self._run_jobs(choice, plan, first_jobs)
+        spent: dict[str, float] = {}
+        for job in first_jobs:
+            if self.store.statuses().get(job.identity) == "done":
+                record, _ = self.store.read(job.identity)
+                spent[job.identity] = record["seconds"]
+        return summary, learn(estimate, first_jobs, spent, forecast_job)
+
+    def _run_choice(self, choice: Choice, estimate: Estimate) -> RunSummary:
+        """Evaluate a choice until the time is up."""
+        plan = self._plan(choice, estimate)
+        return self._run_jobs(choice, plan, plan.jobs)
+
+    def _run_jobs(self, choice: Choice, plan: Plan, jobs: Sequence[Job]) -> RunSummary:
+        """Do jobs of a plan until the time is up, and note how many samples of all jobs of the plan are done."""
+        manifest = {**plan.manifest, KEY: choice.describe(self.grid), "jobs": [job.identity for job in jobs]}
+        summary = run_grid(
+            plan.grid,
+            self.store,
+            plan=replace(plan, jobs=list(jobs), manifest=manifest),
+            executor=self.executor,
+            origin=self.find_origin(choice),
+            progress=self.progress,
+            seconds=max(self.limit.left, 0.0),
+        )
+        counts, pairs = _count_complete(plan, self.store)
+        written = self.store.manifest()
+        ended = {"samples": counts, NOT_BEGUN: [list(pair) for pair in pairs]}
+        self.store.write_manifest({**written, KEY: {**written[KEY], **ended}})
+        return summary
+
+    def _plan(self, choice: Choice, estimate: Estimate) -> Plan:
+        """The jobs of a choice, in the order in which they are done."""
         plan = make_plan(
             choice.apply(self.grid),
-            origin.about,
+            self.find_origin(choice).about,
             self.store.earlier_manifest(),
             self.executor.at_once,
             seconds=_JOB * 60 * self.limit.minutes,
         )
-        jobs = sort_jobs(plan.jobs, choice.unknown)
-        manifest = {**plan.manifest, KEY: choice.describe(self.grid), "jobs": [job.identity for job in jobs]}
-        plan = replace(plan, jobs=jobs, manifest=manifest)
-        summary = run_grid(
-            plan.grid,
-            self.store,
-            plan=plan,
-            executor=self.executor,
-            origin=origin,
-            progress=self.progress,
-            seconds=max(self.limit.left, 0.0),
-        )
-        counts = _count_complete(plan, self.store)
-        written = self.store.manifest()
-        self.store.write_manifest({**written, KEY: {**written[KEY], "samples": counts}})
-        return summary, counts
+        jobs = [job for job in plan.jobs if (job.label, job.explainer) not in choice.left_out]
+        return replace(plan, jobs=sort_jobs(jobs, choice.unknown, self._is_long(choice, estimate)))
+
+    def _find_forecasts(self, choice: Choice, estimate: Estimate) -> ForecastJob:
+        """What an estimate says of each job of a choice."""
+        costs = Costs(self.grid, estimate, self.executor.at_once)
+        levels = costs.find_levels(choice.settings)
+        return lambda job: costs.forecast_job(job, levels, choice.checked)
+
+    def _is_long(self, choice: Choice, estimate: Estimate) -> Callable[[Job], bool]:
+        """Whether a job of a choice takes a large part of the time."""
+        forecast_job = self._find_forecasts(choice, estimate)
+        longest = LONG * 60 * self.limit.minutes
+        return lambda job: forecast_job(job) > longest
 
 
-def sort_jobs(jobs: Sequence[Job], unknown: Sequence[str]) -> list[Job]:
-    """Jobs in the order in which they are worth most if the time ends between two of them: the first samples first.
+def _count_complete(plan: Plan, store: Store) -> tuple[dict[str, list[int]], list[Pair]]:
+    """How many of the first samples of each data set are done by all metrics, of how many; and what is not begun.
 
-    Several models take turns, but not after each sample, since each turn builds a model: the first sample of each, then
-    two samples more, four more, and so on. Metrics of which nobody knows what they cost come last, so that they do not
-    take the time of the others.
+    A metric that has not one result with an explainer does not count, if others have some.
     """
-    models = list(dict.fromkeys((job.data, job.model) for job in jobs))
-
-    def find_place(job: Job) -> tuple[int, int, int, int, bool]:
-        turn = job.start.bit_length()
-        return job.repeat, turn, models.index((job.data, job.model)), job.start, job.label in unknown
-
-    return sorted(jobs, key=find_place)
-
-
-def _count_complete(plan: Plan, store: Store) -> dict[str, list[int]]:
-    """How many of the first samples of each data set are done by all metrics, and how many it has."""
     statuses = store.statuses()
+    jobs = [job for job in plan.jobs if not _checks_sanity(plan.grid, job)]
+    pairs = dict.fromkeys((job.label, job.explainer) for job in jobs)
+    begun = {(job.label, job.explainer) for job in jobs if job.identity in statuses}
+    not_begun = [pair for pair in pairs if pair not in begun] if begun else []
     firsts: dict[str, int] = {name: len(samples) for name, samples in plan.grid.data.items()}
-    for job in plan.jobs:
+    for job in jobs:
         is_open = job.identity not in statuses
-        if is_open and not _checks_sanity(plan.grid, job):
+        if is_open and (job.label, job.explainer) not in not_begun:
             firsts[job.data] = min(firsts[job.data], job.start)
-    return {name: [first, len(plan.grid.data[name])] for name, first in firsts.items()}
+    counts = {name: [first, len(plan.grid.data[name])] for name, first in firsts.items()}
+    return counts, not_begun
 
 
 def _checks_sanity(grid: Grid, job: Job) -> bool:
     return grid.sanity is not None and job.label == grid.sanity.name
 
 
-def _is_poorer(counts: Mapping[str, list[int]], before: Mapping[str, list[int]]) -> bool:
+def _is_poorer(counts: Mapping[str, Sequence[int]], before: Mapping[str, Sequence[int]]) -> bool:
     """Whether too few samples are done to replace earlier results, which have lower settings."""
     return any(first < min(before[name][0], ENOUGH) for name, (first, _) in counts.items())
 
@@ -206,11 +255,12 @@ def _correct(estimate: Estimate, spent: float, forecast: float) -> Estimate:
 
 def _add(first: RunSummary, second: RunSummary) -> RunSummary:
     """Two runs as one."""
+    tried_again = {job.identity for job in second.failed}
     return RunSummary(
         second.planned,
         second.earlier,
         first.done + second.done,
-        [*first.failed, *second.failed],
+        [*(job for job in first.failed if job.identity not in tried_again), *second.failed],
         first.seconds + second.seconds,
         second.stopped,
     )
