@@ -17,7 +17,7 @@ from standfast.errors import ArgumentError, as_number, check
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Grid
 from standfast.study.forecast.costs import Costs, Levels, Pair, count_checked, count_done
-from standfast.study.forecast.estimate import Estimate, describe_seconds
+from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
 from standfast.study.forecast.left_out import LEFT_OUT_PAIRS, describe_left_out
 
 #: the share of the time that is planned; forecasts are not exact
@@ -244,6 +244,46 @@ def _find_least(
     expected = f"at least about {needed:.2g} for one sample of this question"
     check(least <= seconds, "minutes", expected, f"{minutes:g}")
     return least_checked, (), 1
+
+
+def limit_seconds(grid: Grid, estimate: Estimate, choice: Choice) -> dict[Line, float]:
+    """The seconds of each line of an estimate that a choice needs; NaN where they are not known."""
+    costs = Costs(grid, estimate, 1)
+    levels = costs.find_levels(choice.settings)
+    dropped = set(grid.free.controls) - set(choice.controls)
+    seconds: dict[Line, float] = {}
+    for line in estimate.lines:
+        is_left_out = line.explainer in dropped or (line.label, line.explainer) in choice.left_out
+        if is_left_out:
+            seconds[line] = 0.0
+        else:
+            seconds[line] = costs.forecast_line(line, levels, choice.checked, choice.samples[line.data])
+    return seconds
+
+
+def explain_nothing(
+    grid: Grid, estimate: Estimate, earlier: Mapping[str, Any], minutes: float, seconds: float, workers: int
+) -> str:
+    """Why nothing is added to an earlier choice that is done, and what would do.
+
+    Args:
+        grid: as it would be without a limit.
+        estimate: of all its jobs.
+        earlier: what the manifest says of the choice.
+        minutes: the limit.
+        seconds: that are left of it.
+        workers: how many share the jobs.
+    """
+    costs = Costs(grid, estimate, workers)
+    levels = costs.find_levels(earlier.get("settings") or {})
+    checked = costs.choose_checked(seconds, earlier)
+    reason = f"all that fits into {_name_minutes(minutes)} is done"
+    higher = costs.find_cheapest_rise(levels, checked, grid.free.controls)
+    if higher is None:
+        return f"{reason}; give more minutes for what is left out"
+    labels, needed_seconds = higher
+    needed = describe_seconds(needed_seconds / _PLANNED)
+    return f"{reason}: higher settings of {', '.join(labels)} are new work, and need about {needed}; give more minutes"
 
 
 def advise(grid: Grid, estimate: Estimate, minutes: float) -> str:

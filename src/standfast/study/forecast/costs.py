@@ -246,32 +246,44 @@ class Costs:
     def forecast_job(self, job: Job, levels: Levels, checked: int | None) -> float:
         """Seconds of a job; NaN if that is not known."""
         place = job.data, job.model, job.explainer, job.label
-        for line in self.check_lines:
+        for line in [*self.check_lines, *self.lines]:
             if (line.data, line.model, line.explainer, line.label) == place:
-                return line.seconds * _share_of(checked, self.checked)
-        for line in self.lines:
-            if (line.data, line.model, line.explainer, line.label) == place:
-                return self._rescale(line, levels) * (job.stop - job.start) / len(self.grid.data[job.data])
+                return self.forecast_line(line, levels, checked, job.stop - job.start)
         return math.nan
+
+    def forecast_line(self, line: Line, levels: Levels, checked: int | None, samples: int) -> float:
+        """Seconds of a line for so many samples; NaN if that is not known. Checks have samples of their own."""
+        if line in self.check_lines:
+            return line.seconds * _share_of(checked, self.checked)
+        return self._rescale(line, levels) * samples / len(self.grid.data[line.data])
+
+    def find_cheapest_rise(
+        self, levels: Levels, checked: int | None, controls: Sequence[str]
+    ) -> tuple[list[str], float] | None:
+        """The metrics whose next higher settings cost least, and seconds for enough samples; None if there are none."""
+        enough = min(self.longest, ENOUGH)
+        rises: list[tuple[float, list[str]]] = []
+        for group in self._list_groups():
+            level = levels[group[0]]
+            if level < len(self.ladders[group[0]]):
+                higher = {**levels, **dict.fromkeys(group, level + 1)}
+                rises.append((self.sum_seconds(higher, checked, controls, enough), group))
+        if not rises:
+            return None
+        seconds, labels = min(rises)
+        return labels, seconds
 
     def raise_levels(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> Levels:
         """Settings as high as they can be while enough samples fit; what costs least is raised first."""
-        enough = min(self.longest, ENOUGH)
         raised = dict(levels)
-        groups = self._list_groups()
         while True:
-            best: tuple[float, dict[str, int]] | None = None
-            for group in groups:
-                label = group[0]
-                if raised[label] == len(self.ladders[label]):
-                    continue
-                higher = {**raised, **dict.fromkeys(group, raised[label] + 1)}
-                total = self.sum_seconds(higher, checked, controls, enough)
-                if total <= seconds and (best is None or total < best[0]):
-                    best = total, higher
-            if best is None:
+            cheapest = self.find_cheapest_rise(raised, checked, controls)
+            if cheapest is None:
                 return raised
-            raised = best[1]
+            labels, needed_seconds = cheapest
+            if needed_seconds > seconds:
+                return raised
+            raised.update(dict.fromkeys(labels, raised[labels[0]] + 1))
 
     def _list_groups(self) -> list[list[str]]:
         """The labels of a metric with the same ladder, such as in several neighbourhoods, are raised together."""

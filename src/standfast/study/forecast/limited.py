@@ -9,11 +9,11 @@ from typing import Any
 
 from standfast.question.grid import Grid
 from standfast.study.executors import Executor
-from standfast.study.forecast.choice import Choice, choose
+from standfast.study.forecast.choice import Choice, choose, explain_nothing
 from standfast.study.forecast.costs import ENOUGH, Costs, Pair
 from standfast.study.forecast.estimate import Estimate
 from standfast.study.forecast.first_jobs import LONG, ForecastJob, find_first_jobs, is_rough, learn, sort_jobs
-from standfast.study.forecast.left_out import KEY, NOT_BEGUN
+from standfast.study.forecast.left_out import KEY, NOT_BEGUN, describe_left_out
 from standfast.study.forecast.trials import estimate_plan, try_unknown
 from standfast.study.plan import Job, Plan, make_plan
 from standfast.study.progress import Progress
@@ -48,9 +48,9 @@ class TimeLimit:
         return 60 * self.minutes - (time.monotonic() - self.began)
 
 
-#: is told what was chosen: the grid as it would be without a limit, what it costs, and the choice; None if all of the
-#: last one is done, and nothing can be added in the time that is left
-TellChoice = Callable[[Grid, Estimate, Choice | None], None]
+#: is told what was chosen: the grid as it would be without a limit, what it costs, and the choice; or in words why
+#: nothing is added when all of the last one is done
+TellChoice = Callable[[Grid, Estimate, Choice | str], None]
 #: from a choice to where its grid comes from, with the options that were chosen
 FindOrigin = Callable[[Choice], Origin]
 
@@ -122,12 +122,14 @@ class LimitedRun:
                 workers = self.executor.at_once
                 estimate = _correct(estimate, part.seconds * workers, choice.seconds * workers)
             choice = self._choose(estimate, manifest[KEY], must_add=True)
-        if manifest[KEY]["settings"]:
-            self._tell(estimate, None)
+        if describe_left_out(manifest[KEY]):
+            limit, workers = self.limit, self.executor.at_once
+            why = explain_nothing(self.grid, estimate, manifest[KEY], limit.minutes, limit.left, workers)
+            self._tell(estimate, why)
         assert summary is not None
         return summary
 
-    def _tell(self, estimate: Estimate, choice: Choice | None) -> None:
+    def _tell(self, estimate: Estimate, choice: Choice | str) -> None:
         if self.tell is not None:
             self.tell(self.grid, estimate, choice)
 
