@@ -140,10 +140,8 @@ def list_marks(estimate: Estimate) -> list[str]:
 def mark_seconds(words: str, lines: Sequence[Line]) -> str:
     """The time of some lines together, with the mark of the one that is known worst."""
     bases = {line.basis for line in lines}
-    for basis in reversed(_MARKS):
-        if basis in bases:
-            return words + _MARKS[basis]
-    return words
+    marks = [mark for basis, mark in _MARKS.items() if basis in bases]
+    return words + marks[-1] if marks else words
 
 
 def format_costs(estimate: Estimate) -> str:
