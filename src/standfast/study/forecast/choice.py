@@ -157,71 +157,144 @@ def choose(
     Raises:
         ArgumentError: not one sample fits.
     """
-    all_costs = Costs(grid, estimate, workers)
-    earlier_pairs = [(label, explainer) for label, explainer in (earlier or {}).get(LEFT_OUT_PAIRS) or ()]
-    costs = all_costs.without(earlier_pairs)
-    earlier_levels = None if earlier is None else costs.find_levels(earlier.get("settings") or {})
-    levels = costs.lowest_levels() if earlier_levels is None else earlier_levels
-    checked = costs.choose_checked(seconds, earlier)
-    planned = _PLANNED * seconds
-    if earlier_levels is None or must_add:
-        levels = costs.raise_levels(levels, checked, grid.free.controls, planned)
-    done, done_seconds = 0, 0.0
-    if earlier is not None and levels == earlier_levels:
-        # what is done with these settings takes no time any more, and stays
-        done = count_done(earlier)
-        done_seconds = max(costs.sum_done(levels, earlier), measured or 0.0)
-    planned += done_seconds
-    fewest = max(done, 1)
-    if must_add and earlier_pairs and all_costs.sum_pairs(earlier_pairs, levels) <= _PLANNED * seconds:
-        costs, fewest = all_costs, 1
-    if measured is not None:
-        costs = _leave_out_pairs(costs, levels, checked, planned, fewest)
-    fitting = costs.leave_out(levels, checked, grid.free.controls, planned, fewest)
-    if fitting is None and must_add:
+    costs = Costs(grid, estimate, workers)
+    start = _Start.find(costs, earlier, seconds, must_add, measured or 0.0)
+    part = _choose_part(start, may_leave_out_pairs=measured is not None)
+    if part is None and must_add:
         return None
-    if fitting is None and measured is None:
-        fitting = _find_least(costs, levels, checked, minutes, seconds)
-    elif fitting is None:  # the first jobs are done, and the forecast of the rest may be wrong
-        fitting = costs.leave_out_checks(checked), (), fewest
-    checked, controls, count = fitting
-    needed_seconds = costs.sum_seconds(levels, checked, controls, count)
-    extras: tuple[str, ...] = ()
-    extra_seconds = costs.sum_extra_seconds(controls)
-    if costs.is_whole(levels, checked, controls, count) and needed_seconds + extra_seconds <= planned:
-        extras = tuple(grid.free.extras)
-        needed_seconds += extra_seconds
-    raised: list[str] = []
-    if earlier_levels is not None:
-        raised = [label for label in levels if levels[label] > earlier_levels[label]]
+    if part is None:
+        part = _find_least(start, minutes, seconds)
+    levels, planned, done_seconds = start.levels, start.planned, start.done_seconds
+    extras = part.find_extras(levels, planned)
     choice = Choice(
         minutes,
         costs.list_settings(levels),
-        tuple(controls),
-        checked,
-        {name: min(len(samples), count) for name, samples in grid.data.items()},
-        max(needed_seconds - done_seconds, 0.0),
+        part.controls,
+        part.checked,
+        {name: min(len(samples), part.samples) for name, samples in grid.data.items()},
+        max(part.sum_seconds(levels, extras) - done_seconds, 0.0),
         estimate.seconds / workers,
         tuple(estimate.unknown),
-        tuple(raised),
+        _list_raised(levels, start.earlier_levels),
         extras,
-        costs.left_out,
+        part.costs.left_out,
     )
-    if must_add and earlier is not None and not choice.adds_to(earlier):
+    adds_nothing = must_add and not choice.adds_to(earlier or {})
+    return None if adds_nothing else choice
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What is known before samples, controls and checks are chosen.
+
+    Attributes:
+        costs: without the metrics that an earlier choice has left out with some explainers.
+        earlier_levels: the settings of the earlier choice; None if there is none.
+        levels: the settings that are chosen.
+        checked: how many samples the sanity checks should have (`Choice`).
+        planned: the seconds that may be used, those of what is done with these settings among them.
+        done_seconds: those of what is done, about.
+        fewest: at least so many samples must fit.
+    """
+
+    costs: Costs
+    earlier_levels: Levels | None
+    levels: Levels
+    checked: int | None
+    planned: float
+    done_seconds: float
+    fewest: int
+
+    @classmethod
+    def find(
+        cls, costs: Costs, earlier: Mapping[str, Any] | None, seconds: float, must_add: bool, measured: float
+    ) -> _Start:
+        """What is known at the beginning, and after an earlier choice (`choose`)."""
+        planned = _PLANNED * seconds
+        checked = costs.choose_checked(seconds, earlier)
+        if earlier is None:
+            levels = costs.raise_levels(costs.lowest_levels(), checked, costs.grid.free.controls, planned)
+            return cls(costs, None, levels, checked, planned, 0.0, 1)
+        pairs = [(label, explainer) for label, explainer in earlier.get(LEFT_OUT_PAIRS) or ()]
+        others = costs.without(pairs)
+        earlier_levels = others.find_levels(earlier.get("settings") or {})
+        levels = earlier_levels
+        if must_add:
+            levels = others.raise_levels(levels, checked, costs.grid.free.controls, planned)
+        done_seconds, fewest = 0.0, 1
+        if levels == earlier_levels:
+            # what is done with these settings takes no time any more, and stays
+            done_seconds = max(others.sum_done(levels, earlier), measured)
+            fewest = max(count_done(earlier), 1)
+        if must_add and pairs and costs.sum_pairs(pairs, levels) <= planned:
+            others, fewest = costs, 1
+        return cls(others, earlier_levels, levels, checked, planned + done_seconds, done_seconds, fewest)
+
+
+def _list_raised(levels: Levels, earlier_levels: Levels | None) -> tuple[str, ...]:
+    """The labels of metrics that have higher settings than before."""
+    if earlier_levels is None:
+        return ()
+    return tuple(label for label in levels if levels[label] > earlier_levels[label])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What of a grid is evaluated: metrics with explainers, samples, controls and checks.
+
+    Attributes:
+        costs: without the metrics that are left out with some explainers.
+        checked: how many samples the sanity checks have (`Choice`).
+        controls: the default controls.
+        samples: how many of each data set.
+    """
+
+    costs: Costs
+    checked: int | None
+    controls: tuple[str, ...]
+    samples: int
+
+    def sum_seconds(self, levels: Levels, extras: Sequence[str] = ()) -> float:
+        """What it takes, with the metrics in further neighbourhoods."""
+        seconds = self.costs.sum_seconds(levels, self.checked, self.controls, self.samples)
+        return seconds + self.costs.sum_extra_seconds(self.controls) if extras else seconds
+
+    def find_extras(self, levels: Levels, planned: float) -> tuple[str, ...]:
+        """The metrics in further neighbourhoods, if nothing is left out and there is time for all of them."""
+        extras = tuple(self.costs.grid.free.extras)
+        is_whole = self.costs.is_whole(levels, self.checked, self.controls, self.samples)
+        return extras if is_whole and self.sum_seconds(levels, extras) <= planned else ()
+
+
+def _choose_part(start: _Start, may_leave_out_pairs: bool) -> _Part | None:
+    """What fits into the planned time; None if fewer samples than `start.fewest` do.
+
+    Where pairs of metrics and explainers may be left out, there is always something: the first jobs are done, and the
+    forecast of the rest may be wrong.
+    """
+    costs = _leave_out_pairs(start) if may_leave_out_pairs else start.costs
+    controls = costs.grid.free.controls
+    fitting = costs.leave_out(start.levels, start.checked, controls, start.planned, start.fewest)
+    if fitting is None and may_leave_out_pairs:
+        return _Part(costs, costs.leave_out_checks(start.checked), (), start.fewest)
+    if fitting is None:
         return None
-    return choice
+    kept_checks, kept_controls, count = fitting
+    return _Part(costs, kept_checks, tuple(kept_controls), count)
 
 
-def _leave_out_pairs(costs: Costs, levels: Levels, checked: int | None, planned: float, fewest: int) -> Costs:
+def _leave_out_pairs(start: _Start) -> Costs:
     """The costs without the metrics that take too long with some explainers.
 
     Checks and controls stay rather than what takes a third of the time for one sample. All else is left out only if
     nothing fits otherwise.
     """
+    costs, levels, planned = start.costs, start.levels, start.planned
     controls = costs.grid.free.controls
-    if costs.count_samples(levels, costs.reduce_checks(checked), controls, planned) < fewest:
+    fewer_checked = costs.reduce_checks(start.checked)
+    if costs.count_samples(levels, fewer_checked, controls, planned) < start.fewest:
         costs = costs.without(costs.find_dear(levels, planned))
-    while costs.leave_out(levels, checked, controls, planned, fewest) is None:
+    while costs.leave_out(levels, start.checked, controls, planned, start.fewest) is None:
         pairs = costs.rank_pairs(levels)
         if len(pairs) < 2:
             break
@@ -230,20 +303,19 @@ def _leave_out_pairs(costs: Costs, levels: Levels, checked: int | None, planned:
     return costs
 
 
-def _find_least(
-    costs: Costs, levels: Levels, checked: int | None, minutes: float, seconds: float
-) -> tuple[int | None, Sequence[str], int]:
-    """The checks, controls and samples of the least that can be evaluated: a forecast is not exact, and it may fit.
+def _find_least(start: _Start, minutes: float, seconds: float) -> _Part:
+    """The least that can be evaluated: a forecast is not exact, and it may fit.
 
     Raises:
         ArgumentError: it takes longer, even if what was not measured is overestimated.
     """
-    least_checked = costs.leave_out_checks(checked)
-    least = costs.sum_seconds(levels, least_checked, (), 1, at_least=True)
+    costs = start.costs
+    least_checked = costs.leave_out_checks(start.checked)
+    least = costs.sum_seconds(start.levels, least_checked, (), 1, at_least=True)
     needed = max((least - seconds) / 60 + minutes, 0.01)
     expected = f"at least about {needed:.2g} for one sample of this question"
     check(least <= seconds, "minutes", expected, f"{minutes:g}")
-    return least_checked, (), 1
+    return _Part(costs, least_checked, (), 1)
 
 
 def limit_seconds(grid: Grid, estimate: Estimate, choice: Choice) -> dict[Line, float]:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from standfast.study.forecast.estimate import Estimate, Line
+from standfast.study.forecast.estimate import Basis, Estimate, Line
 from standfast.study.plan import Job
 
 #: a job that takes more than this share of the time is long, and comes after the others of its turn
 LONG = 1 / 10
 
-#: data, model, explainer and label
-_Place = tuple[str, str, str, str]
 #: seconds of a job, as they are forecast; NaN if that is not known
 ForecastJob = Callable[[Job], float]
+
+
+class _Place(NamedTuple):
+    """What has a line in an estimate."""
+
+    data: str
+    model: str
+    label: str
+    explainer: str
 
 
 def is_rough(estimate: Estimate) -> bool:
@@ -34,8 +43,10 @@ def sort_jobs(jobs: Sequence[Job], unknown: Sequence[str], is_long: Callable[[Jo
 
     def find_place(job: Job) -> tuple[int, int, int, bool, int, bool]:
         turn = job.start.bit_length()
+        model = models.index((job.data, job.model))
         comes_late = is_long is not None and is_long(job)
-        return job.repeat, turn, models.index((job.data, job.model)), comes_late, job.start, job.label in unknown
+        is_unknown = job.label in unknown
+        return job.repeat, turn, model, comes_late, job.start, is_unknown
 
     return sorted(jobs, key=find_place)
 
@@ -63,36 +74,42 @@ def learn(estimate: Estimate, jobs: Sequence[Job], spent: Mapping[str, float], f
     quotients = _compare(jobs, spent, forecast_job)
     corrected: list[Line] = []
     for line in estimate.lines:
-        place = line.data, line.model, line.explainer, line.label
+        place = _Place(line.data, line.model, line.label, line.explainer)
         if place in quotients:
-            corrected.append(_scale(line, quotients[place], is_measured=True))
-            continue
-        logarithms = [math.log(quotient) for other, quotient in quotients.items() if _is_related(place, other)]
-        mean = math.fsum(logarithms) / max(len(logarithms), 1)
-        corrected.append(_scale(line, math.exp(mean / 2), is_measured=False))
+            corrected.append(_scale(line, quotients[place], "trial"))
+        else:
+            factor = _guess_quotient(place, quotients)
+            corrected.append(_scale(line, factor, line.basis))
     return replace(estimate, lines=tuple(corrected))
 
 
 def _compare(jobs: Sequence[Job], spent: Mapping[str, float], forecast_job: ForecastJob) -> dict[_Place, float]:
-    """Of each data set, model, explainer and metric how many times as long its jobs took as was forecast."""
+    """How many times as long jobs took as was forecast, for each place that has some."""
     spent_at: dict[_Place, float] = {}
     forecast_at: dict[_Place, float] = {}
     for job in jobs:
         forecast = forecast_job(job)
-        if job.identity not in spent or not forecast > 0:
-            continue
-        place = job.data, job.model, job.explainer, job.label
-        spent_at[place] = spent_at.get(place, 0.0) + spent[job.identity]
-        forecast_at[place] = forecast_at.get(place, 0.0) + forecast
-    return {place: spent_at[place] / forecast_at[place] for place in spent_at if spent_at[place] > 0}
+        seconds = spent.get(job.identity, 0.0)
+        if forecast > 0 and seconds > 0:
+            place = _Place(job.data, job.model, job.label, job.explainer)
+            spent_at[place] = spent_at.get(place, 0.0) + seconds
+            forecast_at[place] = forecast_at.get(place, 0.0) + forecast
+    return {place: spent_at[place] / forecast_at[place] for place in spent_at}
 
 
-def _is_related(place: _Place, other: _Place) -> bool:
-    """Whether both are of the same data, model and metric."""
-    return (place[0], place[1], place[3]) == (other[0], other[1], other[3])
+def _guess_quotient(place: _Place, quotients: Mapping[_Place, float]) -> float:
+    """The root of the geometric mean of other explainers' quotients by the same metric; 1 where there are none."""
+    logarithms: list[float] = []
+    for other, quotient in quotients.items():
+        if other[:3] == place[:3]:
+            logarithms.append(math.log(quotient))
+    if not logarithms:
+        return 1.0
+    return math.exp(statistics.fmean(logarithms) / 2)
 
 
-def _scale(line: Line, factor: float, is_measured: bool) -> Line:
+def _scale(line: Line, factor: float, basis: Basis) -> Line:
     """The line with a multiple of its seconds."""
-    basis = "trial" if is_measured else line.basis
-    return replace(line, seconds=factor * line.seconds, start=factor * line.start, basis=basis)
+    seconds = factor * line.seconds
+    start = factor * line.start
+    return replace(line, seconds=seconds, start=start, basis=basis)

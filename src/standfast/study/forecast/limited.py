@@ -204,7 +204,7 @@ class LimitedRun:
             self.executor.at_once,
             seconds=_JOB * 60 * self.limit.minutes,
         )
-        jobs = [job for job in plan.jobs if (job.label, job.explainer) not in choice.left_out]
+        jobs = [job for job in plan.jobs if _pair_of(job) not in choice.left_out]
         return replace(plan, jobs=sort_jobs(jobs, choice.unknown, self._is_long(choice, estimate)))
 
     def _find_forecasts(self, choice: Choice, estimate: Estimate) -> ForecastJob:
@@ -227,16 +227,20 @@ def _count_complete(plan: Plan, store: Store) -> tuple[dict[str, list[int]], lis
     """
     statuses = store.statuses()
     jobs = [job for job in plan.jobs if not _checks_sanity(plan.grid, job)]
-    pairs = dict.fromkeys((job.label, job.explainer) for job in jobs)
-    begun = {(job.label, job.explainer) for job in jobs if job.identity in statuses}
-    not_begun = [pair for pair in pairs if pair not in begun] if begun else []
-    firsts: dict[str, int] = {name: len(samples) for name, samples in plan.grid.data.items()}
+    begun = {_pair_of(job) for job in jobs if job.identity in statuses}
+    not_begun: dict[Pair, None] = {}
+    firsts = {name: len(samples) for name, samples in plan.grid.data.items()}
     for job in jobs:
-        is_open = job.identity not in statuses
-        if is_open and (job.label, job.explainer) not in not_begun:
+        if begun and _pair_of(job) not in begun:
+            not_begun[_pair_of(job)] = None
+        elif job.identity not in statuses:
             firsts[job.data] = min(firsts[job.data], job.start)
     counts = {name: [first, len(plan.grid.data[name])] for name, first in firsts.items()}
-    return counts, not_begun
+    return counts, list(not_begun)
+
+
+def _pair_of(job: Job) -> Pair:
+    return job.label, job.explainer
 
 
 def _checks_sanity(grid: Grid, job: Job) -> bool:
