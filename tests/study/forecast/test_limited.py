@@ -300,3 +300,28 @@ def test_an_explainer_that_does_not_end_takes_no_results_of_the_others(
     words = "no max_sensitivity of hanging, of which not one sample fits into the time"
     assert words in results.verdict().left_out
     assert words in " ".join(str(results).split())
+
+
+def test_what_a_run_without_a_limit_has_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the forecast is rough, and first jobs would be done first."""
+    options = {**OPTIONS, "sanity": False, "controls": False, "out": tmp_path}
+    metrics = ["max_sensitivity:samples=5"]
+    standfast.evaluate(make_model(), EXPLAINERS, draw(4), metrics, **options)
+    monkeypatch.setattr(limited_runs, "is_rough", lambda estimate: True)
+    again = standfast.evaluate(make_model(), EXPLAINERS, draw(4), metrics, minutes=1, **options)
+    assert again.run.done == 0
+    assert again.manifest["limit"]["samples"]["inputs"] == [4, 4]
+
+
+def test_first_jobs_count_as_work_that_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(limited_runs, "is_rough", lambda estimate: True)
+    monkeypatch.setattr(evaluation, "_print_choice", lambda grid, estimate, choice: told.append(choice))
+    options = {**OPTIONS, "progress": True, "sanity": False, "controls": False, "out": tmp_path}
+    results = standfast.evaluate(
+        make_model(), EXPLAINERS, draw(4), ["max_sensitivity:samples=5"], minutes=1, samples_per_job=1, **options
+    )
+    assert len(told) == 2
+    assert results.run.done == 8
+    assert results.manifest["limit"]["samples"]["inputs"] == [4, 4]
+    assert results.missing == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from standfast.question.grid import Grid
@@ -76,6 +76,7 @@ class LimitedRun:
     find_origin: FindOrigin
     tell: TellChoice | None = None
     progress: Callable[[Progress], None] | None = None
+    _plans: dict[str, Plan] = field(default_factory=dict, init=False, repr=False)
 
     def run(self, plan: Plan) -> RunSummary:
         """Estimate, choose, and evaluate until the time is up or nothing is left.
@@ -95,12 +96,11 @@ class LimitedRun:
         assert choice is not None
         summary: RunSummary | None = None
         if is_rough(estimate):
-            self._tell(estimate, choice)
             summary, estimate = self._do_first_jobs(choice, estimate)
-            if summary.stopped:
+            if summary is not None and summary.stopped:
                 return summary
-            measured = summary.seconds
-            choice = self._choose(estimate, self.store.manifest()[KEY], measured=measured)
+            measured = 0.0 if summary is None else summary.seconds
+            choice = self._choose(estimate, self.store.earlier_manifest().get(KEY), measured=measured)
         return self._run_choices(choice, estimate, summary)
 
     def _run_choices(self, choice: Choice | None, estimate: Estimate, summary: RunSummary | None) -> RunSummary:
@@ -159,18 +159,27 @@ class LimitedRun:
             measured=measured,
         )
 
-    def _do_first_jobs(self, choice: Choice, estimate: Estimate) -> tuple[RunSummary, Estimate]:
-        """Do the first jobs of a choice, and learn from the time that they take."""
+    def _do_first_jobs(self, choice: Choice, estimate: Estimate) -> tuple[RunSummary | None, Estimate]:
+        """Do the first jobs of a choice, unless an earlier run has, and learn from the time that they take."""
         plan = self._plan(choice, estimate)
-        forecast_job = self._find_forecasts(choice, estimate)
         first_jobs = find_first_jobs(plan.jobs, self._is_long(choice, estimate))
-        summary = self._run_jobs(choice, plan, first_jobs)
-        spent: dict[str, float] = {}
-        for job in first_jobs:
-            if self.store.statuses().get(job.identity) == "done":
+        statuses = self.store.statuses()
+        summary: RunSummary | None = None
+        if any(job.identity not in statuses for job in first_jobs):
+            self._tell(estimate, choice)
+            summary = self._run_jobs(choice, plan, first_jobs)
+        spent = self._read_seconds(first_jobs)
+        return summary, learn(estimate, first_jobs, spent, self._find_forecasts(choice, estimate))
+
+    def _read_seconds(self, jobs: Sequence[Job]) -> dict[str, float]:
+        """What jobs that are done took, by their identities."""
+        statuses = self.store.statuses()
+        seconds: dict[str, float] = {}
+        for job in jobs:
+            if statuses.get(job.identity) == "done":
                 record, _ = self.store.read(job.identity)
-                spent[job.identity] = record["seconds"]
-        return summary, learn(estimate, first_jobs, spent, forecast_job)
+                seconds[job.identity] = record["seconds"]
+        return seconds
 
     def _run_choice(self, choice: Choice, estimate: Estimate) -> RunSummary:
         """Evaluate a choice until the time is up."""
@@ -197,13 +206,16 @@ class LimitedRun:
 
     def _plan(self, choice: Choice, estimate: Estimate) -> Plan:
         """The jobs of a choice, in the order in which they are done."""
-        plan = make_plan(
-            choice.apply(self.grid),
-            self.find_origin(choice).about,
-            self.store.earlier_manifest(),
-            self.executor.at_once,
-            seconds=_JOB * 60 * self.limit.minutes,
-        )
+        what = repr((choice.settings, choice.controls, choice.checked, choice.extras))
+        if what not in self._plans:  # models are asked for each
+            self._plans[what] = make_plan(
+                choice.apply(self.grid),
+                self.find_origin(choice).about,
+                self.store.earlier_manifest(),
+                self.executor.at_once,
+                seconds=_JOB * 60 * self.limit.minutes,
+            )
+        plan = self._plans[what]
         jobs = [job for job in plan.jobs if _pair_of(job) not in choice.left_out]
         return replace(plan, jobs=sort_jobs(jobs, choice.unknown, self._is_long(choice, estimate)))
 
