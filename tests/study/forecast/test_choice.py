@@ -21,6 +21,7 @@ from standfast.study.forecast.choice import Choice, check_minutes, choose, descr
 from standfast.study.forecast.costs import ENOUGH
 from standfast.study.forecast.estimate import Estimate, Line
 from standfast.study.forecast.first_jobs import learn, sort_jobs
+from standfast.study.forecast.left_out import MEASURED
 from standfast.study.plan import Job
 
 LADDER = ({"samples": 10}, {"samples": 100})
@@ -346,7 +347,7 @@ def test_what_takes_too_long_for_a_sample_is_left_out_once_the_first_jobs_are_do
     assert before is not None
     assert before.left_out == ()
     earlier = {**before.describe(grid), "samples": {"x": [0, 8]}}
-    after = choose(grid, costs, 2, 117.0, earlier=earlier, measured=3.0)
+    after = choose(grid, costs, 2, 117.0, earlier={**earlier, MEASURED: 3.0})
     assert after is not None
     assert after.left_out == (("drawn", "gradcam"),)
     assert after.checked is None
@@ -358,7 +359,7 @@ def test_what_takes_too_long_for_a_sample_is_left_out_once_the_first_jobs_are_do
 def test_what_fits_is_not_left_out() -> None:
     grid, costs = make_uneven(dear=20.0)
     earlier = {"controls": ["random"], "checked": None, "samples": {"x": [0, 8]}}
-    after = choose(grid, costs, 2, 117.0, earlier=earlier, measured=3.0)
+    after = choose(grid, costs, 2, 117.0, earlier={**earlier, MEASURED: 3.0})
     assert after is not None
     assert after.left_out == ()
     assert after.samples["x"] >= 1

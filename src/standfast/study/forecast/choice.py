@@ -9,7 +9,7 @@ left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,10 +18,12 @@ from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Grid
 from standfast.study.forecast.costs import Costs, Levels, Pair, count_checked, count_done
 from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
-from standfast.study.forecast.left_out import LEFT_OUT_PAIRS, describe_left_out
+from standfast.study.forecast.left_out import LEFT_OUT_PAIRS, MEASURED, describe_left_out
 
 #: the share of the time that is planned; forecasts are not exact
 _PLANNED = 0.85
+#: a metric with an explainer is dear if one sample takes more than this share of the time
+_DEAR = 1 / 3
 
 
 def check_minutes(minutes: object) -> float | None:
@@ -136,7 +138,6 @@ def choose(
     workers: int = 1,
     earlier: Mapping[str, Any] | None = None,
     must_add: bool = False,
-    measured: float | None = None,
 ) -> Choice | None:
     """What is evaluated in the seconds that are left of a limit.
 
@@ -146,10 +147,10 @@ def choose(
         minutes: the limit.
         seconds: that are left of it.
         workers: how many share the jobs.
-        earlier: what the manifest says of an earlier choice. Its settings stay, so that all that is done counts.
+        earlier: what the manifest says of an earlier choice. Its settings stay, so that all that is done counts. With
+            `MEASURED` it has the seconds of its first jobs, of which the estimate has learned. Then metrics may be left
+            out with explainers with which one sample takes too long.
         must_add: all of the earlier choice is done: choose higher settings, or what it has left out.
-        measured: the seconds of the first jobs of the earlier choice, of which the estimate has learned. Then metrics
-            may be left out with explainers with which one sample takes too long.
 
     Returns:
         None if something must be added, and nothing fits.
@@ -158,8 +159,9 @@ def choose(
         ArgumentError: not one sample fits.
     """
     costs = Costs(grid, estimate, workers)
-    start = _Start.find(costs, earlier, seconds, must_add, measured or 0.0)
-    part = _choose_part(start, may_leave_out_pairs=measured is not None)
+    start = _Start.find(costs, earlier, seconds, must_add)
+    has_learned = earlier is not None and MEASURED in earlier
+    part = _choose_part(start, may_leave_out_pairs=has_learned)
     if part is None and must_add:
         return None
     if part is None:
@@ -168,7 +170,7 @@ def choose(
     extras = part.find_extras(levels, planned)
     choice = Choice(
         minutes,
-        costs.list_settings(levels),
+        _list_settings(costs, levels),
         part.controls,
         part.checked,
         {name: min(len(samples), part.samples) for name, samples in grid.data.items()},
@@ -206,14 +208,12 @@ class _Start:
     fewest: int
 
     @classmethod
-    def find(
-        cls, costs: Costs, earlier: Mapping[str, Any] | None, seconds: float, must_add: bool, measured: float
-    ) -> _Start:
+    def find(cls, costs: Costs, earlier: Mapping[str, Any] | None, seconds: float, must_add: bool) -> _Start:
         """What is known at the beginning, and after an earlier choice (`choose`)."""
         planned = _PLANNED * seconds
         checked = costs.choose_checked(seconds, earlier)
         if earlier is None:
-            levels = costs.raise_levels(costs.lowest_levels(), checked, costs.grid.free.controls, planned)
+            levels = costs.raise_levels(dict.fromkeys(costs.ladders, 0), checked, costs.grid.free.controls, planned)
             return cls(costs, None, levels, checked, planned, 0.0, 1)
         pairs = [(label, explainer) for label, explainer in earlier.get(LEFT_OUT_PAIRS) or ()]
         others = costs.without(pairs)
@@ -224,9 +224,9 @@ class _Start:
         done_seconds, fewest = 0.0, 1
         if levels == earlier_levels:
             # what is done with these settings takes no time any more, and stays
-            done_seconds = max(others.sum_done(levels, earlier), measured)
+            done_seconds = max(others.sum_done(levels, earlier), earlier.get(MEASURED, 0.0))
             fewest = max(count_done(earlier), 1)
-        if must_add and pairs and costs.sum_pairs(pairs, levels) <= planned:
+        if must_add and pairs and _sum_pairs(costs, pairs, levels) <= planned:
             others, fewest = costs, 1
         return cls(others, earlier_levels, levels, checked, planned + done_seconds, done_seconds, fewest)
 
@@ -293,7 +293,7 @@ def _leave_out_pairs(start: _Start) -> Costs:
     controls = costs.grid.free.controls
     fewer_checked = costs.reduce_checks(start.checked)
     if costs.count_samples(levels, fewer_checked, controls, planned) < start.fewest:
-        costs = costs.without(costs.find_dear(levels, planned))
+        costs = costs.without(_find_dear(costs, levels, planned))
     while costs.leave_out(levels, start.checked, controls, planned, start.fewest) is None:
         pairs = costs.rank_pairs(levels)
         if len(pairs) < 2:
@@ -301,6 +301,27 @@ def _leave_out_pairs(start: _Start) -> Costs:
         _, dearest = pairs[0]
         costs = costs.without([dearest])
     return costs
+
+
+def _list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
+    """The options at these places, without those that metrics have anyway."""
+    settings: dict[str, Mapping[str, Any]] = {}
+    for label, level in levels.items():
+        if level < len(costs.ladders[label]):
+            settings[label] = costs.ladders[label][level]
+    return settings
+
+
+def _sum_pairs(costs: Costs, pairs: Collection[Pair], levels: Levels) -> float:
+    """Seconds for one sample of each data set with some pairs."""
+    return math.fsum(spent for spent, pair in costs.rank_pairs(levels) if pair in pairs)
+
+
+def _find_dear(costs: Costs, levels: Levels, limit: float) -> list[Pair]:
+    """The pairs of which one sample takes a large part of the time; never all of them."""
+    dear = [pair for spent, pair in costs.rank_pairs(levels) if spent > _DEAR * limit]
+    is_all = len(dear) == len(costs.rank_pairs(levels))
+    return dear[:-1] if is_all else dear
 
 
 def _find_least(start: _Start, minutes: float, seconds: float) -> _Part:

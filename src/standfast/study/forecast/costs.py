@@ -22,8 +22,6 @@ FEWEST_CHECKED = 8
 _CHECKS = 1 / 3
 #: by how much a time may be overestimated that follows from the time of the model alone
 _DOUBT = 3.0
-#: a metric with an explainer is dear if one sample takes more than this share of the time
-_DEAR = 1 / 3
 
 
 def count_checked(grid: Grid) -> int:
@@ -75,10 +73,6 @@ class Costs:
         """The costs of all else."""
         return Costs(self.grid, self.estimate, self.workers, [*self.left_out, *pairs])
 
-    def lowest_levels(self) -> Levels:
-        """The cheapest settings of each metric."""
-        return dict.fromkeys(self.ladders, 0)
-
     def find_levels(self, settings: Mapping[str, Mapping[str, Any]]) -> Levels:
         """The places of settings on their ladders."""
         levels: dict[str, int] = {}
@@ -88,14 +82,6 @@ class Costs:
             if chosen in ladder:
                 levels[label] = ladder.index(chosen)
         return levels
-
-    def list_settings(self, levels: Levels) -> dict[str, Mapping[str, Any]]:
-        """The options at these places, without those that metrics have anyway."""
-        settings: dict[str, Mapping[str, Any]] = {}
-        for label, level in levels.items():
-            if level < len(self.ladders[label]):
-                settings[label] = self.ladders[label][level]
-        return settings
 
     def sum_seconds(
         self,
@@ -233,24 +219,6 @@ class Costs:
         ranked = [(spent, pair) for pair, spent in seconds.items()]
         return sorted(ranked, reverse=True)
 
-    def sum_pairs(self, pairs: Collection[Pair], levels: Levels) -> float:
-        """Seconds for one sample of each data set with some pairs."""
-        return math.fsum(spent for spent, pair in self.rank_pairs(levels) if pair in pairs)
-
-    def find_dear(self, levels: Levels, limit: float) -> list[Pair]:
-        """The pairs of which one sample takes a large part of the time; never all of them."""
-        dear = [pair for spent, pair in self.rank_pairs(levels) if spent > _DEAR * limit]
-        is_all = len(dear) == len(self.rank_pairs(levels))
-        return dear[:-1] if is_all else dear
-
-    def forecast_job(self, job: Job, levels: Levels, checked: int | None) -> float:
-        """Seconds of a job; NaN if that is not known."""
-        place = job.data, job.model, job.explainer, job.label
-        for line in [*self.check_lines, *self.lines]:
-            if (line.data, line.model, line.explainer, line.label) == place:
-                return self.forecast_line(line, levels, checked, job.stop - job.start)
-        return math.nan
-
     def forecast_line(self, line: Line, levels: Levels, checked: int | None, samples: int) -> float:
         """Seconds of a line for so many samples; NaN if that is not known. Checks have samples of their own."""
         if line in self.check_lines:
@@ -301,3 +269,12 @@ def _share_of(checked: int | None, all_checked: int) -> float:
 def _count_beyond(metric: Metric) -> int:
     """The evaluations of a sample beyond the explanation of itself."""
     return max(metric.cost(None).evaluations - 1, 0)
+
+
+def forecast_job(costs: Costs, job: Job, levels: Levels, checked: int | None) -> float:
+    """Seconds of a job; NaN if that is not known."""
+    place = job.data, job.model, job.explainer, job.label
+    for line in [*costs.check_lines, *costs.lines]:
+        if (line.data, line.model, line.explainer, line.label) == place:
+            return costs.forecast_line(line, levels, checked, job.stop - job.start)
+    return math.nan

@@ -9,6 +9,8 @@ from typing import Any
 KEY = "limit"
 #: the key, in the choice, of metrics that are not evaluated with some explainers
 LEFT_OUT_PAIRS = "left out pairs"
+#: the key, in an earlier choice, of the seconds that its first jobs took
+MEASURED = "measured"
 #: the key, in the choice, of metrics that have no result with some explainers when the time is up
 NOT_BEGUN = "not begun"
 

@@ -10,10 +10,10 @@ from typing import Any
 from standfast.question.grid import Grid
 from standfast.study.executors import Executor
 from standfast.study.forecast.choice import Choice, choose, explain_nothing
-from standfast.study.forecast.costs import ENOUGH, Costs, Pair
+from standfast.study.forecast.costs import ENOUGH, Costs, Pair, forecast_job
 from standfast.study.forecast.estimate import Estimate
 from standfast.study.forecast.first_jobs import LONG, ForecastJob, find_first_jobs, is_rough, learn, sort_jobs
-from standfast.study.forecast.left_out import KEY, NOT_BEGUN, describe_left_out
+from standfast.study.forecast.left_out import KEY, MEASURED, NOT_BEGUN, describe_left_out
 from standfast.study.forecast.trials import estimate_plan, try_unknown
 from standfast.study.plan import Job, Plan, make_plan
 from standfast.study.progress import Progress
@@ -100,7 +100,9 @@ class LimitedRun:
             if summary is not None and summary.stopped:
                 return summary
             measured = 0.0 if summary is None else summary.seconds
-            choice = self._choose(estimate, self.store.earlier_manifest().get(KEY), measured=measured)
+            earlier = self.store.earlier_manifest().get(KEY)
+            if earlier is not None:
+                choice = self._choose(estimate, {**earlier, MEASURED: measured})
         return self._run_choices(choice, estimate, summary)
 
     def _run_choices(self, choice: Choice | None, estimate: Estimate, summary: RunSummary | None) -> RunSummary:
@@ -146,7 +148,6 @@ class LimitedRun:
         estimate: Estimate,
         earlier: Mapping[str, Any] | None,
         must_add: bool = False,
-        measured: float | None = None,
     ) -> Choice | None:
         return choose(
             self.grid,
@@ -156,7 +157,6 @@ class LimitedRun:
             workers=self.executor.at_once,
             earlier=earlier,
             must_add=must_add,
-            measured=measured,
         )
 
     def _do_first_jobs(self, choice: Choice, estimate: Estimate) -> tuple[RunSummary | None, Estimate]:
@@ -223,13 +223,13 @@ class LimitedRun:
         """What an estimate says of each job of a choice."""
         costs = Costs(self.grid, estimate, self.executor.at_once)
         levels = costs.find_levels(choice.settings)
-        return lambda job: costs.forecast_job(job, levels, choice.checked)
+        return lambda job: forecast_job(costs, job, levels, choice.checked)
 
     def _is_long(self, choice: Choice, estimate: Estimate) -> Callable[[Job], bool]:
         """Whether a job of a choice takes a large part of the time."""
-        forecast_job = self._find_forecasts(choice, estimate)
+        forecast = self._find_forecasts(choice, estimate)
         longest = LONG * 60 * self.limit.minutes
-        return lambda job: forecast_job(job) > longest
+        return lambda job: forecast(job) > longest
 
 
 def _count_complete(plan: Plan, store: Store) -> tuple[dict[str, list[int]], list[Pair]]:
