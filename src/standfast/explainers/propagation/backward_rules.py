@@ -23,7 +23,6 @@ from standfast.explainers.base import (
     Explainer,
     Explanation,
     choose_baseline,
-    compute_gradient,
     compute_input_gradient,
     explainers,
     make_leaf,
@@ -34,7 +33,7 @@ from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.gradients.surrogates import GradientRule, guide_gradient, replace_relu_gradient
 from standfast.explainers.propagation.difference_rules import DifferenceRule
 from standfast.explainers.propagation.relevance_rules import EpsilonRule
-from standfast.function_calls import FunctionMode
+from standfast.function_calls import FunctionMode, compute_gradient
 from standfast.model import ROW_ALIGNMENT, Model
 from standfast.needs import Needs
 from standfast.records import AtLeastZero, Positive
