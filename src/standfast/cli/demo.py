@@ -45,8 +45,18 @@ def demo_metrics() -> dict[str, Metric]:
     }
 
 
-def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Results]:
-    """Evaluate the first `samples` bundled digits; return the path of the report and the results."""
+def run_demo(out: Path, seed: int, samples: int, minutes: float | None = None) -> tuple[Path, Results]:
+    """Evaluate the first `samples` bundled digits; return the path of the report and the results.
+
+    Args:
+        out: a folder for results and report.
+        seed: of all random numbers.
+        samples: the number of digits.
+        minutes: how long it may take (`evaluate`).
+    """
+    command = f"standfast demo --seed {seed} --samples {samples}"
+    if minutes is not None:
+        command += f" --minutes {minutes:g}"
     digits = data.bundled("digits")[:samples]
     card = zoo.card("lenet5-mnist")
     model = Model(zoo.load("lenet5-mnist"), bounds=digits.bounds)
@@ -63,7 +73,8 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Results]:
             "title": "How far can these explanations of a digit classifier be trusted?",
             "model": f"lenet5-mnist, {card['test_accuracy']:.2%} test accuracy",
             "data": f"handwritten digits, {len(digits)} of the MNIST test set",
-            "command": f"standfast demo --seed {seed} --samples {samples}",
+            "command": command,
         },
+        minutes=minutes,
     )
     return found.to_html(out / "report" / "index.html"), found

@@ -339,7 +339,9 @@ class StoredResults:
         return read_common_words((self.manifest.get("models") or {}).values())
 
     def _list_classes(self, data: str) -> list[str]:
-        """The names of the classes of a data set; empty where they are not known, or models answer something else."""
+        """The names of the classes of a data set, or of what models answer; empty where they are not known."""
+        if self.task_words.answers:
+            return list(self.task_words.answers)
         if not all(about.get("of classes", True) for about in (self.manifest.get("models") or {}).values()):
             return []
         return [str(name) for name in self._list_texts(data, "classes")]
