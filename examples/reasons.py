@@ -89,7 +89,7 @@ def main(models: int = 42) -> None:
         models=models,
         draws=100,
     )
-    print(found.card(0))
+    print(found.to_text(0))
     for first in (1, 4):
         share = found.share_of_stated(first)
         print(f"the first {first} can be stated: {share.count} of {share.total} ({share.low:.0%} to {share.high:.0%})")

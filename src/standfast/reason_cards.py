@@ -74,6 +74,14 @@ class ReasonCards:
     def __iter__(self) -> Iterator[Card]:
         return iter(self.cards)
 
+    def to_text(self, sample: int | None = None) -> str:
+        """The card of a sample as plain text.
+
+        Args:
+            sample: which; the only one by default.
+        """
+        return format_card(self.card(sample))
+
     def __str__(self) -> str:
         lines = [format_card(card) for card in self.cards]
         lines += [f"sample {sample}: {status}, and so not explained" for sample, status in self.skipped.items()]

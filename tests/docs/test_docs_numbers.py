@@ -115,7 +115,7 @@ def test_output_of_the_readme() -> None:
     namespace: dict[str, object] = {}
     exec(code.partition("print(found)")[0], namespace)
     found = str(namespace["found"])
-    shown = README.partition("```text\n")[2].partition("```")[0]
+    shown = README.partition("## Ten lines of Python")[2].partition("```text\n")[2].partition("```")[0]
     for name in ("saliency", "input_x_gradient", "gradcam", "input_copy", "randomised:saliency"):
         ours, theirs = (re.findall(rf"^{name} .*$", text, re.M)[0] for text in (shown, found))
         assert re.findall("[a-z+o?x*=]+", ours) == re.findall("[a-z+o?x*=]+", theirs)

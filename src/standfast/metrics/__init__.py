@@ -22,7 +22,7 @@ from standfast.metrics.faithfulness.localisation import LocalisationResult, Rele
 from standfast.metrics.faithfulness.log_odds import LogOdds, LogOddsResult
 from standfast.metrics.lens.attribution_attack import AttributionAttack, AttributionAttackResult
 from standfast.metrics.probe import Call, Measurement, Probe
-from standfast.metrics.reasons.reasons import Reasons
+from standfast.metrics.reasons.reasons import Reasons, ReasonsResult
 from standfast.metrics.result import Result
 from standfast.metrics.safari.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
 from standfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult
@@ -70,6 +70,7 @@ __all__ = [
     "ProbabilityResult",
     "Probe",
     "Reasons",
+    "ReasonsResult",
     "RelevanceLocalisation",
     "Result",
     "SeedAgreement",
