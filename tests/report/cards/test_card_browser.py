@@ -52,7 +52,7 @@ def browser() -> Iterator[Any]:
 @pytest.mark.parametrize("name", CARDS)
 def test_a_card_prints_on_one_sheet_and_fits_every_screen(browser: Any, name: str, tmp_path: Path) -> None:
     card: Card = CARDS[name]
-    digests = {part: "0123456789abcdef" * 4 for part in ("model", "data", "software")}
+    digests = dict.fromkeys(("model", "data", "software"), "0123456789abcdef" * 4)
     path = write_card(card, tmp_path / "card.html", counter_example=LONG, comparison=LONG, digests=digests)
     page = browser.new_page(java_script_enabled=True)
     asked: list[str] = []
@@ -65,5 +65,10 @@ def test_a_card_prints_on_one_sheet_and_fits_every_screen(browser: Any, name: st
     printed = page.pdf(prefer_css_page_size=True)
     page.close()
     assert len(re.findall(rb"/Type\s*/Page[^s]", printed)) == 1
-    width_of_sheet, height_of_sheet = (float(side) for side in re.findall(rb"MediaBox\s*\[0 0 (\S+) (\S+)\]", printed)[0])
-    assert (width_of_sheet, height_of_sheet) == (pytest.approx(595, abs=1), pytest.approx(842, abs=1))  # of A4, in points
+    width_of_sheet, height_of_sheet = (
+        float(side) for side in re.findall(rb"MediaBox\s*\[0 0 (\S+) (\S+)\]", printed)[0]
+    )
+    assert (width_of_sheet, height_of_sheet) == (
+        pytest.approx(595, abs=1),
+        pytest.approx(842, abs=1),
+    )  # of A4, in points

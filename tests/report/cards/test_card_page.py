@@ -67,7 +67,8 @@ def test_a_page_loads_nothing_and_runs_nothing(card: Card) -> None:
     assert page.startswith("<!doctype html>")
     assert re.findall(r"<(script|link|iframe|object|embed|meta http)", page) == []
     assert all(address.startswith("data:image/png") for address in re.findall(r'(?:src|href)="([^"]*)"', page))
-    assert "@import" not in page and "http" not in page
+    assert "@import" not in page
+    assert "http" not in page
     assert "nan" not in re.sub(r"base64,[^\"]*", "", page).lower().replace("nanmean", "")
     assert page == render_card(card)
 
@@ -80,14 +81,16 @@ def test_bars_and_lines_are_on_one_scale() -> None:
     values: list[float] = []
     places: list[float] = []
     for reason, row in zip(shown, drawn, strict=True):
-        assert row.mean is not None and row.spread is not None
+        assert row.mean is not None
+        assert row.spread is not None
         end = row.bar.end if reason.value > 0 else row.bar.start
         values += [reason.value, reason.low, reason.high, reason.range_low, reason.range_high, 0.0]
         places += [end, row.mean.start, row.mean.end, row.spread.start, row.spread.end, rows.zero]
     slope, start = np.polyfit(values, places, 1)
     assert slope > 0
     np.testing.assert_allclose(np.array(values) * slope + start, places, atol=0.02)
-    assert min(places) >= 0 and max(places) <= 100
+    assert min(places) >= 0
+    assert max(places) <= 100
 
 
 def test_what_cannot_be_stated_is_hatched() -> None:
@@ -135,8 +138,10 @@ def test_red_speaks_for_the_answer_and_blue_against_it() -> None:
     painted = paint_area(values, holds, ~holds, np.ones((1, 3, 3)), (8, 8))
     assert painted.shape == (8, 24, 3)
     red, blue, doubtful = painted[:, :8], painted[:, 8:16], painted[:, 16:]
-    assert (red[..., 0] > red[..., 2]).all() and (blue[..., 2] > blue[..., 0]).all()
-    assert (doubtful == doubtful[..., :1]).all() and len(np.unique(doubtful)) == 2
+    assert (red[..., 0] > red[..., 2]).all()
+    assert (blue[..., 2] > blue[..., 0]).all()
+    assert (doubtful == doubtful[..., :1]).all()
+    assert len(np.unique(doubtful)) == 2
 
 
 def test_stripes_do_not_depend_on_strength() -> None:

@@ -21,7 +21,7 @@ from card_samples import (
 from standfast.report.cards import describe_card
 from standfast.report.cards.facts import describe_score, format_share, measure_area, name_position
 from standfast.report.sentences import begin_sentence
-from standfast.results.reasons import Wanted, make_card
+from standfast.results.reasons import Alone, Wanted, make_card
 from standfast.statistics.reasons import Foresight
 
 
@@ -126,7 +126,8 @@ def test_what_would_decide_is_a_range(foreseen: Foresight | None, facts: tuple[s
 def test_the_area_of_an_image_is_what_draws_name_again() -> None:
     card = make_image()
     area = measure_area(card)
-    assert card.origin is not None and card.shares is not None
+    assert card.origin is not None
+    assert card.shares is not None
     order = np.argsort(-np.abs(card.origin))[: card.top]
     held = [pixel for pixel in order.tolist() if card.shares[pixel] >= 0.9]
     assert sorted(held) == np.flatnonzero(area.holds).tolist()
@@ -196,3 +197,12 @@ def test_names_that_are_more_than_words_stay_as_they_are() -> None:
         "Größe",
         "",
     ]
+
+
+def test_of_several_sources_the_worst_one_is_named() -> None:
+    card = make_customer()
+    shares = {"seed": 0.1, "background": 0.4, "measurement": 0.2}
+    alone = tuple(Alone(source, 40, 0.5, 0.4, 0.6, 0.3, (0.0, 0.0, share)) for source, share in shares.items())  # type: ignore[arg-type]
+    words = describe_card(replace(card, alone=alone))
+    assert words.falling[0].why == "named in 60% of 40 other backgrounds alone"
+    assert "other backgrounds leave it out" in words.summary
