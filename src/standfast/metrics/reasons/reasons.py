@@ -146,6 +146,7 @@ class Reasons(Metric):
     name: ClassVar[str] = "reasons"
     direction: ClassVar[Direction] = "higher"
     evidence: ClassVar[str] = "drawn"
+    citation: ClassVar[str] = "krishna2024disagreement"
     neighbourhood_option: ClassVar[str] = "neighbourhood"
     presets: ClassVar[Presets] = {"quick": {"draws": 50}}
     ladder: ClassVar[Ladder] = ({"draws": 50}, {"draws": 100}, {"draws": 200})

@@ -21,7 +21,7 @@ _SIDE, _LANE = 320, 24
 #: of stripes: how wide in pixels, and their greys
 _STRIPE, _STRIPES = 3, (0x77 / 255, 0xDD / 255)
 #: the greys of an input under its map
-_DARKEST, _PALEST = 0xB8 / 255, 0xFA / 255
+_DARKEST, _PALEST = 0xB4 / 255, 0xEC / 255
 #: what holds has at least the first part of full colour, to be told from what does not, and at most the second; behind
 #: a line, and behind words, colours are paler
 _COLOURS, _PALE_COLOURS = (0.45, 0.9), (0.25, 0.5)

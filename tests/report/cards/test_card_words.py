@@ -1,0 +1,208 @@
+"""What a card says: which reasons hold, which do not and why, and what has to be said first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from card_samples import (
+    about,
+    draw_customer,
+    make_customer,
+    make_image,
+    make_retrained,
+    make_series,
+    make_text,
+    make_unvaried,
+    name_columns,
+)
+
+from standfast.report.cards import describe_card
+from standfast.report.cards.facts import describe_score, format_share, measure_area, name_position
+from standfast.report.sentences import begin_sentence
+from standfast.results.reasons import Alone, Wanted, make_card
+from standfast.statistics.reasons import Foresight
+
+
+def test_each_reason_is_in_the_list_of_its_state() -> None:
+    card = make_customer()
+    words = describe_card(card)
+    assert [reason.name for reason in words.holding] == ["debt", "income"]
+    assert [reason.name for reason in words.falling] == ["town"]
+    assert (words.undecided, words.untested, words.warning) == ((), (), "")
+    assert words.find(2) == words.falling[0]
+    assert words.find(5) is None
+
+
+def test_the_summary_has_the_shares_of_draws_and_what_is_named_instead() -> None:
+    card = make_customer()
+    summary = describe_card(card).summary
+    town, age = card.reasons[2].probability, card.others[0].probability
+    for fact in ("Debt and income hold", "200 variations", f"{100 * town:.0f}%", "age", f"{100 * age:.0f}%"):
+        assert fact in summary
+
+
+def test_signs_are_relative_to_the_answer() -> None:
+    words = describe_card(make_customer())
+    assert words.find(0).speaks == "income 1,200 speaks against P(default) > 0.35"  # type: ignore[union-attr]
+    assert words.find(1).speaks == "debt 9,400 speaks for P(default) > 0.35"  # type: ignore[union-attr]
+    missed = describe_card(make_customer(answer="not P(default) > 0.35"))
+    assert missed.find(1).speaks == "debt 9,400 speaks for this answer"  # type: ignore[union-attr]
+
+
+def test_the_source_that_leaves_a_reason_out_most_often_says_why() -> None:
+    card = make_customer()
+    worst = max(card.alone, key=lambda alone: alone.falling[2])
+    assert worst.source == "measurement"
+    why = describe_card(card).falling[0].why
+    assert "changes of the input" in why
+    assert f"{100 * (1 - worst.falling[2]):.0f}% of {worst.draws}" in why
+
+
+def test_of_one_source_nothing_is_said_twice() -> None:
+    card = make_text()
+    assert len(card.varied) == 1
+    assert describe_card(card).alone == ()
+    assert all(reason.why == "" for reason in describe_card(card).falling)
+
+
+@pytest.mark.parametrize(("dropped", "is_coin"), [(2, False), (60, True)])
+def test_a_decision_that_falls_is_said_first(dropped: int, is_coin: bool) -> None:
+    warning = describe_card(make_customer(60, dropped)).warning
+    assert format_share(dropped / (60 + dropped)) in warning
+    assert ("coin" in warning) == is_coin
+
+
+def test_models_that_decide_otherwise_are_counted() -> None:
+    words = describe_card(make_retrained(models=8, otherwise=3))
+    assert "3 of 8 retrained models" in words.warning
+    assert "5 retrained models" in words.varied
+    assert describe_card(make_retrained(models=8, otherwise=0)).warning == ""
+
+
+def test_too_few_models_are_named_with_the_number_that_could() -> None:
+    notes = " ".join(describe_card(make_retrained()).notes)
+    assert "7 retrained models can never show 90%" in notes
+    assert "39 can" in notes  # 0.9 ** 39 < 0.05 / 3, and 0.9 ** 38 is above it
+    assert 0.9**39 < 0.05 / 3 < 0.9**38
+
+
+def test_where_nothing_is_varied_nothing_has_a_share() -> None:
+    words = describe_card(make_unvaried())
+    assert [reason.name for reason in words.untested] == ["debt", "income", "town"]
+    assert "Nothing was varied" in words.summary
+    every = " ".join([words.summary, words.same, words.varied, *(reason.named for reason in words.untested)])
+    assert "%" not in every
+    assert [note.split(":")[0] for note in words.notes] == ["Random numbers", "Background"]
+
+
+def test_where_no_draw_keeps_the_decision_nothing_is_said_of_reasons() -> None:
+    given = draw_customer(0, 0, drawn=50)
+    words = describe_card(make_card(about(), given, Wanted(3, 0.9), names=name_columns()))
+    assert "100% of 50 variations" in words.warning
+    assert (words.holding, words.falling, words.undecided) == ((), (), ())
+    assert "no variation keeps the decision" in words.summary
+
+
+@pytest.mark.parametrize(
+    ("foreseen", "facts"),
+    [
+        (Foresight(120, 60, 400), ("120", "60 to 400")),
+        (Foresight(3000, 60, None), ("3,000", "at least 60")),
+        (Foresight(40, 40, None), ("at least 40",)),
+        (None, ("cannot be said",)),
+    ],
+)
+def test_what_would_decide_is_a_range(foreseen: Foresight | None, facts: tuple[str, ...]) -> None:
+    card = make_customer()
+    reasons = tuple(replace(reason, state="undecided", foreseen=foreseen) for reason in card.reasons)
+    words = describe_card(replace(card, reasons=reasons))
+    assert len(words.undecided) == 3
+    assert all(fact in words.undecided[0].needs for fact in facts)
+    assert "variations in all" in words.undecided[0].needs or foreseen is None
+
+
+def test_the_area_of_an_image_is_what_draws_name_again() -> None:
+    card = make_image()
+    area = measure_area(card)
+    assert card.origin is not None
+    assert card.shares is not None
+    order = np.argsort(-np.abs(card.origin))[: card.top]
+    held = [pixel for pixel in order.tolist() if card.shares[pixel] >= 0.9]
+    assert sorted(held) == np.flatnonzero(area.holds).tolist()
+    assert 0 < len(held) < card.top
+    assert int(area.doubtful.sum()) == card.top - len(held)
+    relevance = sum(abs(card.origin[pixel]) for pixel in held) / np.abs(card.origin).sum()
+    assert area.relevance == pytest.approx(relevance)
+    summary = describe_card(card).summary
+    assert f"{100 * relevance:.0f}% of the relevance" in summary
+    assert "at least 90%" in summary
+
+
+def test_all_changes_are_only_named_where_all_pixels_are_always_the_same() -> None:
+    card = make_series()
+    assert measure_area(card).least == 1.0
+    assert "in all changes tried" in describe_card(card).summary
+    assert card.shares is not None
+    fewer = replace(card, shares=np.where(card.shares == 1, 59 / 60, card.shares))
+    assert "in all changes tried" not in describe_card(fewer).summary
+
+
+def test_a_map_of_which_nothing_holds_is_not_to_be_relied_on() -> None:
+    card = make_image()
+    assert card.shares is not None
+    words = describe_card(replace(card, shares=0.5 * card.shares))
+    assert "Rely on no part" in words.summary
+
+
+def test_words_that_occur_twice_have_their_place() -> None:
+    words = describe_card(make_text())
+    assert [reason.name for reason in words.holding] == ["dull", "good (word 5)"]
+    assert [reason.name for reason in words.falling] == ["good (word 8)"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "score", "expected"),
+    [
+        ("P(default) > 0.35", 0.6, "it is 60%"),
+        ("not P(default) > 0.35", 0.9, "it is 10%"),
+        ("P(default) < 0.35", 0.9, "it is 10%"),
+        ("not P(default) < 0.35", 0.6, "it is 60%"),
+        ("class 3", 0.6, "probability 60%"),
+        ("class 3", float("nan"), ""),
+    ],
+)
+def test_the_number_of_a_rule_is_the_one_that_it_names(answer: str, score: float, expected: str) -> None:
+    """A stored score is the probability of the side that was taken."""
+    assert describe_score(make_customer(answer=answer, score=score)) == expected
+
+
+def test_a_score_that_is_no_probability_has_its_own_name() -> None:
+    card = make_customer(answer="output 0", score=0.5, score_name="dose")
+    assert describe_score(card) == "dose 0.5"
+
+
+def test_positions_are_counted_from_one() -> None:
+    assert name_position((1, 4, 5), 19) == "row 4, column 5"
+    assert name_position((1, 3, 4, 5), 20) == "slice 2, row 1, column 1"
+
+
+def test_names_that_are_more_than_words_stay_as_they_are() -> None:
+    assert [begin_sentence(name) for name in ("debt", "debt, age and town", "x_1", "pH", "größe", "")] == [
+        "Debt",
+        "Debt, age and town",
+        "x_1",
+        "pH",
+        "Größe",
+        "",
+    ]
+
+
+def test_of_several_sources_the_worst_one_is_named() -> None:
+    card = make_customer()
+    shares = {"seed": 0.1, "background": 0.4, "measurement": 0.2}
+    alone = tuple(Alone(source, 40, 0.5, 0.4, 0.6, 0.3, (0.0, 0.0, share)) for source, share in shares.items())  # type: ignore[arg-type]
+    words = describe_card(replace(card, alone=alone))
+    assert words.falling[0].why == "named in 60% of 40 other backgrounds alone"
+    assert "other backgrounds leave it out" in words.summary
