@@ -22,6 +22,7 @@ from standfast.checks.decision import Decisions
 from standfast.checks.formats import FORMATS, fill_page
 from standfast.checks.sequence import confirm_decisions, read_decisions
 from standfast.errors import StandfastError, check
+from standfast.evidence.cards import find_false_cards, write_cards
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
 from standfast.evidence.numbers import (
@@ -73,7 +74,8 @@ def make_pack(results: str | Path | StoredResults, out: str | Path, arrays: bool
     Args:
         results: a folder or an fsspec address of stored results, or opened ones.
         out: the folder of the pack.
-        arrays: also the stored arrays, which are the inputs, the maps and the curves of each sample.
+        arrays: also the stored arrays, which are the inputs, the maps and the curves of each sample; and with the
+            metric `reasons` the cards of the weakest and the strongest decisions, which show inputs, too.
 
     Returns:
         The verification of the pack that was made.
@@ -95,6 +97,8 @@ def make_pack(results: str | Path | StoredResults, out: str | Path, arrays: bool
     numbers = "decisions that the stored numbers give (decide again: `standfast check`)"
     check(not confirmed.different, "results", numbers, f"others in {LOOKS}: {'; '.join(confirmed.different)}")
     files = _write_parts(opened, decisions)
+    if arrays:
+        files |= write_cards(opened)
     _copy_results(opened, files, arrays)
     listed = {name: {"sha256": _digest(content), "bytes": len(content)} for name, content in sorted(files.items())}
     listing = _seal(
@@ -131,6 +135,7 @@ def verify_pack(path: str | Path) -> PackVerification:
         unconfirmed = _decide_again(results, about, problems)
         uncheckable = find_uncheckable(results, listed)
         _make_tables_again(results, folder, listed, uncheckable, problems)
+        problems |= find_false_cards(results, folder, listed)
     except Exception as error:  # somebody may have sealed anything
         problems["results"] = str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
         return PackVerification(_digest(content), len(listed), problems)
