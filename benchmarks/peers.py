@@ -1,6 +1,6 @@
 """Comparison with Captum, Quantus, Foolbox and the adversarial library on what both have, with one model and inputs.
 
-    python benchmarks/peers.py [--samples 50] [--digits 32] [--repeats 5]
+    python benchmarks/peers.py [--samples 50] [--digits 32] [--repeats 5] [--only least_distortion]
 
 Values: all packages get the same perturbed inputs (Captum and Quantus through their `perturb_func`), the same
 explained classes, and maps of the same method, from standfast for our metrics and from Captum for theirs. Distortions
@@ -47,12 +47,16 @@ class Task:
     difference: dict[str, float]
 
 
+TASKS = ("max_sensitivity", "local_lipschitz", "pixel_flipping", "least_distortion")
+
+
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=50)
     parser.add_argument("--digits", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=TASKS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -61,12 +65,14 @@ def main() -> None:
     print(f"LeNet-5, {options.digits} digits, {options.samples} perturbations, {options.repeats} rounds")
     print("| metric | against | largest difference / mean value | times as fast (smallest to largest) |")
     print("| --- | --- | --- | --- |")
-    for task in (
-        setting.make_max_sensitivity(),
-        setting.make_local_lipschitz(),
-        setting.make_pixel_flipping(),
-        setting.make_least_distortion(),
-    ):
+    makers = {
+        "max_sensitivity": setting.make_max_sensitivity,
+        "local_lipschitz": setting.make_local_lipschitz,
+        "pixel_flipping": setting.make_pixel_flipping,
+        "least_distortion": setting.make_least_distortion,
+    }
+    for name in options.only or makers:
+        task = makers[name]()
         ratios = compare(task, options.repeats)
         for peer, found in ratios.items():
             middle, low, high = statistics.median(found), min(found), max(found)

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from standfast.question.arguments import (
 from standfast.question.grid import Grid
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_failures
-from standfast.study.cache import run_kept
+from standfast.study.cache import results_folder, run_kept
 from standfast.study.executors import Executor, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.forecast.choice import Choice, advise, check_minutes, describe_choice
@@ -132,7 +133,7 @@ def evaluate(
             seconds.
 
     If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
-    which metrics, and why.
+    which metrics, and why. After Ctrl-C a sentence says how to go on, and `KeyboardInterrupt` is raised.
 
     Raises:
         ArgumentError: an argument does not fit, an unknown name among them; a metric by name needs a neighbourhood, and
@@ -184,7 +185,8 @@ def evaluate(
         samples_per_job=samples_per_job,
         about=facts,
     )
-    with watch(progress) as report_progress:
+    is_kept = out is not None or results_folder() is not None
+    with _telling_of_interruptions(progress, is_kept), watch(progress) as report_progress:
         grid = arguments.ask().make_grid()
         if progress:
             _tell_default(grid)
@@ -214,11 +216,31 @@ def evaluate(
     return found
 
 
-def _print_choice(grid: Grid, estimate: Estimate, choice: Choice | None) -> None:
-    """Print what everything costs, and what was chosen for a limited time."""
-    if choice is None:
-        words = "all of this is done; higher settings do not fit into the time that is left: give more minutes"
-        print(words, file=sys.stderr, flush=True)
+@contextlib.contextmanager
+def _telling_of_interruptions(show: bool, is_kept: bool) -> Iterator[None]:
+    """After Ctrl-C, print how to go on, and raise the error again, with these words.
+
+    Args:
+        show: print them.
+        is_kept: whether results are stored where the same call finds them.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        how_to_go_on = "the same call starts again from the beginning"
+        if is_kept:
+            how_to_go_on = "what is done is stored, and the same call continues from there"
+        words = f"interrupted; {how_to_go_on}"
+        error.args = (words,)
+        if show:
+            print(f"\n{words}", file=sys.stderr, flush=True)
+        raise
+
+
+def _print_choice(grid: Grid, estimate: Estimate, choice: Choice | str) -> None:
+    """Print what everything costs, and what was chosen for a limited time; or why nothing is added."""
+    if isinstance(choice, str):
+        print(choice, file=sys.stderr, flush=True)
         return
     print(f"{format_costs(estimate)}\n{describe_choice(grid, choice)}", file=sys.stderr, flush=True)
 
@@ -350,7 +372,10 @@ def run_study(
     store = Store(address)
     minutes = study.minutes if minutes is None else minutes
 
-    with watch(progress) as report_progress:
+    telling: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if command is None:  # a command says itself how to go on
+        telling = _telling_of_interruptions(progress, is_kept=True)
+    with telling, watch(progress) as report_progress:
         grid = study.grid()
         if progress:
             _tell_default(grid)

@@ -384,3 +384,36 @@ def check_has_gradients(scores: Tensor, x: Tensor, by: str = "") -> None:
         raise NoGradientsError(
             f"{subject}. Do forward or preprocess use torch.no_grad, detach or whole numbers? {_WITHOUT_GRADIENTS}"
         )
+
+
+def compute_gradient(
+    scores: Tensor,
+    x: Tensor,
+    create_graph: bool = False,
+    *,
+    retain_graph: bool | None = None,
+    check_graph: Callable[[Tensor, Tensor], None] = check_has_gradients,
+) -> Tensor:
+    """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`.
+
+    Args:
+        scores: one number for each row.
+        x: a leaf, or another tensor that requires gradients.
+        create_graph, retain_graph: as in `torch.autograd.grad`.
+        check_graph: is called with both first, and raises an error if gradients by `x` say nothing of the scores.
+            `Model.check_gradients` looks at the first graph of a session only. That no graph at all leads from `x` to
+            the scores is noticed in any case.
+
+    Raises:
+        NoGradientsError: gradients by `x` do not say how the scores depend on it.
+    """
+    check_graph(scores, x)
+    if not scores.requires_grad:
+        check_has_gradients(scores, x)
+    (gradient,) = torch.autograd.grad(
+        scores.sum(), x, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
+    )
+    if gradient is None:  # no graph leads to the scores, or an operation of the user's gives None in place of zeros
+        check_has_gradients(scores, x)
+        return torch.zeros_like(x, requires_grad=create_graph)
+    return gradient

@@ -33,7 +33,7 @@ from standfast.errors import (
     check_integer,
     warn_user,
 )
-from standfast.function_calls import find_training_calls, run_eagerly
+from standfast.function_calls import check_has_gradients, find_training_calls, run_eagerly
 from standfast.input_types import find_input_types
 from standfast.reference import FEWEST_ROWS, Reference, make_reference
 from standfast.tasks import Classification, Task, ZeroShot, find_output
@@ -413,6 +413,7 @@ class Model:
         self.returns_parts = False
         self._warned: set[str] = set()
         self._repeatable: nn.Module | None = None  # the module that has given the same logits again
+        self._differentiated: nn.Module | None = None  # the module whose graph was looked at in this session
         #: what of options was found to fit the bounds, so that it is not checked again for each chunk
         self.fitting: set[Hashable] = set()
         #: of the columns of a table; None if nothing is known of them
@@ -780,7 +781,7 @@ class Model:
             return
         modes = {m: m.training for m in self.module.modules() if hasattr(m, "training")}  # not frozen TorchScript
         wanting_gradients = [p for p in self.module.parameters() if p.requires_grad]
-        self._depth = 1
+        self._depth, self._differentiated = 1, None
         try:
             _evaluate(self.module)
             for parameter in wanting_gradients:
@@ -793,6 +794,20 @@ class Model:
             _restore_modes(modes)
             for parameter in wanting_gradients:
                 parameter.requires_grad_(True)
+
+    def check_gradients(self, scores: Tensor, x: Tensor) -> None:
+        """As `check_has_gradients`, for scores of what `forward` returned for `x`; in a session only the first time.
+
+        To look at a graph takes as long as several rows of a small network. In a session the module stays as it is, and
+        a later batch to which no graph leads is noticed by its gradient (`compute_gradient`).
+
+        Raises:
+            NoGradientsError: gradients by `x` say nothing of the scores.
+        """
+        if self._depth and self._differentiated is self.module:
+            return
+        check_has_gradients(scores, x)
+        self._differentiated = self.module
 
     @contextlib.contextmanager
     def watch(self, on_inputs: Callable[[int], None], on_rows: Callable[[int], None] | None = None) -> Iterator[None]:
@@ -1029,9 +1044,10 @@ class Model:
         fits = expanded.is_floating_point() == self.task.takes_vectors
         expected = f"{'vectors' if self.task.takes_vectors else 'whole numbers'} for {self.task.name}"
         check(fits, "targets", expected, getattr(targets, "dtype", targets))
-        asked = inputs[:1] if self.task.classes else inputs  # of classes only their number is wanted
+        counts_classes = self.task.classes  # and then the values of outputs are not wanted
+        asked = inputs[:1] if counts_classes else inputs
         with self.naming(inputs), self.session(), torch.no_grad():
-            (outputs,) = self.map_rows(lambda x: (self.forward(x),), asked)
+            (outputs,) = self.map_rows(lambda x: (self.forward(x),), asked, needs_bits=not counts_classes)
         return self.task.answer(outputs, expanded)
 
     def map_rows(
@@ -1043,6 +1059,7 @@ class Model:
         kind: Kind = "forward",
         evaluations: int = 1,
         batches: int = 1,
+        needs_bits: bool = True,
     ) -> tuple[Tensor, ...]:
         """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
 
@@ -1059,14 +1076,16 @@ class Model:
             kind: whether the module is also differentiated.
             evaluations: how many a row counts for (`watch`).
             batches: how many batches a chunk has, where `function` cuts its rows into batches itself.
+            needs_bits: False where shapes are wanted alone. Then a row gets one copy, since some modules drop the axis
+                of a batch of one, and nothing else is padded.
 
         Raises:
             ModelError: the module fails, or one input does not fit into memory.
         """
         inputs, total = tensors[0] if like is None else like, len(tensors[0])
         step = self.inputs_per_chunk(inputs, rows_per_input, kind, total, batches)
-        aligned = -(-ROW_ALIGNMENT // rows_per_input)
-        least = -(-2 * ROW_ALIGNMENT // rows_per_input)
+        aligned = -(-ROW_ALIGNMENT // rows_per_input) if needs_bits else 1
+        least = -(-2 * ROW_ALIGNMENT // rows_per_input) if needs_bits else 2
         pieces: list[tuple[Tensor, ...]] = []
         start = 0
         while start < total:
@@ -1075,7 +1094,7 @@ class Model:
                 chunk = [t[start : start + step].to(self.device) for t in tensors]
                 count = chunk[0].shape[0]
                 padding = max(-count % aligned, least - count)
-                if not is_on_host(self.device):
+                if needs_bits and not is_on_host(self.device):
                     more = count_padding(count * rows_per_input, step * rows_per_input, self.device)
                     padding = max(padding, min(step - count, -(-more // rows_per_input))) if batches == 1 else padding
                 if padding:

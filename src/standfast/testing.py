@@ -218,7 +218,7 @@ def check_description(metric: Metric, shape: Shape, device: Device = "cpu") -> N
     _require(isinstance(metric.name, str) and bool(metric.name), "the metric has a name")
     _require(metric.direction in ("higher", "lower", None), "direction is 'higher', 'lower' or None")
     described = json.loads(json.dumps(metric.describe_values()))
-    same = ValueSpec.from_stored(described) == metric.value_spec(metric.options())
+    same = ValueSpec.from_stored(described) == metric.read_values(metric.options())
     _require(same, "how its numbers are read can be stored and read again")
     options = metric.options()
     _require(set(options) >= {field.name for field in dataclasses.fields(metric)}, "options() has every field")
@@ -507,7 +507,8 @@ def _require_readable(result: Result, metric: Metric, columns: list[str]) -> Non
     """The frame and the stored arrays have all that the metric's `value_spec` names."""
     spec = metric.value_spec(metric.options())
     censored = {spec.censored} if spec.censored else set()
-    for name in sorted({spec.column, *spec.only, *censored}):
+    varied = {spec.varied} if spec.varied else set()
+    for name in sorted({spec.column, *spec.only, *censored, *varied}):
         _require(name in columns, f"the frame has the column {name!r}, which value_spec names")
     for name in spec.compared_arrays:
         _require(name in result.tensors(), f"the result stores the array {name!r}, which value_spec names")

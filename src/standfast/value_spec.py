@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 #: which value is better; None where the values do not rank explainers
 Direction = Literal["higher", "lower"] | None
+#: what a number asks of an explainer: whether its maps stay as they are where little changes; whether what they mark
+#: matters to the model; or anything else
+Asks = Literal["stability", "faithfulness", "other"]
 #: how many decimals to print; None for four digits; or `"probability"`, for natural logarithms of probabilities
 Decimals = int | Literal["probability"] | None
 
@@ -88,6 +91,10 @@ class ValueSpec:
         empty: which evaluated samples have no value that counts, to follow "3 samples".
         same: where values compare two maps, the value of two equal ones; else None.
         common_share: of curves, how several explainers are compared; None where their values can be compared as stored.
+        asks: whether the value asks for `"stability"`, for `"faithfulness"` or for something `"other"`: no explanation
+            may be shown unless both are measured. None where a metric leaves it to what it declares (`Metric.asks_of`).
+        varied: a boolean column that is false where there was nothing to vary, such as the seed of an explainer that
+            has none. Such a sample judges nothing. None where something is always varied.
 
     Raises:
         ArgumentError: an attribute is none of these.
@@ -113,6 +120,8 @@ class ValueSpec:
     empty: str = "without a number"
     same: float | None = None
     common_share: CommonShare | None = None
+    asks: Asks | None = None
+    varied: str | None = None
 
     def __post_init__(self) -> None:
         check_direction("direction", self.direction)
@@ -136,6 +145,9 @@ class ValueSpec:
         self._check("same", is_small, "a number or None")
         is_common = isinstance(self.common_share, CommonShare | None)
         self._check("common_share", is_common, "a CommonShare or None")
+        is_known = isinstance(self.asks, str | None) and self.asks in (*get_args(Asks), None)
+        self._check("asks", is_known, "'stability', 'faithfulness', 'other' or None")
+        self._check("varied", self.varied is None or _is_text(self.varied), "the name of a column or None")
 
     def _check(self, attribute: str, fits: bool, expected: str) -> None:
         check(fits, attribute, expected, repr(getattr(self, attribute)))
@@ -201,6 +213,7 @@ class ValueSpec:
             self.censored_side,
             self.log_probability,
             self.same,
+            self.varied,
             *self.compared_arrays,
         )
 
@@ -216,7 +229,7 @@ class ValueSpec:
 
         A metric's own columns do. But a manifest is a file, which may name any column.
         """
-        for name in (self.column, self.censored, *self.only):
+        for name in (self.column, self.censored, self.varied, *self.only):
             if name not in frame.columns:
                 continue
             kind = frame.schema[name]
@@ -224,7 +237,7 @@ class ValueSpec:
             check(holds_numbers, "values in the manifest", "columns of numbers or flags", f"{name!r}, of {kind}")
 
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
+        """The rows that enter medians and ranks: evaluated and varied, with a finite value, and all of `only` true."""
         needed = {"status", self.column, *self.only}
         if not needed <= set(frame.columns):
             return frame.clear()
@@ -232,7 +245,14 @@ class ValueSpec:
         keep = (frame["status"] == "ok").to_numpy() & is_finite
         for name in self.only:
             keep &= read_flags(frame, name)
-        return frame.filter(keep)
+        return frame.filter(keep & ~self.find_unvaried(frame))
+
+    def find_unvaried(self, frame: pl.DataFrame) -> Array:
+        """Which rows are evaluated, though there was nothing to vary, as booleans."""
+        if self.varied is None:
+            return np.zeros(len(frame), dtype=bool)
+        is_evaluated = (frame["status"] == "ok").to_numpy()
+        return np.asarray(is_evaluated & (read_numbers(frame, self.varied) == 0.0))
 
     def values(self, frame: pl.DataFrame) -> Array:
         """The values as float64, NaN where there is none."""

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
+import standfast
 from standfast.cli import app, main
 
 AGAIN = "interrupted; the same command starts again from the beginning"
 CONTINUES = "interrupted; what is done is stored, and the same command continues from there"
+
+CALL_CONTINUES = "interrupted; what is done is stored, and the same call continues from there"
 
 #: explains for ever, once it has said that it does
 ENDLESS = """
@@ -86,6 +90,32 @@ def test_a_dry_run_starts_again_and_a_run_continues(tmp_path: Path, monkeypatch:
         assert (ended.exit_code, ended.stderr) == (130, f"\n{sentence}\n"), ended.output
 
 
+@pytest.mark.parametrize("cache", ["kept", "off"])
+def test_python_is_told_how_to_go_on(
+    cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And gets the error, with the same words."""
+    monkeypatch.setenv("STANDFAST_CACHE", "off" if cache == "off" else str(tmp_path))
+    monkeypatch.setattr("standfast.question.question.Question.make_grid", interrupt)
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    words = CALL_CONTINUES if cache == "kept" else "interrupted; the same call starts again from the beginning"
+    for progress in (True, False):
+        with pytest.raises(KeyboardInterrupt, match=words):
+            standfast.evaluate(model, "saliency", torch.rand(2, 1, 28, 28), ["aopc"], progress=progress)
+        assert capsys.readouterr().err == (f"\n{words}\n" if progress else "")
+
+
+def test_run_study_is_told_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(STUDY)
+    monkeypatch.setattr("standfast.question.question.Question.make_grid", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        standfast.run_study(study, out=tmp_path / "results")
+    assert capsys.readouterr().err == f"\n{CALL_CONTINUES}\n"
+
+
 def test_loading_the_commands_ends_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,5 +143,5 @@ def test_evaluate_in_python_raises_and_no_worker_says_anything(workers: int, tmp
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, said = process.communicate(timeout=60)
     assert said.count("Traceback") == 1
-    assert said.splitlines()[-1] == "KeyboardInterrupt"
+    assert said.splitlines()[-1] == f"KeyboardInterrupt: {CALL_CONTINUES}"
     assert has_ended(process.pid)

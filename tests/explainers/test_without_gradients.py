@@ -141,6 +141,56 @@ def test_straight_through_estimators_have_gradients() -> None:
             check_has_gradients(step.sum(), z)
 
 
+def test_the_graph_is_looked_at_once_in_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes as long as several rows of a small network; all chunks of a metric have the same graph."""
+    walks: list[Tensor] = []
+
+    def count(scores: Tensor, x: Tensor) -> None:
+        walks.append(x)
+        check_has_gradients(scores, x)
+
+    monkeypatch.setattr("standfast.model.check_has_gradients", count)
+    model, x = make(Frozen("no_grad", branch=True))
+    model.batch_size = 16
+    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=40)
+    for explainer in ("saliency", "integrated_gradients:steps=4"):
+        walks.clear()
+        metric(model, explainer, x)
+        assert len(walks) == 1
+    standfast.algorithms.get_attack("ddn:steps=5").minimise(model, x, None, None)
+    assert len(walks) == 2
+    model.module = Frozen("round")  # outside of a session it may be changed
+    with pytest.raises(standfast.ModelError, match="no gradients"):
+        hx.get("saliency")(model, x, 1)
+
+
+class Forgetful(nn.Module):
+    """A module whose logits do not depend on later batches in a way that can be differentiated."""
+
+    def __init__(self, way: str, calls: int) -> None:
+        super().__init__()
+        self.way, self.calls = way, calls
+        self.head = nn.Linear(192, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls -= 1
+        keeps = torch.zeros(3, requires_grad=self.way == "elsewhere")  # a graph, but none that leads to the input
+        return self.head(x.flatten(1) if self.calls >= 0 else x.flatten(1).detach()) + keeps  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("way", ["nowhere", "elsewhere"])
+def test_a_graph_that_a_later_batch_lacks_is_noticed(way: str) -> None:
+    x = torch.rand(48, 3, 8, 8, generator=torch.Generator().manual_seed(2))
+    for explainer in ("saliency", "smoothgrad:samples=2"):
+        model = standfast.Model(Forgetful(way, calls=2), (0.0, 1.0), device="cpu", batch_size=16)
+        with pytest.raises(standfast.ModelError, match="no gradients"):
+            hx.get(explainer)(model, x)
+    # two passes for the answers, and steps of the attack
+    model = standfast.Model(Forgetful(way, calls=4), (0.0, 1.0), device="cpu")
+    with pytest.raises(standfast.ModelError, match="no gradients"):
+        standfast.algorithms.get_attack("ddn:steps=9").minimise(model, x[:4], None, None)
+
+
 @pytest.mark.parametrize("way", ["no_grad", "round"])
 def test_auto_search_goes_on_without_gradients(way: str) -> None:
     """As black-box search does, where the event or the explainer needs no gradients of the model."""

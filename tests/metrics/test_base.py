@@ -84,7 +84,7 @@ def test_a_metric_declares_how_its_numbers_are_read() -> None:
     kind = make_metric(values=SPEC)
     assert kind().direction == "lower"
     assert kind.value_spec({}) == SPEC
-    assert ValueSpec.from_stored(kind().describe_values()) == SPEC
+    assert ValueSpec.from_stored(kind().describe_values()) == dataclasses.replace(SPEC, asks="other")
     # a subclass has the same reading, or one of its own
     assert make_metric(kind).value_spec({}) == SPEC
     other = dataclasses.replace(SPEC, direction="higher")

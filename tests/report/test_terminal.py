@@ -213,7 +213,7 @@ def summarised(results: Results, labels: list[str]) -> Results:
         ),
         (
             Decision("open", "no difference", 3, 20, 1200),
-            "20 samples show no difference between explainers. If the differences stay as they are, about 1,200 would "
+            "20 samples show no difference between explainers. If the differences stay as they are, about 1,000 would "
             "show one.",
         ),
         (

@@ -198,12 +198,34 @@ def test_leaving_out_the_checks_for_want_of_time_earns_nothing() -> None:
         "d", "m", metric, (row_of("gradcam", "worst", "good", 0.9),), None, Decision("none", "one")
     )
     unlimited = summary_of(measured, {})
-    assert reach_verdict(unlimited, "d", "m").show == ("gradcam",)
+    # nobody asked for checks, and the metric does not say what it asks: two kinds of questions are missing, too
+    assert [each.explainer for each in reach_verdict(unlimited, "d", "m").partial] == ["gradcam"]
     limited = dataclasses.replace(unlimited, minutes=1.0, left_out=("without sanity checks",), lacks_checks=True)
     verdict = reach_verdict(limited, "d", "m")
     assert verdict.show == ()
     assert [(ground.explainer, ground.is_open) for ground in verdict.undecided] == [("gradcam", True)]
     assert "without sanity checks" in describe_verdict(verdict)
+
+
+@pytest.mark.parametrize(("needed", "said"), [(7, "Some 3 to 10 more"), (150, "Some 80 to 300 more"), (193, "")])
+def test_what_no_foreseeable_number_of_samples_decides_has_no_number(needed: int, said: str) -> None:
+    """Twelve samples: from 16 times as many on, not even the side of the margin is in sight."""
+    metric = ConfiguredMetric("worst", "worst", {}, "higher", False, SPEC, {})
+    row = row_of("gradcam", "worst", "undecided", 0.5, sanity="passed", needed=needed)
+    measured = MetricSummary("d", "m", metric, (row,), None, Decision("none", "one explainer"))
+    verdict = reach_verdict(summary_of(measured, {"gradcam": PASSED}), "d", "m")
+    (ground,) = verdict.undecided
+    assert (ground.needed is None) == (not said)
+    text = describe_verdict(verdict)
+    assert (said or "The maps of gradcam are undecided by worst") in text
+    assert ("would decide" in text) == bool(said)
+
+
+def test_an_undecided_check_that_is_too_near_to_its_margin_has_no_number() -> None:
+    for needed, more in ((60, 48), (2000, None)):
+        sanity = Sanity((Check("input", "undecided", samples=12, needed=needed), Check("class", "passed")))
+        (ground,) = judge_one({"worst": ("good", 0.9)}, sanity).undecided
+        assert ground.needed == more
 
 
 def test_a_failed_check_is_the_reason_before_the_metrics() -> None:
@@ -369,11 +391,13 @@ def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Re
     failed = Sanity((Check("input", "failed", samples=12), Check("class", "passed")))
     summary = summary_of(metric, {"a": passed, "b": passed, "c": passed, "d": failed})
     verdict = reach_verdict(summary, "d", "m")
-    assert verdict.show == ("a",)
+    assert [(each.explainer, each.missing) for each in verdict.partial] == [("a", ("faithfulness",))]
     assert [(each.explainer, each.question, each.quality) for each in verdict.refuse] == [
         ("b", None, "bad"),
         ("d", "input", None),
     ]
     assert [(each.explainer, each.needed) for each in verdict.undecided] == [("c", 40)]
+    # of a number that is known to a factor of two, one digit is said
+    assert "some 20 to 80 more samples would decide c" in describe_verdict(verdict)
     (hollow,) = verdict.hollow
     assert (hollow.labels, hollow.explainers, hollow.sanities) == ((metric.label,), ("d",), (failed,))

@@ -713,6 +713,7 @@ class Read:
     censored: str | None = None
     censored_side: str = "upper"
     only: tuple[str, ...] = ()
+    varied: str | None = None
 
 
 def study(rows: list[dict[str, Any]]) -> Results:

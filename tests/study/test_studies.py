@@ -29,7 +29,8 @@ from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_misfits
 from standfast.results import Verification, verify_results
-from standfast.study.plan import make_plan
+from standfast.study.forecast.estimate import Estimate, Line
+from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import Progress
 from standfast.study.run import Origin, run_grid
 from standfast.study.store import DamagedFileError, Store, pack, pack_failure
@@ -439,6 +440,27 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path, monkeypatch: pytest.M
     CliRunner().invoke(app, ["run", str(study), "--no-report"])
     result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
     assert "12 jobs, 12 of them done; about 0 model evaluations, 0 s" in result.output
+
+
+def test_a_dry_run_with_a_limit_says_what_fits_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column has the time of each metric and explainer within the limit; marks say what was not tried."""
+
+    def make_estimate(plan: Plan, *arguments: Any, **options: Any) -> Estimate:
+        places = dict.fromkeys((job.data, job.model, job.explainer, job.label) for job in plan.jobs)
+        return Estimate(tuple(Line(*place, 3, 0, 3, 100, 60.0, basis="model") for place in places))
+
+    monkeypatch.setattr("standfast.cli.dry_runs.estimate_plan", make_estimate)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    study = write_study(tmp_path, samples=3)
+    for options, has_column in (([], False), (["--minutes", "3"], True)):
+        result = CliRunner().invoke(app, ["run", str(study), "--dry-run", *options])
+        assert result.exit_code == 0, result.output
+        assert ("in the limit" in result.output) == has_column
+        assert "2.0 min b" in result.output  # two explainers by each metric
+        assert "b: not tried; from the time of the model alone" in result.output
+    assert "in 3 minutes: 1 of 3 samples" in result.output, result.output
+    assert "40.0 s" in result.output  # a third of them
 
 
 FRAGILE = """

@@ -1,7 +1,8 @@
 """Requirements on stored results: pass, fail or undecided, each with its interval; for pipelines and audits.
 
 `base` decides requirements, `decision` says what came out, `sequence` evaluates more samples until they are decided,
-`baseline` freezes results as a reference, `formats` writes the decisions for people and for other programs.
+`baseline` freezes results as a reference, `obstacles` says what can never pass against it, `sanity` holds decisions to
+the sanity checks, `formats` writes the decisions for people and for other programs.
 """
 
 from standfast.checks.base import decide_requirements

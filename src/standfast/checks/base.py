@@ -9,12 +9,13 @@ All decisions of one check hold together with the level that is asked for (`spen
   probability the interval of each sample counts instead of its estimate.
 - A limit on the mean uses the wider of Student's interval and Hall's; see `estimate_mean`.
 - `better_than` is Wilcoxon's signed-rank test of differences on the same samples, in both directions.
-- `no_worse_than` is a limit on differences from a stored baseline, on the same samples.
+- `no_worse_than` is a limit on differences from a stored baseline, on the same samples. A sample that has a value in
+  the baseline and cannot be evaluated any more is worse by any amount.
 - An explainer that fails the sanity checks passes no requirement, and one on which they are undecided not yet, whatever
-  its numbers are: a map that says nothing may well be stable. The decision says so.
+  its numbers are. Against a baseline they are compared with those of the baseline instead (`checks.sanity`).
 
-Samples that were skipped (misclassified, constant maps) do not count; a decision says how many there are. The intervals
-treat the samples as drawn at random from those on which the model will be used.
+Other samples that were skipped (misclassified, constant maps) do not count; a decision says how many there are. The
+intervals treat the samples as drawn at random from those on which the model will be used.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from scipy.special import ndtri
 
 from standfast.checks.baseline import Baseline, read_baseline
 from standfast.checks.decision import Better, Decision, Decisions
+from standfast.checks.sanity import hold_to_sanity
 from standfast.checks.values import SampleValues, read_values
 from standfast.errors import ArgumentError, UnknownNameError
 from standfast.report.sentences import describe_failures, say
@@ -45,13 +47,15 @@ from standfast.statistics.decisions import (
     foresee_share,
     spend_level,
 )
-from standfast.statistics.paired import signed_rank, subtract
+from standfast.statistics.paired import merge_rounding, signed_rank, subtract
 from standfast.study.file.entries import RequirementEntry
+from standfast.tensors import Array
 from standfast.value_spec import Direction
 
 #: what the values of a comparison with a baseline are
 _LOSS = "loss against the baseline"
 NO_BASELINE = "its baseline is not at hand"
+NOTHING_FROZEN = "the baseline has no value of it, so there is nothing to compare with"
 
 
 def decide_requirements(
@@ -95,7 +99,12 @@ def decide_with_baselines(
 
     Requirements whose baseline is not among them stay undecided.
     """
-    cases = [(entry, *place) for entry in requirements for place in _list_places(results, entry, results.pairs)]
+    cases = []
+    for entry in requirements:
+        baseline = baselines.get(entry.no_worse_than or "")
+        for place in _list_places(results, entry, results.pairs):
+            if baseline is None or not _is_out_of_reach(results, entry, place, baseline):
+                cases.append((entry, *place))
     found = []
     for entry, data, model, label, explainer in cases:
         own = look[data, model] if isinstance(look, Mapping) else look
@@ -108,26 +117,6 @@ def decide_with_baselines(
     most = max(look.values(), default=1) if isinstance(look, Mapping) else look
     errors = tuple(describe_failures(results.summary))
     return Decisions(tuple(found), most, max(counts, default=0), len(results.failures), errors)
-
-
-def hold_to_sanity(found: Decisions, results: StoredResults) -> Decisions:
-    """The decisions, where an explainer passes only if it also passes the sanity checks."""
-    return replace(found, decisions=tuple(_hold(each, results) for each in found.decisions))
-
-
-def _hold(decision: Decision, results: StoredResults) -> Decision:
-    sanity = results.sanity.get((decision.data, decision.model, decision.explainer))
-    if decision.outcome != "pass" or sanity is None or sanity.reason is None:
-        return decision
-    reason = sanity.reason
-    words = say("reason", reason.question, reason.state)
-    if sanity.state == "failed":
-        return replace(decision, outcome="fail", sanity=words)
-    needed, checked = sanity.needed, int(results.manifest["sanity"]["samples"])
-    advice = "" if needed is None else f"about {needed:,} samples for the sanity checks"
-    if needed is not None and needed > checked:  # more samples of the study alone would not be looked at
-        advice, needed = f"{advice}: sanity: {needed} in the study", None
-    return replace(decision, outcome="undecided", sanity=words, needed=needed, advice=advice)
 
 
 def check_requirement(results: StoredResults, entry: RequirementEntry, baseline: Baseline | None) -> None:
@@ -147,6 +136,16 @@ def check_requirement(results: StoredResults, entry: RequirementEntry, baseline:
         case.check_metric()
         if baseline is not None and not find_misfit(manifest, label, explainer):
             baseline.find_rows(data, model, label, explainer, manifest)
+
+
+def _is_out_of_reach(
+    results: StoredResults, entry: RequirementEntry, place: tuple[str, str, str, str], baseline: Baseline
+) -> bool:
+    """Whether the metric cannot evaluate an explainer, and could not before, so that it is none of "all explainers"."""
+    _, _, label, explainer = place
+    if entry.explainer is not None or not find_misfit(results.manifest, label, explainer):
+        return False
+    return not baseline.has_rows(*place)
 
 
 def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
@@ -214,10 +213,8 @@ class _Case:
         own = self._read(self.explainer)
         if self.entry.better_than is not None:
             return self._compare(own, self._read(self.entry.better_than))
-        if baseline is not None and len(own.samples):
-            return self._compare_with_baseline(own, baseline)
         if baseline is not None:
-            return self._decide_values(own, self.entry.by, "lower", _LOSS)
+            return self._compare_with_baseline(own, baseline)
         spec = self.results.metrics[self.label].spec
         return self._decide_values(own, self.entry.limit, self.entry.side, spec.axis)
 
@@ -234,32 +231,68 @@ class _Case:
         label = self.results.metrics[self.label]
         if self.entry.kind in ("at_most_ln", "at_most_one_in") and not label.spec.log_probability:
             raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
-        if self.entry.kind in ("better_than", "no_worse_than") and _find_direction(label) is None:
+        # numbers on the scale of each explainer's maps can be compared with earlier ones of the same explainer alone
+        is_ranked = label.spec.direction is not None
+        is_comparable = is_ranked if self.entry.kind == "better_than" else _find_direction(label) is not None
+        if self.entry.kind in ("better_than", "no_worse_than") and not is_comparable:
             raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
 
     def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
         """Whether the values are not worse than those of a baseline on the same samples."""
+        about = self.results.manifest
         reference = baseline.values(self.data, self.model, self.label, self.explainer, self.results)
-        gain = self._subtract(own, reference)
-        loss = replace(gain, low=-gain.high, high=-gain.low)
+        same_model = baseline.has_model(self.data, self.model, about)
+        loss = self._find_loss(own, reference, same_model)
+        lost = np.intersect1d(own.dropped, reference.samples)
+        if not self.entry.mean:  # a mean of what has no number is none, so they do not count there
+            loss = _add_lost(loss, lost)
         count = baseline.count_samples(self.data)
-        found = self._decide_values(loss, self.entry.by, "lower", _LOSS, count)
-        return replace(found, middle_of="loss", baseline_samples=count)
+        decision = self._decide_values(loss, self.entry.by, "lower", _LOSS, count, is_certain=same_model)
+        if not len(reference.samples):
+            decision = replace(decision, advice=NOTHING_FROZEN, needed=None)
+        return replace(
+            decision,
+            middle_of="loss",
+            baseline_samples=count,
+            baseline_sanity=baseline.read_sanity(self.data, self.model, self.explainer),
+            lost=0 if self.entry.mean else len(lost),
+        )
+
+    def _find_loss(self, own: SampleValues, reference: SampleValues, same_model: bool) -> SampleValues:
+        """By how much the values are worse than those of the baseline, on the samples that both have.
+
+        The same model has the same true values. So where it also has the same bounds, because the same was measured,
+        the difference is 0, although that of two bounds is not known.
+        """
+        gain = self._subtract(own, reference)
+        low, high = -gain.high, -gain.low
+        if same_model:
+            _, mine, theirs = np.intersect1d(own.samples, reference.samples, return_indices=True)
+            repeated = (own.low[mine] == reference.low[theirs]) & (own.high[mine] == reference.high[theirs])
+            low, high = np.where(repeated, 0.0, low), np.where(repeated, 0.0, high)
+        return replace(gain, low=low, high=high)
 
     def _read(self, explainer: str) -> SampleValues:
         rows = self.results.metric_results(self.data, self.model, self.label).rows_for(explainer)
         return read_values(self.results.metrics[self.label].spec, rows)
 
-    def _find_error(self) -> str:
-        """Why a job failed; empty if none did."""
-        found = self.results.summary.find(self.data, self.model, self.label)
-        row = None if found is None else found.find_row(self.explainer)
+    def _find_why_empty(self) -> str:
+        """Why no sample counts: the metric does not fit, had nothing to vary, or jobs failed; empty if none is so."""
+        misfit = find_misfit(self.results.manifest, self.label, self.explainer)
+        if misfit:
+            return misfit
+        metric = self.results.summary.find(self.data, self.model, self.label)
+        row = None if metric is None else metric.find_row(self.explainer)
+        if row is not None and row.has_nothing_varied:
+            return "there was nothing to vary"
         return f"jobs failed: {shorten_error(row.error)}" if row is not None and row.error is not None else ""
 
     def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
         """By how much the own values are better, on the samples that both have."""
         _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
-        difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
+        low, other_low = merge_rounding(np.stack([own.low[mine], other.low[theirs]], axis=1)).T
+        high, other_high = merge_rounding(np.stack([own.high[mine], other.high[theirs]], axis=1)).T
+        difference = subtract((low, high), (other_low, other_high))
         if _find_direction(self.results.metrics[self.label]) == "lower":
             difference = (-difference[1], -difference[0])
         skipped = own.skipped + len(own.samples) - len(mine)
@@ -283,13 +316,30 @@ class _Case:
         return spec.log_probability and self.entry.better_than is None and self.entry.no_worse_than is None
 
     def _decide_values(
-        self, values: SampleValues, limit: float, better: Better, axis: str, baseline: int | None = None
+        self,
+        values: SampleValues,
+        limit: float,
+        better: Better,
+        axis: str,
+        baseline: int | None = None,
+        is_certain: bool = False,
     ) -> Decision:
-        """A limit on values: of their mean, or of the share of samples that meet it."""
+        """A limit on values: of their mean, or of the share of samples that meet it.
+
+        Args:
+            values: of the samples.
+            limit: of each value, or of their mean.
+            better: the side of the limit that is wanted.
+            axis: what the values are.
+            baseline: how many samples the baseline has.
+            is_certain: whether values that are all 0 are so for every sample, because the model is the same.
+        """
         count, share = len(values.samples), self.entry.share
         if self.entry.mean:
             exact = values.low == values.high
             estimate = estimate_mean(values.low[exact], self.level)
+            if is_certain and count and not values.low.any() and not values.high.any():
+                estimate = Estimate(0.0, 0.0, 0.0, self.level, count)
             outcome = estimate.decide(limit, better) if exact.all() else "undecided"
             needed = foresee_mean(estimate_mean(values.low[exact], self.next_level), limit) if exact.all() else None
             what, target = f"{'geometric ' * self._is_probability}mean of {axis}", limit
@@ -303,7 +353,7 @@ class _Case:
             what, target, side = "share of samples", share, "higher"
         if not count:
             none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
-            reason = find_misfit(self.results.manifest, self.label, self.explainer) or self._find_error()
+            reason = self._find_why_empty()
             none += f", because {reason}" if reason else ""
             return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
         advice = ""
@@ -358,6 +408,18 @@ class _Case:
             needed=needed,
             advice=say("advice", needed, unknown, False, None) if outcome == "undecided" else "",
         )
+
+
+def _add_lost(loss: SampleValues, lost: Array) -> SampleValues:
+    """Losses with those of samples that cannot be evaluated any more, which are larger than any limit."""
+    infinite = np.full(len(lost), math.inf)
+    return replace(
+        loss,
+        samples=np.concatenate([loss.samples, lost]),
+        low=np.concatenate([loss.low, infinite]),
+        high=np.concatenate([loss.high, infinite]),
+        skipped=loss.skipped - len(lost),
+    )
 
 
 def _find_middle(values: SampleValues) -> float | None:

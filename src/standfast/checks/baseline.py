@@ -1,8 +1,8 @@
 """A baseline: the values of stored results, frozen as a reference for later ones.
 
 A baseline is a folder with two files: `values.parquet`, a row for each data set, model, metric, explainer and sample;
-and `baseline.json`, which says what was measured and how, with the SHA-256 of the values. Its values do not change when
-the results they come from do.
+and `baseline.json`, which says what was measured and how, with the SHA-256 of the values, and where each explainer
+stands in the sanity checks. Its values do not change when the results they come from do.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ import numpy as np
 import polars as pl
 from torch import Tensor
 
+from standfast.checks.obstacles import Frozen, find_obstacles
 from standfast.checks.values import SampleValues, read_mistaken, read_values
 from standfast.errors import ArgumentError, StandfastError, check
 from standfast.files import read_file, write_atomically
+from standfast.metrics.sanity import RULES
 from standfast.report import load_results
 from standfast.results import StoredResults
+from standfast.results.sanity import Check, Sanity
 from standfast.study.store import read_rows, tensor_digest
 
 _VALUES, _ABOUT = "values.parquet", "baseline.json"
@@ -55,6 +59,29 @@ class Baseline:
         count = self.count_samples(data)
         about = (self.about.get("data") or {}).get(data) or {}
         return 0 < count <= len(inputs) and tensor_digest(inputs[:count]) == about.get("digest")
+
+    def has_model(self, data: str, model: str, manifest: Mapping[str, Any]) -> bool:
+        """Whether the model of a manifest is that of the baseline, with the same weights and answers."""
+        if (manifest.get("data") or {}).get(data, {}).get("digest") != self.about["data"][data].get("digest"):
+            return False  # answers at other samples
+        now, then = (((about.get("models") or {}).get(model) or {}).get("network") for about in (manifest, self.about))
+        return now is not None and now == then
+
+    def has_rows(self, data: str, model: str, label: str, explainer: str) -> bool:
+        """Whether it has values of an explainer by a metric."""
+        return len(self._select(data, model, label, explainer)) > 0
+
+    def _select(self, data: str, model: str, label: str, explainer: str) -> pl.DataFrame:
+        place = {"data": data, "model": model, "label": label, "explainer": explainer}
+        return self.frame.filter(*(pl.col(column) == name for column, name in place.items()))
+
+    def read_sanity(self, data: str, model: str, explainer: str) -> Sanity | None:
+        """The sanity checks of an explainer; None without any, or if they have other rules than those of now."""
+        if (self.about.get("sanity") or {}).get("rules") != RULES:
+            return None
+        checks = self.about.get("checks") or {}
+        stored = checks.get(data, {}).get(model, {}).get(explainer)
+        return None if stored is None else restore_sanity(stored)
 
     def values(self, data: str, model: str, label: str, explainer: str, results: StoredResults) -> SampleValues:
         """The values of one explainer, if they were measured in the same way on the same data.
@@ -90,12 +117,11 @@ class Baseline:
             same += "" if self.first is None else ", or with the first samples of them"
             got = f"{self.name}, which differs in the number of samples or in their values ({count}, here {here})"
             check(now.get("digest") == then.get("digest"), "no_worse_than", same, got)
-        place = {"data": data, "model": model, "label": label, "explainer": explainer}
-        found = self.frame
-        for column, name in place.items():
-            found = found.filter(pl.col(column) == name)
-        what = ", ".join(place.values())
-        check(len(found) > 0, "no_worse_than", f"a baseline with values of {what}", self.name)
+        found = self._select(data, model, label, explainer)
+        # an explainer may have no value, such as one whose maps are all constant; a model that is missing is a mistake
+        is_known = len(found) > 0 or [data, model] in (self.about.get("pairs") or [])
+        what = ", ".join((data, model, label, explainer))
+        check(is_known, "no_worse_than", f"a baseline with values of {what}", self.name)
         return found
 
 
@@ -108,34 +134,64 @@ def freeze_baseline(results: str | Path | StoredResults, out: str | Path) -> Pat
 
     Raises:
         ArgumentError: there are no results, or the folder has a baseline already.
+
+    Warns:
+        UserWarning: something in it can never pass, such as a metric with values of too few samples.
     """
     opened, folder = results if isinstance(results, StoredResults) else load_results(results), Path(out)
     check(folder.is_dir() or not folder.exists(), "out", "a folder", f"{out}, a file")
     check(not (folder / _ABOUT).exists(), "out", "a folder without a baseline, since one does not change", str(out))
-    rows = []
-    for data, model in opened.pairs:
-        for label, known in opened.metrics.items():
-            view = opened.metric_results(data, model, label)
-            for explainer in view.present:
-                values = read_values(known.spec, view.rows_for(explainer))
-                numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
-                rows += [(data, model, label, explainer, *each) for each in numbers]
+    frozen = list(_read_all(opened))
+    rows = [row for each in frozen for row in _list_rows(each)]
     check(bool(rows), "results", "results with values", repr(opened))
     names = {**dict.fromkeys(("data", "model", "label", "explainer"), pl.String), "sample": pl.Int64}
     frame = pl.DataFrame(rows, schema={**names, "low": pl.Float64, "high": pl.Float64}, orient="row")
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     content = buffer.getvalue()
-    sections = ("data", "models", "explainers", "metrics", "seed", "repeats", "environment", "about")
+    sections = ("data", "models", "pairs", "explainers", "metrics", "sanity", "seed", "repeats", "environment", "about")
     about = {
         "standfast_baseline": _SCHEMA,
         "sha256": hashlib.sha256(content).hexdigest(),
         **{section: opened.manifest.get(section) for section in sections},
+        "checks": _describe_sanity(opened),
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / _VALUES, content)
     write_atomically(folder / _ABOUT, json.dumps(about, indent=1).encode())
+    for sentence in find_obstacles(opened, frozen):
+        warnings.warn(sentence, stacklevel=2)
     return folder
+
+
+def _read_all(results: StoredResults) -> Iterator[Frozen]:
+    """The values of all explainers by all metrics."""
+    for data, model in results.pairs:
+        for label, metric in results.metrics.items():
+            view = results.metric_results(data, model, label)
+            for explainer in view.present:
+                values = read_values(metric.spec, view.rows_for(explainer))
+                yield Frozen(data, model, metric, explainer, values)
+
+
+def _list_rows(frozen: Frozen) -> list[tuple[str, str, str, str, int, float, float]]:
+    place = (frozen.data, frozen.model, frozen.metric.name, frozen.explainer)
+    values = frozen.values
+    numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
+    return [(*place, *sample) for sample in numbers]
+
+
+def _describe_sanity(results: StoredResults) -> dict[str, dict[str, dict[str, Any]]]:
+    """The sanity checks by data, model and explainer, as plain values."""
+    checks: dict[str, dict[str, dict[str, Any]]] = {}
+    for (data, model, explainer), sanity in results.sanity.items():
+        checks.setdefault(data, {}).setdefault(model, {})[explainer] = asdict(sanity)
+    return checks
+
+
+def restore_sanity(stored: Mapping[str, Any]) -> Sanity:
+    """Sanity checks from plain values."""
+    return Sanity(tuple(Check(**check) for check in stored["checks"]))
 
 
 def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from standfast.report.sentences import say
 from standfast.results.formatting import to_ascii
+from standfast.results.sanity import Sanity
 from standfast.statistics.decisions import Estimate, Outcome
 
 Better = Literal["higher", "lower"]
@@ -33,9 +34,13 @@ class Decision:
         unknown: samples whose value is only a bound, so that it is not known whether they meet the limit.
         skipped: samples that do not count, since they were not evaluated.
         baseline_samples: how many samples of the data the baseline has; None without one.
+        baseline_sanity: the sanity checks of the explainer in the baseline; None without one, or where it has none that
+            can be compared.
+        lost: samples with a value in the baseline and none now (misclassified, a constant map), which count as worse.
         needed: about how many samples would decide it; None where it is decided, or cannot be foreseen.
         advice: what would decide it, in words; empty where it is decided.
-        sanity: which sanity check keeps it from passing, in words, although the numbers pass; else empty.
+        sanity: which sanity check the explainer does not pass, in words, where the outcome rests on it: it keeps the
+            requirement from passing or, of one that passes, it was not passed in the baseline either. Else empty.
     """
 
     requirement: str
@@ -56,6 +61,8 @@ class Decision:
     unknown: int = 0
     skipped: int = 0
     baseline_samples: int | None = None
+    baseline_sanity: Sanity | None = None
+    lost: int = 0
     needed: int | None = None
     advice: str = ""
     sanity: str = ""

@@ -6,6 +6,7 @@ import json
 import math
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from standfast.checks.decision import Decisions, describe_estimate, describe_notes, describe_outcome, format_text
@@ -48,8 +49,9 @@ def to_plain(found: Decisions) -> dict[str, Any]:
     decisions = []
     for each in found.decisions:
         estimate = None if each.estimate is None else {k: _finite(v) for k, v in vars(each.estimate).items()}
-        content = {key: value for key, value in vars(each).items() if key != "estimate"}
-        decisions.append({**content, "limit": _finite(each.limit), "estimate": estimate})
+        sanity = None if each.baseline_sanity is None else asdict(each.baseline_sanity)
+        numbers = {"limit": _finite(each.limit), "estimate": estimate, "baseline_sanity": sanity}
+        decisions.append({**vars(each), **numbers})
     return {
         "standfast_check": SCHEMA,
         "outcome": found.outcome,

@@ -23,11 +23,11 @@ from standfast.checks.base import (
     check_requirement,
     decide_with_baselines,
     find_misfit,
-    hold_to_sanity,
     read_baselines,
 )
-from standfast.checks.baseline import Baseline
+from standfast.checks.baseline import Baseline, restore_sanity
 from standfast.checks.decision import Decision, Decisions
+from standfast.checks.sanity import hold_to_sanity
 from standfast.errors import ArgumentError, StandfastError, check_integer
 from standfast.errors import check as check_argument
 from standfast.evaluation import default_folder, run_study
@@ -242,8 +242,10 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
     entries, looks = [RequirementEntry.model_validate(text) for text in texts], _read_looks(results.store)
     states = _describe_states(results, digest(asked))
     place = next(place for place, look in enumerate(looks) if look["states"] == states)
-    left = list(looks[place]["decisions"])
-    names = [_restore(each).name for each in left]
+    # read again, so that a look of an earlier version has all that a decision has now
+    stored = [_restore(each) for each in looks[place]["decisions"]]
+    left = [_to_json(dataclasses.asdict(each)) for each in stored]
+    names = [each.name for each in stored]
     unknown: list[str] = []
     for look in (looks[place], *looks[:place]):
         seen = results if look is looks[place] else load_results(results.store, jobs=look["jobs"])
@@ -282,6 +284,8 @@ def _is_near(stored: object, found: object) -> bool:
     """Whether two decisions as plain values are the same, but for the rounding of numbers."""
     if isinstance(stored, dict) and isinstance(found, dict):
         return all(_is_near(stored.get(key), value) for key, value in found.items())
+    if isinstance(stored, list) and isinstance(found, list):
+        return len(stored) == len(found) and all(map(_is_near, stored, found))
     if isinstance(stored, float) and isinstance(found, float):
         return math.isclose(stored, found, rel_tol=1e-9)
     return type(stored) is type(found) and stored == found
@@ -363,15 +367,17 @@ def _has_jobs(look: Mapping[str, Any], found: StoredResults, decision: Decision)
 
 def _to_json(content: Mapping[str, Any]) -> dict[str, Any]:
     """JSON has no NaN and no infinity: null for NaN, and the text `"inf"` or `"-inf"`."""
-    found: dict[str, Any] = {}
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            found[name] = _to_json(value)
-        elif isinstance(value, float) and not math.isfinite(value):
-            found[name] = None if math.isnan(value) else str(value)
-        else:
-            found[name] = value
-    return found
+    return {name: _to_plain(value) for name, value in content.items()}
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _to_json(value)
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
 
 
 def _restore(stored: Mapping[str, Any]) -> Decision:
@@ -384,6 +390,8 @@ def _restore(stored: Mapping[str, Any]) -> Decision:
             name: math.nan if estimate[name] is None else float(estimate[name]) for name in ("value", "low", "high")
         }
         content["estimate"] = Estimate(**{**estimate, **ends})
+    if content.get("baseline_sanity") is not None:
+        content["baseline_sanity"] = restore_sanity(content["baseline_sanity"])
     return Decision(**content)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ class SampleValues:
     """The values of one explainer: numbers of samples `(n,)`, and the bounds between which each value lies.
 
     `mistaken` is the probability that a value lies beyond one of its bounds: 0 but for intervals of estimates.
+    `dropped` are the numbers of the samples that were looked at and cannot be evaluated, such as misclassified ones.
     """
 
     samples: Array
@@ -26,6 +27,7 @@ class SampleValues:
     high: Array
     skipped: int
     mistaken: float = 0.0
+    dropped: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 #: metrics give intervals at 95%, with the same error at each end
@@ -40,15 +42,24 @@ def read_mistaken(spec: ValueSpec) -> float:
 def read_values(spec: ValueSpec, rows: pl.DataFrame) -> SampleValues:
     """The values of the samples that count; over repeats their median."""
     valid = spec.select_valid(rows)
-    skipped = rows["sample"].n_unique() - valid["sample"].n_unique() if len(rows) else 0
-    if spec.log_probability and {"low", "high"} <= set(rows.columns):  # an estimate, so its interval counts
-        valid = valid.filter(pl.col("high").is_not_null())
-        found = valid.group_by("sample").agg(pl.col("low").fill_null(-math.inf).min(), pl.col("high").max())
-        found = found.sort("sample")
-        low, high = (np.asarray(found[name].cast(pl.Float64).to_numpy()) for name in ("low", "high"))
-        return SampleValues(found["sample"].to_numpy(), low, high, skipped, read_mistaken(spec))
+    if not len(rows):
+        return _collect(spec, valid)
+    skipped = rows["sample"].n_unique() - valid["sample"].n_unique()
+    answered = rows.filter(pl.col("status") == "ok")["sample"]
+    dropped = rows.filter(~pl.col("sample").is_in(answered.implode()))["sample"].unique().sort()
+    return replace(_collect(spec, valid), skipped=skipped, dropped=dropped.to_numpy())
+
+
+def _collect(spec: ValueSpec, valid: pl.DataFrame) -> SampleValues:
+    """The values of rows that all have one."""
+    if spec.log_probability and {"low", "high"} <= set(valid.columns):  # an estimate, so its interval counts
+        with_interval = valid.filter(pl.col("high").is_not_null())
+        ends = pl.col("low").fill_null(-math.inf).min(), pl.col("high").max()
+        intervals = with_interval.group_by("sample").agg(*ends).sort("sample")
+        low, high = (np.asarray(intervals[name].cast(pl.Float64).to_numpy()) for name in ("low", "high"))
+        return SampleValues(intervals["sample"].to_numpy(), low, high, 0, read_mistaken(spec))
     if not len(valid):
         none = np.zeros(0)
-        return SampleValues(none, none, none, skipped)
+        return SampleValues(none, none, none, 0)
     samples, numbers, flags = read_samples(spec, valid)
-    return SampleValues(samples, *to_bounds(numbers, flags, spec.censored_side), skipped)
+    return SampleValues(samples, *to_bounds(numbers, flags, spec.censored_side), 0)

@@ -40,8 +40,9 @@ def _interruptible(how_to_go_on: str) -> Iterator[None]:
     """After Ctrl-C, print how to go on, and end with exit code 130. Also a decorator of commands."""
     try:
         yield
-    except KeyboardInterrupt:
-        _echo(f"\ninterrupted; {how_to_go_on}", err=True)
+    except KeyboardInterrupt as error:
+        if not error.args:  # else it was said already (`evaluate`)
+            _echo(f"\ninterrupted; {how_to_go_on}", err=True)
         raise typer.Exit(130) from None
 
 
@@ -101,13 +102,16 @@ Minutes = Annotated[
     float | None,
     typer.Option(help="How long all of it may take, instead of what the file says; what is not given is chosen."),
 ]
+DemoMinutes = Annotated[
+    float | None, typer.Option(help="How long all of it may take: fewer digits are evaluated, and it says so.")
+]
 Seed = Annotated[int, typer.Option(help="Of all random numbers.")]
 Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
 
 
 @app.command(epilog="Example: standfast demo --out demo")
 @_interruptible(_FROM_THERE)
-def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None:
+def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24, minutes: DemoMinutes = None) -> None:
     """Evaluate six explainers of the bundled digit classifier, and write a report.
 
     This takes one to two minutes on two idle cores, and several times as long on busy ones.
@@ -116,7 +120,7 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
     """
     with show_activity("loading the libraries"):
         from standfast.cli.demo import run_demo
-    report, found = run_demo(out, seed, samples)
+    report, found = run_demo(out, seed, samples, minutes)
     text = str(found)
     _echo(f"\n{text}\n\nreport: {report}")
     if failures := len(found.failures):
@@ -702,7 +706,10 @@ def init(
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(help="What the model answers, if no classes: binary, multi_label, regression:tolerance=2.5, ..."),
+        typer.Option(
+            help="What the model answers, if no classes: binary, multi_label, regression:tolerance=2.5, ...; or your"
+            " decision, as 'P(default) > 0.35'."
+        ),
     ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere.")
@@ -713,7 +720,7 @@ def init(
     It asks for a model and data that are not given. The model and all explainers are run once, on one
     sample; explainers that fail are left out. Change in the file what you like.
     """
-    from standfast.cli.new_study import read_bounds, read_source, try_setting, write_study
+    from standfast.cli.new_study import read_bounds, read_source, read_task, try_setting, write_study
     from standfast.cli.tables import choose_form
     from standfast.files import write_atomically
 
@@ -721,7 +728,7 @@ def init(
         raise ArgumentError("study", "the name of a new file", str(study))
     folder = study.parent.resolve()
     file = None if weights is None else os.path.relpath(weights, folder)
-    of_model = read_source(model, "--model", folder, trust, weights=file, task=task)
+    of_model = read_source(model, "--model", folder, trust, weights=file, task=read_task(task))
     within = None if bounds is None else list(read_bounds(bounds))
     of_data = read_source(data, "--data", folder, trust, label=label, bounds=within)
     setting = try_setting(of_model, choose_form(of_model, of_data, folder), folder)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from standfast.errors import ArgumentError
 from standfast.evaluation import executor_of
 from standfast.report.sentences import describe_misfits
-from standfast.study.forecast.choice import advise, check_minutes
-from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
+from standfast.study.forecast.choice import advise, check_minutes, choose, limit_seconds
+from standfast.study.forecast.estimate import Estimate, Line, describe_seconds, list_marks, mark_seconds
 from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import make_plan
 from standfast.study.progress import show_trials
@@ -20,6 +21,7 @@ from standfast.study.store import Store
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from standfast.question.grid import Grid
     from standfast.study.file.spec import Study
 
 
@@ -29,12 +31,14 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
     Args:
         study: which.
         out: where its results are.
-        minutes: what would be chosen for so many of them is printed, too; None for ten.
+        minutes: what would be chosen for so many of them is printed, too, and a column has what it takes; None for
+            ten, without a column.
     """
     from rich.console import Console
 
     console = Console()
-    minutes = check_minutes(minutes) or 10.0
+    limit = check_minutes(minutes)
+    minutes = limit or 10.0
     with show_trials() as tell:
         asked = study.grid()
         plan = make_plan(asked, None, Store(out).earlier_manifest(), executor_of(study).at_once)
@@ -42,14 +46,17 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
         found = estimate_plan(plan, done, tell)
     lines = found.lines
     several = len(plan.grid.combinations()) > 1
-    console.print(_table("metric", lambda line: line.label, lines, several, study.title))
-    console.print(_table("explainer", lambda line: line.explainer, lines, several))
+    in_time = None if limit is None else _find_limited(asked, found, limit)
+    console.print(_table("metric", lambda line: line.label, lines, several, study.title, in_time))
+    console.print(_table("explainer", lambda line: line.explainer, lines, several, in_time=in_time))
     grid = plan.grid
     samples = ", ".join(f"{len(found)} of {name}" for name, found in grid.data.items())
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     sizes = {job.stop - job.start for job in plan.jobs}
     each = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
     say(f"samples: {samples}; {each} a job; repeats: {grid.repeats}; seed: {grid.seed}")
+    for words in list_marks(found):
+        say(words)
     jobs, before = len(plan.jobs), sum(line.done for line in lines)
     say(
         f"{jobs} jobs, {before} of them done; about {found.evaluations:,} model evaluations,"
@@ -68,8 +75,33 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
     return found
 
 
-def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], several: bool, title: str = "") -> Table:
-    """A table with the sums over the lines of each metric, or of each explainer, for each data set and model."""
+def _find_limited(grid: Grid, estimate: Estimate, minutes: float) -> dict[Line, float] | None:
+    """The seconds of each line in a limited time; None if nothing fits, which the advice says."""
+    try:
+        choice = choose(grid, estimate, minutes, 60 * minutes)
+    except ArgumentError:
+        return None
+    return None if choice is None else limit_seconds(grid, estimate, choice)
+
+
+def _table(
+    what: str,
+    name: Callable[[Line], str],
+    lines: Sequence[Line],
+    several: bool,
+    title: str = "",
+    in_time: Mapping[Line, float] | None = None,
+) -> Table:
+    """A table with the sums over the lines of each metric, or of each explainer, for each data set and model.
+
+    Args:
+        what: the head of the first column.
+        name: gives what the rows are for.
+        lines: of the estimate.
+        several: whether there are several data sets or models.
+        title: above it.
+        in_time: the seconds of each line in a limited time, for a column of their own.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -77,14 +109,21 @@ def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], severa
     table = Table(
         *(("data", "model") if several else ()), what, title=Text(title) if title else None, box=box.SIMPLE_HEAD
     )
-    for column in ("jobs", "done", "evaluations", "time", "memory"):
+    heads = ["jobs", "done", "evaluations", "time", "memory"]
+    if in_time is not None:
+        heads.insert(4, "in the limit")
+    for column in heads:
         table.add_column(column, justify="right", no_wrap=True)
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
         groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(line)
     for names, group in groups.items():
         jobs, done, costs = sum(n.jobs for n in group), sum(n.done for n in group), Estimate(tuple(group))
-        words = f"{costs.evaluations:,}", format_duration(costs.seconds), format_size(costs.memory)
+        time_words = mark_seconds(format_duration(costs.seconds), group)
+        words = [f"{costs.evaluations:,}", time_words, format_size(costs.memory)]
+        if in_time is not None:
+            limited = [in_time[line] for line in group if not math.isnan(in_time[line])]
+            words.insert(2, format_duration(math.fsum(limited)))
         table.add_row(*map(Text, names), str(jobs), str(done), *words)
     return table
 

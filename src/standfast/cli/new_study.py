@@ -33,10 +33,11 @@ from standfast.question.texts import TextReader
 from standfast.report.words import make_environment
 from standfast.study.file.document import StudyError
 from standfast.study.file.imports import REFERENCE
-from standfast.study.file.names import DATA, MODELS, Names
-from standfast.study.file.options import plain_options
+from standfast.study.file.names import DATA, MODELS, TASKS, Names
+from standfast.study.file.options import plain_options, read_configured
+from standfast.study.file.problems import StudyFieldError
 from standfast.study.file.spec import study_from
-from standfast.tasks import Regression
+from standfast.tasks import Decision, Regression
 from standfast.tensors import is_image
 from standfast.zoo.programs import PICKLES
 
@@ -313,6 +314,28 @@ def read_source(text: str, option: str, folder: Path, trust: bool = False, **opt
     word = "models" if option == "--model" else "datasets"
     expected = f"a name that `standfast list {word}` shows, a file, or module:function of a module beside the study"
     raise ArgumentError(option, expected, f"{text!r}{suggest_name(text, names.listed)}")
+
+
+def read_task(text: str | None) -> Any:
+    """A task as a study file names it, from a text: as in a file, or the rule of a decision alone.
+
+    Raises:
+        ArgumentError: there is no such task, or an option of it is wrong.
+
+    >>> read_task("binary:threshold=0.3"), read_task("P(default) > 0.35")
+    ('binary:threshold=0.3', {'decision': 'P(default) > 0.35'})
+    """
+    if text is None:
+        return None
+    task = {Decision.name: text} if text.lstrip().startswith("P(") else text
+    try:
+        read_configured(task, TASKS)
+    except StudyFieldError as error:
+        problem = error.problems[0]
+        place = ".".join(map(str, problem.path))
+        got = f"{problem.got} ({place})" if place else problem.got
+        raise ArgumentError("--task", problem.expected, got) from None
+    return task
 
 
 def read_bounds(text: str) -> tuple[float, float]:

@@ -46,11 +46,12 @@ def describe_false_readings(results: StoredResults) -> str:
             continue
         if kind is None or "values" not in metric.stored:
             continue
-        declared = kind.value_spec(metric.options, metric.task)
+        declared = kind.read_values(metric.options, metric.task)
         stored = ValueSpec.from_stored(metric.stored["values"])
         is_same = (
             stored.rules == declared.rules
             and stored.decimals == declared.decimals
+            and stored.asks in (declared.asks, None)
             and metric.direction == kind.direction_of(metric.options)
             and metric.controls == kind.controls
         )

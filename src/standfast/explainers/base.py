@@ -29,7 +29,7 @@ from standfast.errors import (
 )
 from standfast.explainers.shared_passes import share_pass
 from standfast.frames import find_frame_function
-from standfast.function_calls import FunctionMode, check_has_gradients, run_eagerly
+from standfast.function_calls import FunctionMode, check_has_gradients, compute_gradient, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
 from standfast.needs import Needs, check_declarations
@@ -462,19 +462,6 @@ def select_scores(model: Model, logits: Tensor, targets: Tensor | None) -> Tenso
     return model.task.score(logits, answers)
 
 
-def compute_gradient(
-    scores: Tensor, x: Tensor, create_graph: bool = False, *, retain_graph: bool | None = None
-) -> Tensor:
-    """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`.
-
-    Raises:
-        ModelError: no graph leads from `x` to the scores, so zeros would say nothing about the model.
-    """
-    check_has_gradients(scores, x)
-    options: dict[str, Any] = {"create_graph": create_graph, "retain_graph": retain_graph, "materialize_grads": True}
-    return torch.autograd.grad(scores.sum(), x, **options)[0]
-
-
 def compute_input_gradient(
     model: Model,
     x: Tensor,
@@ -491,7 +478,10 @@ def compute_input_gradient(
         with torch.enable_grad():
             leaf = make_leaf(x, create_graph)
             logits = (forward or model.forward)(leaf.clone())  # an in-place first layer must not write into x
-            gradient = compute_gradient(select_scores(model, logits, targets), leaf, create_graph)
+            scores = select_scores(model, logits, targets)
+            # what runs in the place of the module may change from one call to the next
+            check_graph = model.check_gradients if forward is None else check_has_gradients
+            gradient = compute_gradient(scores, leaf, create_graph, check_graph=check_graph)
         return gradient, logits if create_graph else logits.detach()
 
     if create_graph or forward is not None:
@@ -546,10 +536,11 @@ def _run_path_gradients(
                     at_x.append(logits[: min(used, count - start)])
                 classes = targets if targets is not None else model.task.answer(torch.cat(at_x).detach())
                 scores = select_scores(model, logits[:used], classes[whose])
-                gradients.append(compute_gradient(scores, rows, create_graph)[:used])
-    gradient = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
+                gradient = compute_gradient(scores, rows, create_graph, check_graph=model.check_gradients)
+                gradients.append(gradient[:used])
+    at_all = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
     logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
-    return gradient[count:].reshape(points.shape), logits if create_graph else logits.detach()
+    return at_all[count:].reshape(points.shape), logits if create_graph else logits.detach()
 
 
 def check_seed(seed: int, name: str) -> None:

@@ -29,7 +29,7 @@ from standfast.registry import Registry
 from standfast.segments import check_one_for_all
 from standfast.similarity import Similarity
 from standfast.tasks import CLASS_WORDS, TaskWords
-from standfast.value_spec import Direction, ValueSpec, check_direction
+from standfast.value_spec import Asks, Direction, ValueSpec, check_direction
 
 T = TypeVar("T")
 
@@ -168,7 +168,8 @@ class Metric(metaclass=_PresetsApplied):
             not rank explainers. A metric in which that depends on the options overrides `direction_of` instead.
         values: how its numbers are read: what they are called, which samples count, what is only a bound. It has a
             direction of its own, so `direction` is left out. A metric in which that depends on the options overrides
-            `value_spec` instead; one that does neither is read by its name and direction.
+            `value_spec` instead; one that does neither is read by its name and direction. What the numbers ask
+            (`ValueSpec.asks`) follows from `compare_unrelated` and `evidence` where it does not say so (`asks_of`).
         evidence: what its numbers are to an auditor (`EVIDENCE`). How much maps change in a neighbourhood is
             `"searched"` where the worst case is looked for, also where it is exact because everything was tried;
             `"drawn"` where it is the worst of random draws; `"probability"` where it is how often they change. How maps
@@ -286,13 +287,31 @@ class Metric(metaclass=_PresetsApplied):
         """
         return cls.values or ValueSpec.named(cls.name, cls.direction_of(options))
 
+    @classmethod
+    def asks_of(cls) -> Asks:
+        """What the numbers ask of an explainer, where `value_spec` does not say it.
+
+        What compares maps with each other asks for stability; what is `evidence` of it, for faithfulness.
+        """
+        if cls.compare_unrelated is not Metric.compare_unrelated:
+            return "stability"
+        return "faithfulness" if cls.evidence == "faithful" else "other"
+
+    @classmethod
+    def read_values(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+        """`value_spec`, with what the numbers ask (`ValueSpec.asks`)."""
+        spec = cls.value_spec(options, task)
+        if not isinstance(spec, ValueSpec) or spec.asks is not None:
+            return spec
+        return dataclasses.replace(spec, asks=cls.asks_of())
+
     def describe_values(self, task: TaskWords = CLASS_WORDS) -> dict[str, Any]:
         """What a manifest says of the numbers, so that they are read where the metric is not installed.
 
         Raises:
             ArgumentError: `value_spec` gives none, or one that contradicts `direction`.
         """
-        spec = self.value_spec(self.options(), task)
+        spec = self.read_values(self.options(), task)
         own = f"{type(self).__qualname__}.value_spec"
         check(isinstance(spec, ValueSpec), own, "a ValueSpec", repr(spec))
         agrees = spec.direction in (None, self.direction)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.reasons.draws import vary
+from standfast.metrics.reasons.draws import reseed, vary
 from standfast.metrics.result import Result
 from standfast.records import Count, Range
 from standfast.similarity import Similarity
@@ -37,6 +37,7 @@ from standfast.statistics.map_agreement import (
     list_pairs,
     overlap,
 )
+from standfast.statistics.paired import ROUNDING
 from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import Array
 from standfast.value_spec import Direction, ValueSpec
@@ -57,6 +58,8 @@ class SeedAgreementResult(Result):
         chance: what `overlap` is on average for unrelated maps, k / F, `(N,)`.
         split: the seeds fall into two groups, such as two orders of the features, bool `(N,)`: the interval is then
             less sure than 95%, 85% at worst.
+        varied: whether there was anything to vary, bool `(N,)`: not where the explainer has no seed, and its maps are
+            the same for every background sample. Agreement is then no merit, and does not count.
         seed_maps: of each seed, `(N, R, ...)`; None where they are too large.
     """
 
@@ -67,6 +70,7 @@ class SeedAgreementResult(Result):
     signs: Tensor
     chance: Tensor
     split: Tensor
+    varied: Tensor
     seed_maps: Tensor | None = field(default=None, kw_only=True)
 
 
@@ -85,8 +89,10 @@ class SeedAgreement(Metric):
     >>> digits = standfast.data.bundled("digits")[:2]
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> result = SeedAgreement(seeds=3)(model, "smoothgrad:samples=4", digits.inputs)
-    >>> bool((result.value < 1).all()), SeedAgreement(seeds=3)(model, "saliency", digits.inputs).value.tolist()
-    (True, [1.0, 1.0])
+    >>> bool((result.value < 1).all()), result.varied.tolist()
+    (True, [True, True])
+    >>> SeedAgreement(seeds=3)(model, "saliency", digits.inputs).varied.tolist()  # it has no seed
+    [False, False]
     """
 
     name: ClassVar[str] = "seed_agreement"
@@ -108,7 +114,14 @@ class SeedAgreement(Metric):
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """The axis names the similarity."""
         axis = f"mean similarity of two seeds ({options.get('similarity', cls.similarity)})"
-        return ValueSpec("Agreement of seeds", axis, cls.direction_of(options), good="more stable")
+        return ValueSpec(
+            "Agreement of seeds",
+            axis,
+            cls.direction_of(options),
+            good="more stable",
+            empty="with nothing to vary",
+            varied="varied",
+        )
 
     @classmethod
     def example(cls) -> SeedAgreement:
@@ -144,14 +157,15 @@ class SeedAgreement(Metric):
         maps = torch.stack(found, dim=1).detach()
         probe.skip(~maps.flatten(1).isfinite().all(1), "nonfinite")
         rows = probe.usable()
-        fields = self._compare(maps[rows])
+        has_seed = reseed(call.explainer, 1) is not call.explainer
+        fields = self._compare(maps[rows], has_seed)
         scattered = {name: torch.from_numpy(np.asarray(each)).to(rows.device) for name, each in fields.items()}
         small = maps[:1].numel() <= _STORED
         stored = maps.nan_to_num().float() if small and len(maps) else None
         return SeedAgreementResult(**probe.common_fields(self, **scattered), seed_maps=stored)
 
-    def _compare(self, maps: Tensor) -> dict[str, Array]:
-        """The numbers of usable inputs, from their maps `(n, R, ...)`."""
+    def _compare(self, maps: Tensor, has_seed: bool) -> dict[str, Array]:
+        """The numbers of usable inputs, from their maps `(n, R, ...)` and whether the explainer has a seed."""
         similarity, (first, second) = get_similarity(self.similarity), list_pairs(self.seeds)
         count, flat = len(maps), maps.flatten(2).double().cpu().numpy()
         compared = maps.abs() if self.absolute else maps
@@ -172,7 +186,23 @@ class SeedAgreement(Metric):
         chance = np.full(count, min(self.top / flat.shape[2], 1.0))
         means = {name: each.mean(1) for name, each in others.items()}
         split = find_two_groups(values, self.seeds)
-        return {"value": value, "low": low, "high": high, **means, "chance": chance, "split": split}
+        varied = has_seed | ~_are_same(flat)
+        return {
+            "value": value,
+            "low": low,
+            "high": high,
+            **means,
+            "chance": chance,
+            "split": split,
+            "varied": varied,
+        }
+
+
+def _are_same(maps: Array) -> Array:
+    """Whether the maps of all seeds `(n, R, F)` are the same but for rounding, bool `(n,)`."""
+    largest = np.abs(maps).max((1, 2), initial=0.0)
+    apart = np.abs(maps - maps[:, :1]).max((1, 2), initial=0.0)
+    return np.asarray(apart <= ROUNDING * largest)
 
 
 def _is_flat(maps: Tensor) -> Tensor:

@@ -417,6 +417,13 @@ class TableChanges(Transformation):
         low, high = _Work(self, plan, inputs, bounds).find_ranges()
         return (high > low).any(1)
 
+    def find_movable_numbers(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> dict[int, Tensor]:
+        """In which rows `(N, F)` the number of a column can change at all, bool `(N,)`, for each column that may."""
+        plan = self._plan(inputs)
+        low, high = _Work(self, plan, inputs, bounds).find_ranges()
+        movable = high > low
+        return {number.column: movable[:, place] for place, number in enumerate(plan.numbers)}
+
     @property
     def _missing(self) -> tuple[float, ...] | None:
         """At or below which number a cell of each column is missing, minus infinity for none; None without a frame."""

@@ -34,6 +34,8 @@ from standfast.tasks import Binary, Regression, Task
 from standfast.texts import TextModel
 
 _CHANGES = "standfast.neighbourhoods.TableChanges, such as TableChanges({'income': '2%'}), for a data frame"
+#: so many columns are named in a sentence
+_MOST_COLUMNS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,11 +156,28 @@ class Frames(Inputs):
             raise ArgumentError("reference", expected, "neither, so that nothing says how much columns vary")
         usual = self.table.default_changes()
         self._bound.append(usual)
-        return usual, f"{describe_change(usual)}, because none was given{self._describe_still_rows(usual)}"
-
-    def _describe_still_rows(self, changes: TableChanges) -> str:
-        """How many of the rows cannot change, in words; empty if all can."""
         rows = torch.cat([samples.inputs for samples in self.samples.values()])
+        still = self._describe_still_numbers(usual, rows) + self._describe_still_rows(usual, rows)
+        return usual, f"{describe_change(usual)}, because none was given{still}"
+
+    def _describe_still_numbers(self, changes: TableChanges, rows: Tensor) -> str:
+        """The columns in which numbers stay as they are, such as whole numbers below 50; empty if there are none."""
+        columns: list[str] = []
+        for column, movable in changes.find_movable_numbers(rows, self.table.bounds).items():
+            still = int((~movable).sum())
+            if still == len(rows):
+                columns.append(f"{self.table.names[column]} in all rows")
+            elif still:
+                columns.append(f"{self.table.names[column]} in {still} of {len(rows)} rows")
+        if not columns:
+            return ""
+        shown = columns[:_MOST_COLUMNS]
+        if len(columns) > len(shown):
+            shown.append(f"and {len(columns) - len(shown)} more columns")
+        return f"; numbers that stay (0, missing, or whole and too small): {', '.join(shown)}"
+
+    def _describe_still_rows(self, changes: TableChanges, rows: Tensor) -> str:
+        """How many of the rows cannot change, in words; empty if all can."""
         still = int((~changes.find_movable(rows, self.table.bounds)).sum())
         return f"; rows that cannot change: {still} of {len(rows)}" if still else ""
 

@@ -14,6 +14,21 @@ from standfast.results.summary import MetricSummary, Summary, find_removal_chang
 from standfast.results.verdict import Verdict
 from standfast.value_spec import USEFUL
 
+#: what the words of the tables mean, in a sentence each: the page shows it at the word, and under "How to read this"
+MEANINGS: Mapping[str, str] = {
+    "says something": "The maps pass the sanity checks: they depend on the input and the model, and mark what matters.",
+    "not tested": "A sanity check could not be made, so it is not passed.",
+    "good": "The whole interval is nearer to identical maps than to unrelated ones; or the tests show the explainer"
+    " to be better than every control.",
+    "no better than a control": "An explainer that says nothing about the model does as well.",
+    "bad": "The whole interval is nearer to unrelated maps than to identical ones; or worse than random maps.",
+    "undecided": "The interval allows both. More samples may decide.",
+    "not judged": "There is nothing to judge this number by.",
+    "nothing to vary": "What the metric varies, such as a seed, the explainer does not have. So it is no merit to stay"
+    " the same.",
+    "control": "An explainer that says nothing about what the model has learned, such as random maps: a reference.",
+}
+
 
 @cache
 def _read_macros(template: str) -> Any:

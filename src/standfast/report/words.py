@@ -23,6 +23,7 @@ from standfast.results.formatting import (
     format_difference,
     format_estimate,
     format_number,
+    format_rough,
     join_names,
     shorten_error,
 )
@@ -128,6 +129,7 @@ def make_environment(autoescape: bool = True, package: str = "standfast.report")
         number=format_number,
         difference=format_difference,
         count=format_count,
+        rough=format_rough,
         short=shorten_error,
         transformation=describe_transformation,
         class_names=name_classes,

@@ -21,7 +21,7 @@ from standfast.results.results import StoredResults, summarise
 from standfast.results.sanity import Accuracy, Check, Sanity
 from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow, Uncounted
 from standfast.results.tables import Best
-from standfast.results.verdict import Ground, Verdict
+from standfast.results.verdict import Ground, Partial, Verdict
 from standfast.results.verification import Verification, verify_results
 from standfast.value_spec import CommonShare, ValueSpec
 
@@ -37,6 +37,7 @@ __all__ = [
     "Ground",
     "MetricResults",
     "MetricSummary",
+    "Partial",
     "Quality",
     "References",
     "Sanity",

@@ -22,8 +22,8 @@ import polars as pl
 
 from standfast.errors import ArgumentError
 from standfast.results.metric_results import MetricResults
-from standfast.statistics.map_agreement import agree_in_sign, kendall, overlap, split_variance
-from standfast.statistics.paired import median_interval
+from standfast.statistics.map_agreement import MOST_RANKED, agree_in_sign, kendall, overlap, split_variance
+from standfast.statistics.paired import ROUNDING, median_interval
 from standfast.tensors import Array
 
 Measure = Literal["kendall", "overlap", "signs"]
@@ -109,6 +109,54 @@ class MapAgreement:
             for pair in self.pairs
         ]
         return pl.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Two explainers of one model that name different features first.
+
+    Their overlap is nearer to that of maps of different samples, by which nothing is meant, than to that of equal maps.
+
+    Attributes:
+        first, second: their names.
+        common: how many of the first features both have in common, the mean over samples.
+        top: how many first features there are.
+        chance: how many they have in common of different samples.
+    """
+
+    first: str
+    second: str
+    common: float
+    top: int
+    chance: float
+
+
+def find_disagreements(maps: Mapping[str, Mapping[int, Array]], top: int) -> tuple[Disagreement, ...]:
+    """The explainers that disagree, the worst pair first; none for maps of more than 512 numbers.
+
+    Among thousands of pixels, which three are first says nothing: their neighbours say the same.
+
+    Args:
+        maps: for each explainer the maps of each sample, `(seeds, F)`.
+        top: how many first features count.
+
+    >>> rows = np.eye(6)[:, None]
+    >>> maps = {"a": dict(enumerate(rows)), "b": dict(enumerate(rows[::-1]))}
+    >>> find_disagreements(maps, 1)
+    (Disagreement(first='a', second='b', common=0.0, top=1, chance=0.2),)
+    """
+    disagreements = []
+    for first, second in itertools.combinations(maps, 2):
+        features = next((own.shape[1] for own in maps[first].values()), 0)
+        if not 0 < features <= MOST_RANKED:
+            continue
+        same, others = _measure_samples(maps[first], maps[second], False, _measures(top)["overlap"])
+        count = min(top, features)
+        # medians of so few counts would jump; and a single sample has no others to compare with
+        chance = float(np.mean(others)) if len(others) else count / features
+        if len(same) and float(np.mean(same)) < (1 + chance) / 2 - ROUNDING:
+            disagreements.append(Disagreement(first, second, count * float(np.mean(same)), count, count * chance))
+    return tuple(sorted(disagreements, key=lambda each: each.common - each.chance))
 
 
 def measure_map_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]], data: str, top: int) -> MapAgreement:
@@ -201,6 +249,19 @@ def _compare(
     measure: _Comparison,
     key: tuple[int, int, Measure],
 ) -> Pair:
+    own, others = _measure_samples(first, second, same, measure)
+    known = own[~np.isnan(own)]
+    if not len(known):
+        return Pair(*key, float("nan"), None, None, float("nan"), 0)
+    interval = median_interval(known, known, 0.95)
+    chance = float(np.median(others)) if len(others) else float("nan")
+    return Pair(*key, interval.value, interval.low, interval.high, chance, len(known))
+
+
+def _measure_samples(
+    first: Mapping[int, Array], second: Mapping[int, Array], same: bool, measure: _Comparison
+) -> tuple[Array, Array]:
+    """How far two sources agree on each sample that both have, `(n,)`, and on different samples, `(m,)`."""
     samples = [sample for sample in first if sample in second]
     own = np.array([_average(first[sample], second[sample], same, measure) for sample in samples])
     shifts = range(1, min(_OTHERS, len(samples) - 1) + 1)
@@ -209,12 +270,7 @@ def _compare(
         for shift in shifts
         for at in range(len(samples))
     ]
-    known = own[~np.isnan(own)]
-    if not len(known):
-        return Pair(*key, float("nan"), None, None, float("nan"), 0)
-    interval = median_interval(known, known, 0.95)
-    chance = float(np.median(others)) if others else float("nan")
-    return Pair(*key, interval.value, interval.low, interval.high, chance, len(known))
+    return own, np.array(others)
 
 
 def _average(a: Array, b: Array, same: bool, measure: _Comparison) -> float:

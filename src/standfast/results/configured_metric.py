@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from standfast.errors import StandfastError
@@ -64,6 +64,9 @@ def configure_metric(
     controls = bool(stored.get("controls"))
     if "values" in stored:
         spec = ValueSpec.from_stored(stored["values"])
+        if spec.asks is None:
+            # a manifest of an earlier version does not say it
+            spec = replace(spec, asks=registered_spec(metric, options, direction, task).asks)
     else:
         spec = registered_spec(metric, options, direction, task)
         kind = find_metric_class(metric)
@@ -96,7 +99,7 @@ def registered_spec(
     'higher'
     """
     kind = find_metric_class(metric)
-    return ValueSpec.named(metric, direction) if kind is None else kind.value_spec(options, task)
+    return ValueSpec.named(metric, direction) if kind is None else kind.read_values(options, task)
 
 
 def find_owners(kind: type[Metric]) -> dict[str, str]:

@@ -34,6 +34,16 @@ def join_names(names: Sequence[str], named: int = _NAMED) -> str:
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else "none"
 
 
+def format_rough(number: int) -> str:
+    """A number of which only the first digit means anything.
+
+    >>> format_rough(41), format_rough(3500), format_rough(96), format_rough(7)
+    ('40', '4,000', '100', '7')
+    """
+    step = 10 ** (len(str(number)) - 1)
+    return f"{round(number / step + 1e-9) * step:,}"
+
+
 def format_count(number: int, noun: str) -> str:
     """A number with its noun, which gets an s unless the number is 1.
 

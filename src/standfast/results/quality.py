@@ -17,7 +17,7 @@ from scipy.special import bdtrc
 
 from standfast.results.sanity import round_up
 from standfast.statistics.comparison import ControlTest
-from standfast.statistics.paired import Interval, to_bounds
+from standfast.statistics.paired import ROUNDING, Interval, to_bounds
 from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import Array
 from standfast.value_spec import USEFUL, ValueSpec, read_numbers
@@ -98,7 +98,15 @@ def judge_stability(spec: ValueSpec, estimate: Interval | None, references: Refe
         return "undecided"
     if spec.direction == "lower":
         low, high, middle = -high, -low, -middle
-    return "good" if low > middle else "bad" if high < middle else "undecided"
+    if _is_above(low, middle):
+        return "good"
+    return "bad" if _is_above(middle, high) else "undecided"
+
+
+def _is_above(value: float, other: float) -> bool:
+    """Whether a value is larger than another one by more than rounding."""
+    margin = ROUNDING * max(abs(value), abs(other))
+    return value > other and (value - other > margin or math.isinf(margin))
 
 
 def find_bad_p_value(spec: ValueSpec, values: Array, bounds: Array, references: References) -> float:
@@ -115,10 +123,16 @@ def find_bad_p_value(spec: ValueSpec, values: Array, bounds: Array, references: 
     0.03125
     """
     low, high = to_bounds(values, bounds, spec.censored_side)
-    middle = find_middle(spec, references)
-    are_beyond = high < middle if spec.direction == "higher" else low > middle
+    are_beyond = _find_beyond(spec, high if spec.direction == "higher" else low, references)
     beyond = int(are_beyond.sum())
     return float(bdtrc(beyond - 1, len(values), 0.5)) if beyond else 1.0
+
+
+def _find_beyond(spec: ValueSpec, values: Array, references: References) -> Array:
+    """Which values lie beyond the middle, on the side of unrelated maps, by more than rounding; bool `(n,)`."""
+    middle = find_middle(spec, references)
+    margin = ROUNDING * abs(middle)
+    return np.asarray(values < middle - margin if spec.direction == "higher" else values > middle + margin)
 
 
 def count_more(spec: ValueSpec, estimate: Interval | None, references: References) -> int | None:
@@ -146,15 +160,14 @@ def find_weak_classes(spec: ValueSpec, rows: pl.DataFrame, references: Reference
         return ()
     value = pl.col(spec.column).cast(pl.Float64).median()
     rows = rows.group_by("sample", maintain_order=True).agg(value, pl.col("targets").first())
-    middle = find_middle(spec, references)
-    values, classes = spec.values(rows), rows["targets"].to_numpy()
-    weak = values < middle if spec.direction == "higher" else values > middle
-    found = []
-    for each in np.unique(classes):
-        own = weak[classes == each]
-        if proportion_interval(int(own.sum()), len(own), 0.95)[0] > 0.5:
-            found.append(int(each))
-    return tuple(found)
+    classes = rows["targets"].to_numpy()
+    are_weak = _find_beyond(spec, spec.values(rows), references)
+    weak_classes = []
+    for number in np.unique(classes):
+        of_class = are_weak[classes == number]
+        if proportion_interval(int(of_class.sum()), len(of_class), 0.95)[0] > 0.5:
+            weak_classes.append(int(number))
+    return tuple(weak_classes)
 
 
 def judge_against_controls(
@@ -174,6 +187,7 @@ def judge_against_controls(
         return "undecided"
     ends = (estimate.low, estimate.high) if estimate is not None else (None, None)
     end = ends[1] if spec.direction == "higher" else ends[0]
-    if random is not None and end is not None and (end < random if spec.direction == "higher" else end > random):
-        return "bad"
-    return "control"
+    if random is None or end is None:
+        return "control"
+    is_worse = _is_above(random, end) if spec.direction == "higher" else _is_above(end, random)
+    return "bad" if is_worse else "control"

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import polars as pl
 
-from standfast.errors import UnknownNameError, check
+from standfast.errors import ArgumentError, UnknownNameError, check
 from standfast.results.agreement import (
+    Disagreement,
     MapAgreement,
+    find_disagreements,
     measure_data_agreement,
     measure_map_agreement,
     read_seed_maps,
@@ -337,7 +339,9 @@ class StoredResults:
         return read_common_words((self.manifest.get("models") or {}).values())
 
     def _list_classes(self, data: str) -> list[str]:
-        """The names of the classes of a data set; empty where they are not known, or models answer something else."""
+        """The names of the classes of a data set, or of what models answer; empty where they are not known."""
+        if self.task_words.answers:
+            return list(self.task_words.answers)
         if not all(about.get("of classes", True) for about in (self.manifest.get("models") or {}).values()):
             return []
         return [str(name) for name in self._list_texts(data, "classes")]
@@ -483,7 +487,30 @@ class StoredResults:
         """
         pairs = self._choose_pairs(data, model)
         check(len(pairs) == 1, "results", "those of a data set and a model", "none")
-        return reach_verdict(self.summary, *pairs[0])
+        return self._verdicts[pairs[0]]
+
+    @cached_property
+    def _verdicts(self) -> dict[tuple[str, str], Verdict]:
+        """The verdict on each data set and model."""
+        verdicts = {}
+        for data, model in self.pairs:
+            verdict = reach_verdict(self.summary, data, model)
+            disagreements = self._find_disagreements(data, model, verdict.show)
+            verdicts[data, model] = replace(verdict, disagreements=disagreements)
+        return verdicts
+
+    def _find_disagreements(self, data: str, model: str, explainers: Sequence[str]) -> tuple[Disagreement, ...]:
+        """Which of some explainers contradict each other; none where no maps are stored that could tell."""
+        labels = self._list_seed_agreements()
+        if len(explainers) < 2 or not labels:
+            return ()
+        view = self.metric_results(data, model, labels[0])
+        try:
+            maps = read_seed_maps([view])
+        except ArgumentError:  # they were too large, or have not been run
+            return ()
+        compared = {name: maps[model, name] for name in explainers if (model, name) in maps}
+        return find_disagreements(compared, self._read_top(labels[0]))
 
     def agreement(self, data: str | None = None) -> MapAgreement:
         """How far explainers, and models that were trained again, agree with each other on the same inputs.
@@ -572,9 +599,17 @@ class StoredResults:
 
     def _find_seed_agreement(self) -> tuple[str, int]:
         """The label of the metric whose maps are stored, and how many first features it looks at."""
-        labels = [label for label, metric in self.metrics.items() if metric.metric == "seed_agreement"]
+        labels = self._list_seed_agreements()
         check(len(labels) > 0, "results", "those of the metric seed_agreement", "none")
-        return labels[0], int(self.metrics[labels[0]].options.get("top", 3))
+        return labels[0], self._read_top(labels[0])
+
+    def _list_seed_agreements(self) -> list[str]:
+        """The labels of the metrics that store maps of several seeds."""
+        return [label for label, metric in self.metrics.items() if metric.metric == "seed_agreement"]
+
+    def _read_top(self, label: str) -> int:
+        """How many first features such a metric looks at."""
+        return int(self.metrics[label].options.get("top", 3))
 
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""

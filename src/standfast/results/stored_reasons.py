@@ -102,7 +102,7 @@ def read_card(
     about = {
         "data": data,
         "sample": sample,
-        "answer": describe_answer(results, view, stored.row),
+        "answer": describe_answer(view, stored.row),
         "score": _read_number(stored.row.get("answer_score")),
         "score_name": view.task.probability,
         "unused": _list_unused(view, given),
@@ -221,16 +221,8 @@ def format_value(number: float) -> str:
     return f"{number:.4g}"
 
 
-def describe_answer(results: Opened, view: MetricResults, row: Mapping[str, Any]) -> str:
-    """What the model answers for a sample, in words.
-
-    Of a decision it is its rule, or that it is not met.
-    """
-    about = (results.manifest.get("models") or {}).get(view.model) or {}
-    kept = str(about.get("kept") or "")
-    rule = kept.removeprefix("the same side of ")
-    if rule != kept:
-        return rule if row.get("targets") == 1 else f"not {rule}"
+def describe_answer(view: MetricResults, row: Mapping[str, Any]) -> str:
+    """What the model answers for a sample, in words: of a decision its rule, or that it is not met."""
     if row.get("answer") is not None:
         return f"{view.task.answer} {row['targets']}"
     kind = view.task.kind or "answer"

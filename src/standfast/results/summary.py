@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -44,6 +44,7 @@ Reason = Literal[
     "unranked",
     "no result",
     "no value",
+    "nothing varied",
     "one explainer",
     "unfit",
     "few explainers",
@@ -85,6 +86,7 @@ class Counts:
         unresolved: those of `bounds` that an estimate did not resolve; the others reached a limit.
         imprecise: those of `counted` that are no bounds, but have a larger error than was asked for.
         without_number: evaluated rows without a finite value.
+        unvaried: evaluated rows for which there was nothing to vary, so that their value says nothing.
         uncounted: the samples that have no value that counts, by reason.
         failed_jobs: parts of the work that failed.
     """
@@ -96,6 +98,7 @@ class Counts:
     unresolved: int = 0
     imprecise: int = 0
     without_number: int = 0
+    unvaried: int = 0
     uncounted: tuple[Uncounted, ...] = ()
     failed_jobs: int = 0
 
@@ -154,6 +157,11 @@ class SummaryRow:
     def candidate(self) -> bool:
         """Whether it may be called best: it is no control, and the sanity checks do not keep it from that."""
         return not self.control and self.sanity in (None, "passed")
+
+    @property
+    def has_nothing_varied(self) -> bool:
+        """Whether there was nothing to vary for this explainer, so that the metric does not judge it."""
+        return self.counts.unvaried > 0 and self.counts.counted == 0
 
     @property
     def value(self) -> float | None:
@@ -353,7 +361,7 @@ def find_removal_changes(metrics: Sequence[MetricSummary]) -> list[RemovalChange
 
 
 def summarise_metric(
-    found: MetricResults,
+    results: MetricResults,
     metric: ConfiguredMetric,
     comparison: Comparison | None,
     control_tests: Sequence[ControlTest] = (),
@@ -363,50 +371,74 @@ def summarise_metric(
     """The numbers of one configured metric on one data set and model.
 
     Args:
-        found: its rows.
+        results: its rows.
         metric: its configuration.
         comparison: the tests between explainers, if there are two or more with a value.
         control_tests: the tests against the controls.
         checks: the rows of the sanity checks on this data set and model.
         sanity: the decisions of the checks, by explainer.
     """
-    tests, decided = {test.explainer: test for test in control_tests}, sanity or {}
-    parts = {str(name): rows for (name,), rows in found.frame.partition_by("explainer", as_dict=True).items()}
+    sanity = sanity or {}
+    test_of = {test.explainer: test for test in control_tests}
+    parts = {str(name): rows for (name,), rows in results.frame.partition_by("explainer", as_dict=True).items()}
+    is_unchanged = _find_whether_unchanged(results)
     rows = []
-    explained = [*found.candidates, *found.unfit]
-    own = found.spec.select_valid(found.frame.filter(pl.col("explainer").is_in(explained)))
-    unchanged = len(own) > 0 and bool(found.spec.find_unchanged(found.spec.values(own)).all())
-    for name in found.explainers:
-        own, failed = parts.get(name, found.frame.clear()), found.errors.get(name, ())
-        if not len(own) and not failed:
+    for name in results.explainers:
+        samples = parts.get(name, results.frame.clear())
+        if not len(samples) and not results.errors.get(name):
             continue
-        references = None
-        if checks is not None and len(checks):
-            references = find_references(found.spec, found.label, checks.filter(pl.col("explainer") == name))
-        rows.append(
-            SummaryRow(
-                found.data,
-                found.model,
-                name,
-                found.label,
-                found.metric,
-                found.spec,
-                estimate(found.spec, own),
-                *_rank(name, None if unchanged else comparison),
-                name in found.controls,
-                tests.get(name),
-                count_rows(found.spec, own, len(failed)),
-                failed[0] if failed else None,
-                decided[name].state if name in decided else None,
-                references,
-                failure_p=None if references is None else _find_failure_p(found.spec, own, references),
-                weak_classes=() if references is None else find_weak_classes(found.spec, own, references),
-            )
-        )
-    rows = judge_rows(_correct_for_explainers(rows), decided)
-    samples = {frozenset(found.spec.select_valid(own)["repeat", "sample"].rows()) for own in parts.values()}
-    decision = Decision("unable", "unchanged") if unchanged else decide(found, comparison)
-    return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
+        row = _summarise_explainer(results, name, samples, _select_references(results, name, checks))
+        mean_rank, standing = _rank(name, None if is_unchanged else comparison)
+        state = sanity[name].state if name in sanity else None
+        rows.append(replace(row, mean_rank=mean_rank, standing=standing, control_test=test_of.get(name), sanity=state))
+    rows = judge_rows(_correct_for_explainers(rows), sanity)
+    decision = Decision("unable", "unchanged") if is_unchanged else decide(results, comparison)
+    is_uneven = _find_whether_uneven(results.spec, parts.values())
+    return MetricSummary(results.data, results.model, metric, tuple(rows), comparison, decision, is_uneven)
+
+
+def _find_whether_unchanged(results: MetricResults) -> bool:
+    """Whether no map of any explainer changed, of those that have a value."""
+    explained = [*results.candidates, *results.unfit]
+    valid = results.spec.select_valid(results.frame.filter(pl.col("explainer").is_in(explained)))
+    return len(valid) > 0 and bool(results.spec.find_unchanged(results.spec.values(valid)).all())
+
+
+def _find_whether_uneven(spec: ValueSpec, parts: Iterable[pl.DataFrame]) -> bool:
+    """Whether explainers have values for different samples."""
+    samples = {frozenset(spec.select_valid(rows)["repeat", "sample"].rows()) for rows in parts}
+    return len(samples) > 1
+
+
+def _select_references(results: MetricResults, explainer: str, checks: pl.DataFrame | None) -> References | None:
+    """What the metric gives for known maps of an explainer; None without checks."""
+    if checks is None or not len(checks):
+        return None
+    return find_references(results.spec, results.label, checks.filter(pl.col("explainer") == explainer))
+
+
+def _summarise_explainer(
+    results: MetricResults, explainer: str, samples: pl.DataFrame, references: References | None
+) -> SummaryRow:
+    """The numbers of one explainer, from its rows `samples`, without what is compared with others."""
+    spec, errors = results.spec, results.errors.get(explainer, ())
+    row = SummaryRow(
+        results.data,
+        results.model,
+        explainer,
+        results.label,
+        results.metric,
+        spec,
+        estimate(spec, samples),
+        control=explainer in results.controls,
+        counts=count_rows(spec, samples, len(errors)),
+        error=errors[0] if errors else None,
+        references=references,
+    )
+    if references is None:
+        return row
+    failure_p = _find_failure_p(spec, samples, references)
+    return replace(row, failure_p=failure_p, weak_classes=find_weak_classes(spec, samples, references))
 
 
 def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list[SummaryRow]:
@@ -414,25 +446,48 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
     random = next((row.value for row in rows if row.control and is_random(row.explainer)), None)
     judged = []
     for row in rows:
-        quality: Quality | None = None
-        if row.references is not None:
-            quality = judge_stability(row.spec, row.estimate, row.references)
-        elif row.control_test is not None:
-            quality = judge_against_controls(row.spec, row.estimate, row.control_test, random)
+        measured = _judge_value(row, random)
         needed = None
-        if quality == "undecided" and row.references is not None:
+        if measured == "undecided" and row.references is not None:
             needed = count_more(row.spec, row.estimate, row.references)
-        judged_at_all = row.references is not None or row.control_test is not None
-        if judged_at_all and quality != "bad" and row.sanity == "failed":
-            quality = "control"
-        elif quality == "good" and row.sanity == "undecided":
-            quality = "undecided"
-        reason = sanity[row.explainer].reason if row.explainer in sanity else None
-        if reason is not None and reason.question == "accuracy" and reason.state == "failed":
+        quality = _hold_to_sanity(row, measured)
+        if row.explainer in sanity and _is_near_chance(sanity[row.explainer]):
             quality = None
         failure_p = None if quality is None else row.failure_p
         judged.append(replace(row, quality=quality, failure_p=failure_p, needed=needed))
     return judged
+
+
+def _judge_value(row: SummaryRow, random: float | None) -> Quality | None:
+    """How good the value of an explainer is, whatever the sanity checks say; None where nothing judges it.
+
+    Args:
+        row: of the explainer.
+        random: the value of random maps; None without them.
+    """
+    if row.has_nothing_varied:
+        return None
+    if row.references is not None:
+        return judge_stability(row.spec, row.estimate, row.references)
+    if row.control_test is not None:
+        return judge_against_controls(row.spec, row.estimate, row.control_test, random)
+    return None
+
+
+def _hold_to_sanity(row: SummaryRow, quality: Quality | None) -> Quality | None:
+    """The quality that the sanity checks leave: of one that fails them, no value is better than a control's."""
+    is_judged = row.references is not None or row.control_test is not None
+    if is_judged and not row.has_nothing_varied and row.sanity == "failed" and quality != "bad":
+        return "control"
+    if quality == "good" and row.sanity == "undecided":
+        return "undecided"
+    return quality
+
+
+def _is_near_chance(sanity: Sanity) -> bool:
+    """Whether the model itself is not shown to be better than chance."""
+    reason = sanity.reason
+    return reason is not None and reason.question == "accuracy" and reason.state == "failed"
 
 
 def _find_failure_p(spec: ValueSpec, rows: pl.DataFrame, references: References) -> float | None:
@@ -517,6 +572,7 @@ def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Cou
         unresolved=int(unresolved.sum()),
         imprecise=int(imprecise.sum()),
         without_number=int((~np.isfinite(spec.values(fine))).sum()),
+        unvaried=int(spec.find_unvaried(rows).sum()),
         uncounted=tuple(uncounted),
         failed_jobs=failed_jobs,
     )
@@ -527,7 +583,8 @@ def decide(found: MetricResults, comparison: Comparison | None) -> Decision:
     if not len(found.frame):
         return Decision("unable", "no result")
     if not len(found.spec.select_valid(found.frame)):
-        return Decision("unable", "no value")
+        is_idle = bool(found.spec.find_unvaried(found.frame).any())
+        return Decision("unable", "nothing varied" if is_idle else "no value")
     if found.spec.direction is None:
         return Decision("none", "unranked")
     if comparison is None and found.unfit:

@@ -1,17 +1,33 @@
-"""The verdict: which explanations may be shown, which not and why, and what would decide the rest."""
+"""The verdict: which explanations may be shown, which not and why, and what would decide the rest.
+
+An explanation may be shown only where three kinds of questions were asked, and all were answered well: the sanity
+checks, a measure of stability that varied something, and a measure of faithfulness. So leaving out a question never
+earns more than asking it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal
+from typing import Literal, get_args
 
+import numpy as np
+
+from standfast.results.agreement import Disagreement
 from standfast.results.sanity import Accuracy, Check, Question, Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
+from standfast.statistics.paired import merge_rounding
 
 #: an explainer is refused by metrics if the error of that, over all explainers and metrics, is at most this
 LEVEL = 0.05
+
+#: more samples than so many times those that there are, are no advice: the value then lies within a quarter of its
+#: interval's half width from the margin, so even the side on which it will be is open
+_FAR = 16
+#: the kinds of questions without which no explanation may be shown
+Kind = Literal["checks", "stability", "faithfulness"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -23,7 +39,8 @@ class Ground:
         question: of the sanity check that it does not pass; None if it passes them.
         labels: of the metrics by which it is not good; empty if a check is the reason.
         quality: `"bad"`, `"control"` or `"undecided"` by these metrics.
-        needed: about how many samples more would decide; None if that is not known.
+        needed: about how many samples more would decide; None if that is not known, or if they are so many times those
+            that there are that not even the side is in sight (`_FAR`).
         is_open: whether it is not decided yet. A quality of `"bad"` or `"control"` is open if it is not certain for so
             many explainers and metrics (`LEVEL`).
         open_check: where metrics refuse it, the sanity check that is not decided either; None if it passes them.
@@ -38,9 +55,37 @@ class Ground:
     open_check: Check | None = None
 
     @property
+    def needed_range(self) -> tuple[int, int] | None:
+        """Between which numbers of samples `needed` is likely to be: it is known to a factor of two.
+
+        It goes with the square of the distance from the margin, of which as few samples know the first digit at best.
+        """
+        return None if self.needed is None else (max(1, self.needed // 2), 2 * self.needed)
+
+    @property
     def quality_name(self) -> str:
         """The quality; of a check, which has none, that it is undecided."""
         return self.quality or "undecided"
+
+
+@dataclass(frozen=True)
+class Partial:
+    """What was asked of an explainer that passes all of it, though not all kinds of questions were asked.
+
+    Attributes:
+        explainer: its name.
+        labels: of the metrics by which it is good.
+        passed: the kinds of questions that it passes.
+        missing: the kinds that were not asked; one at least.
+        idle: the labels of measures of stability that do not count, since they had nothing to vary for it, or changed
+            no map of any explainer.
+    """
+
+    explainer: str
+    labels: tuple[str, ...]
+    passed: tuple[Kind, ...]
+    missing: tuple[Kind, ...]
+    idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,13 +109,15 @@ class Verdict:
 
     Attributes:
         data, model: names.
-        show: the explainers that pass all sanity checks and are good by every metric that judges them, the best first:
-            those that are best by most metrics.
+        show: the explainers that pass all sanity checks and are good by every metric that judges them, among them one
+            of stability and one of faithfulness (`KINDS`), the best first: those that are best by most metrics.
         refuse: those that fail a check, or are bad or no better than a control by a metric, with the reasons.
-        labels: of the metrics that judge those of `show`.
+        labels: of the metrics that judge those of `show`; `stable_by` and `faithful_by` are those of them that measure
+            stability and faithfulness.
         undecided: all others, with what is undecided, or could not be measured. Where a time limit has left out the
             sanity checks, these are all that would be shown.
-        unjudged: those that pass all checks, but that no metric judges.
+        partial: those that pass all that was asked, where a kind of question was not.
+        unjudged: those that no check and no metric speaks against, but that no metric judges.
         weak: of `show`, the classes for which most maps are not stable, by explainer.
         hollow: where explainers that fail a check, or ignore the class, lead in stability: this is no merit.
         classes: the names of the classes; empty if they are not known.
@@ -78,14 +125,19 @@ class Verdict:
         checked: whether there were sanity checks.
         minutes: of the time limit; None without one.
         left_out: what it has left out, in a few words for each part.
+        disagreements: between those of `show`, which cannot all be trusted then, the worst first. It is known where the
+            metric `seed_agreement` has stored maps.
     """
 
     data: str
     model: str
     show: tuple[str, ...]
     labels: tuple[str, ...]
+    stable_by: tuple[str, ...]
+    faithful_by: tuple[str, ...]
     refuse: tuple[Ground, ...]
     undecided: tuple[Ground, ...]
+    partial: tuple[Partial, ...]
     unjudged: tuple[str, ...]
     weak: tuple[tuple[str, tuple[int, ...]], ...]
     hollow: tuple[Hollow, ...]
@@ -94,14 +146,33 @@ class Verdict:
     checked: bool
     minutes: float | None = None
     left_out: tuple[str, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
+
+    @property
+    def open_checks(self) -> list[tuple[list[str], Check]]:
+        """The sanity checks that are not decided of explainers that are refused for another reason."""
+        groups: dict[tuple[object, ...], tuple[list[str], Check]] = {}
+        for ground in self.refuse:
+            check = ground.open_check
+            if check is not None:
+                names, _ = groups.setdefault((check.question, check.state), ([], check))
+                names.append(ground.explainer)
+        return list(groups.values())
+
+    @property
+    def partial_groups(self) -> list[list[Partial]]:
+        """The explainers of `partial` of which the same was asked, together."""
+        groups: dict[tuple[object, ...], list[Partial]] = {}
+        for each in self.partial:
+            groups.setdefault((each.passed, each.missing, each.labels, each.idle), []).append(each)
+        return list(groups.values())
 
     @property
     def reasons(self) -> list[tuple[list[str], Ground]]:
         """The explainers of `refuse` that have the same reason, with the first of their grounds."""
         reasons: dict[tuple[object, ...], tuple[list[str], Ground]] = {}
         for ground in self.refuse:
-            open_question = None if ground.open_check is None else ground.open_check.question
-            reason = (ground.question, ground.labels, ground.quality, open_question)
+            reason = (ground.question, ground.labels, ground.quality)
             names, _ = reasons.setdefault(reason, ([], ground))
             names.append(ground.explainer)
         return list(reasons.values())
@@ -112,23 +183,28 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
     metrics = summary.select(data, model)
     show: list[str] = []
     unjudged: list[str] = []
+    partial: list[Partial] = []
     refuse: list[Ground] = []
     undecided: list[Ground] = []
     rows_of = {name: _list_rows(metrics, name) for name in summary.explainers if name not in summary.controls}
     judging = sum(_is_judging(metric) for metric in metrics)
     for name, rows in rows_of.items():
-        obstacle = _find_obstacle(summary.sanity.get((data, model, name)), name, rows, judging)
+        sanity = summary.sanity.get((data, model, name))
+        obstacle = _find_obstacle(sanity, name, rows, judging)
         if obstacle is None:
             obstacle = _find_gap(name, metrics, summary.missing > 0)
+        answered = _list_answered(name, metrics, sanity)
         if obstacle is not None:
             (undecided if obstacle.is_open else refuse).append(obstacle)
-        elif any(row.quality == "good" for row in rows) and summary.lacks_checks:
+        elif not answered.labels:
+            unjudged.append(name)
+        elif summary.lacks_checks:
             # asking less must not earn more: it is no answer of the user's that there are no checks
             undecided.append(Ground(name, is_open=True))
-        elif any(row.quality == "good" for row in rows):
-            show.append(name)
+        elif answered.missing:
+            partial.append(answered)
         else:
-            unjudged.append(name)
+            show.append(name)
     # those that are best by most metrics come first
     show.sort(key=lambda name: -_count_wins(rows_of[name]))
     return Verdict(
@@ -136,8 +212,11 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
         model,
         tuple(show),
         _list_judges(metrics, show),
+        _list_judges(_select_kind(metrics, "stability"), show),
+        _list_judges(_select_kind(metrics, "faithfulness"), show),
         tuple(refuse),
         tuple(undecided),
+        tuple(partial),
         tuple(unjudged),
         _list_weak_classes(show, rows_of),
         tuple(_find_hollow(summary, data, model)),
@@ -147,6 +226,43 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
         summary.minutes,
         summary.left_out,
     )
+
+
+def _list_answered(explainer: str, metrics: Sequence[MetricSummary], sanity: Sanity | None) -> Partial:
+    """Which kinds of questions an explainer passes, that nothing speaks against, and which were not asked."""
+    passed: set[Kind] = set()
+    if sanity is not None and sanity.state == "passed":
+        passed.add("checks")
+    labels: list[str] = []
+    idle: list[str] = []
+    for metric in metrics:
+        row = metric.find_row(explainer)
+        if row is None:
+            continue
+        asks = row.spec.asks
+        if asks == "stability" and _has_varied_nothing(metric, row):
+            idle.append(metric.label)
+        elif row.quality == "good" and (asks == "stability" or asks == "faithfulness"):
+            passed.add(asks)
+        if row.quality == "good":
+            labels.append(metric.label)
+    return Partial(
+        explainer,
+        tuple(labels),
+        tuple(kind for kind in KINDS if kind in passed),
+        tuple(kind for kind in KINDS if kind not in passed),
+        tuple(idle),
+    )
+
+
+def _has_varied_nothing(metric: MetricSummary, row: SummaryRow) -> bool:
+    """Whether a measure of stability had nothing to vary for an explainer, or what it varied changed no map at all."""
+    return row.has_nothing_varied or metric.decision.reason == "unchanged"
+
+
+def _select_kind(metrics: Sequence[MetricSummary], kind: Kind) -> list[MetricSummary]:
+    """The metrics that ask a kind of question, without those whose changes moved no map."""
+    return [each for each in metrics if each.metric.spec.asks == kind and each.decision.reason != "unchanged"]
 
 
 def _list_rows(metrics: Sequence[MetricSummary], explainer: str) -> list[SummaryRow]:
@@ -196,7 +312,9 @@ def _find_failed_check(sanity: Sanity | None, name: str) -> Ground | None:
         return None
     if sanity.state == "failed":
         return Ground(name, reason.question)
-    more = sanity.more if sanity.state == "undecided" else None
+    more = None
+    if sanity.state == "undecided":
+        more = _keep_foreseeable(sanity.more, reason.samples)
     return Ground(name, reason.question, needed=more, is_open=True)
 
 
@@ -227,20 +345,27 @@ def _list_weak_classes(
 
 
 def _find_hollow(summary: Summary, data: str, model: str) -> list[Hollow]:
-    found: dict[tuple[str, ...], list[str]] = {}
+    """By which metrics explainers that say little are more stable than all that say something."""
+    labels_of: dict[tuple[str, ...], list[str]] = {}
     for metric in summary.select(data, model):
-        sign = -1 if metric.metric.spec.direction == "higher" else 1
-        known = [row for row in metric.rows if row.references is not None and row.value is not None]
-        # the most stable first, and of equal ones those that say something
-        ordered = sorted(known, key=lambda row: (sign * (row.value or 0.0), _is_hollow(summary, row)))
+        ordered = _order_by_stability(summary, metric)
         ahead = list(takewhile(lambda row: _is_hollow(summary, row), ordered))
         names = tuple(row.explainer for row in ahead)
         if 0 < len(ahead) < len(ordered):
-            found.setdefault(names, []).append(metric.label)
+            labels_of.setdefault(names, []).append(metric.label)
     return [
         Hollow(tuple(labels), names, tuple(summary.sanity[data, model, name] for name in names))
-        for names, labels in found.items()
+        for names, labels in labels_of.items()
     ]
+
+
+def _order_by_stability(summary: Summary, metric: MetricSummary) -> list[SummaryRow]:
+    """The rows of a measure of stability, the most stable first, and of equal ones those that say something."""
+    sign = -1 if metric.metric.spec.direction == "higher" else 1
+    rows = [row for row in metric.rows if row.references is not None and row.value is not None]
+    values = merge_rounding(np.array([[sign * (row.value or 0.0) for row in rows]]))[0]
+    order = sorted(range(len(rows)), key=lambda place: (values[place], _is_hollow(summary, rows[place])))
+    return [rows[place] for place in order]
 
 
 def _is_hollow(summary: Summary, row: SummaryRow) -> bool:
@@ -253,10 +378,15 @@ def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> 
     labels = []
     for each in metrics:
         row = each.find_row(name)
-        lost = unfinished if row is None else row.counts.failed_jobs > 0 or row.value is None
+        lost = unfinished if row is None else _is_lost(row)
         if lost and any(other.quality for other in each.rows):
             labels.append(each.label)
     return Ground(name, None, tuple(labels), "undecided", is_open=True) if labels else None
+
+
+def _is_lost(row: SummaryRow) -> bool:
+    """Whether parts of the work failed, or there is no value although there was something to vary."""
+    return row.counts.failed_jobs > 0 or (row.value is None and not row.has_nothing_varied)
 
 
 def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
@@ -265,8 +395,19 @@ def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
     for quality in qualities:
         found = [row for row in rows if row.quality == quality]
         if found:
-            more = [row.needed for row in found if row.needed is not None] if quality == "undecided" else []
-            needed = max(more) if len(more) == len(found) else None
             labels = tuple(row.label for row in found)
+            needed = _find_most_needed(found) if quality == "undecided" else None
             return Ground(name, None, labels, quality, needed, is_open=True)
     return None
+
+
+def _find_most_needed(rows: Sequence[SummaryRow]) -> int | None:
+    """About how many samples more would decide all of some rows; None if that is not known of one."""
+    numbers = [_keep_foreseeable(row.needed, row.counts.counted) for row in rows]
+    known = [number for number in numbers if number is not None]
+    return max(known) if len(known) == len(numbers) else None
+
+
+def _keep_foreseeable(needed: int | None, samples: int) -> int | None:
+    """A number of further samples; None if it is too far from those that there are."""
+    return needed if needed is not None and needed <= _FAR * samples else None

@@ -2,7 +2,8 @@
 
 Friedman's test answers whether the explainers differ at all. If it rejects, Wilcoxon's signed-rank tests with Holm's
 correction find the pairs that differ (Demšar 2006, JMLR 7; García and Herrera 2008, JMLR 9). Ties and censored values
-follow the rule of `standfast.statistics.paired`.
+follow the rule of `standfast.statistics.paired`. Values of a sample that differ only by rounding are tied
+(`merge_rounding`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from standfast.statistics.paired import (
     friedman,
     holm,
     median_interval,
+    merge_rounding,
     midranks,
     shift_interval,
     signed_rank,
@@ -160,6 +162,7 @@ def compare(
     ((0, 1, 2), (0, 1))
     """
     values, flags = check_values(values, censored, censored_side, 2)
+    values = merge_rounding(values)
     k = values.shape[1]
     check(k >= 2, "values", "at least two columns", k)
     check(len(names) == k == len(set(names)), "names", f"{k} different names", list(names))
@@ -275,6 +278,7 @@ def compare_with_controls(
     ('copy', 'beats')
     """
     values, flags = check_values(values, censored, censored_side, 2)
+    values = merge_rounding(values)
     check(len(names) == values.shape[1] == len(set(names)), "names", f"{values.shape[1]} different names", list(names))
     check(set(controls) <= set(names), "controls", "some of the names", list(controls))
     check(direction in ("higher", "lower"), "direction", "'higher' or 'lower'", repr(direction))

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from standfast.errors import check, check_integer
+from standfast.statistics.paired import ROUNDING
 from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import Array
 
@@ -187,6 +188,12 @@ def count_met(low: Array, high: Array, limit: float, better: Literal["higher", "
 
     >>> count_met(np.array([1.0, 3.0, 1.0]), np.array([1.0, 3.0, 5.0]), 2.0, "higher")
     (1, 1, 1)
+    >>> count_met(np.array([0.9999999999999998]), np.array([0.9999999999999998]), 1.0, "higher")  # but for rounding
+    (1, 0, 0)
     """
-    met, unmet = (low >= limit, high < limit) if better == "higher" else (high <= limit, low > limit)
+    margin = ROUNDING * abs(limit)
+    if better == "higher":
+        met, unmet = low >= limit - margin, high < limit - margin
+    else:
+        met, unmet = high <= limit + margin, low > limit + margin
     return int(met.sum()), int(unmet.sum()), int((~met & ~unmet).sum())

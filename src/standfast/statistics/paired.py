@@ -40,6 +40,9 @@ EXACT_DIFFERENCES = 200
 PERMUTED_ROWS = 50
 #: steps of a bisection to the precision of a float
 _HALVINGS = 48
+#: values that differ by no more than this share of the larger one are equal: they differ by rounding. It is half of the
+#: sixth digit, and eight times the precision of single numbers
+ROUNDING = 5e-7
 _CELLS = 2_000_000  # numbers in memory at a time, in a permutation test
 
 
@@ -65,6 +68,10 @@ class Readable(Protocol):
     @property
     def only(self) -> tuple[str, ...]:
         """Columns that must be True for a row to count."""
+
+    @property
+    def varied(self) -> str | None:
+        """The column that is False for rows that do not count, since there was nothing to vary."""
 
 
 @dataclass(frozen=True)
@@ -381,6 +388,31 @@ def check_values(values: Array, censored: Array | None, side: str, axes: int) ->
     check(flags.shape == values.shape, "censored", f"the shape of the values, {values.shape}", flags.shape)
     check(side in ("upper", "lower"), "censored_side", "'upper' or 'lower'", repr(side))
     return values, flags & ~np.isnan(values)
+
+
+def merge_rounding(values: Array) -> Array:
+    """Values (n, k), where those of a row that differ only by rounding are the same: `ROUNDING` of the larger one.
+
+    Differences of numbers of the usual size may be near 0 by rounding, too. So no smaller size counts than the median.
+
+    >>> merge_rounding(np.array([[1.0, 0.9999999999999998, 0.9], [0.3, 0.2, 0.1 + 0.2]])).tolist()
+    [[0.9999999999999998, 0.9999999999999998, 0.9], [0.3, 0.2, 0.3]]
+    """
+    if not values.size:
+        return values
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    usual = float(np.median(sizes)) if len(sizes) else 0.0
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    with np.errstate(invalid="ignore"):  # the difference of two infinities
+        gaps = np.diff(ordered, axis=1)
+    larger = np.maximum(np.abs(ordered[:, 1:]), np.abs(ordered[:, :-1]))
+    is_same = np.isfinite(gaps) & (gaps <= ROUNDING * np.maximum(larger, usual))
+    places = np.arange(values.shape[1])
+    first = np.maximum.accumulate(np.where(np.pad(is_same, ((0, 0), (1, 0))), 0, places), axis=1)
+    merged = np.empty_like(values)
+    np.put_along_axis(merged, order, np.take_along_axis(ordered, first, axis=1), axis=1)
+    return merged
 
 
 def to_bounds(values: Array, censored: Array, side: Side) -> tuple[Array, Array]:

@@ -285,6 +285,8 @@ def _arrange(part: pl.DataFrame, spec: Readable, explainers: list[str], samples:
     counts = (pl.col("status") == "ok") & value.is_finite().fill_null(False)
     for name in spec.only:
         counts &= pl.col(name).cast(pl.Boolean).fill_null(False) if name in part.columns else pl.lit(False)
+    if spec.varied in part.columns:
+        counts &= pl.col(spec.varied).cast(pl.Boolean).fill_null(True)
     # without this column no value is censored
     flags = spec.censored if spec.censored in part.columns else None
     part = part.filter(counts).select(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -42,6 +42,7 @@ class TaskWords:
         fall: what a drop is (`Task.measure_drop`); empty where it is the share of the score that is lost.
         kind: what answers are told apart by, such as "class"; empty where they are not kinds.
         classes: whether answers are classes, of which one is right.
+        answers: what each answer is, by its number, where the task itself says so, such as the two sides of a decision.
 
     >>> TaskWords().say_drop, TaskWords(fall="how far the dose has fallen").say_drop
     ("how much of the answer's probability is lost", 'how far the dose has fallen')
@@ -54,6 +55,10 @@ class TaskWords:
     fall: str = ""
     kind: str = "class"
     classes: bool = True
+    answers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "answers", tuple(self.answers))  # a list, in a manifest that was read
 
     @property
     def say_drop(self) -> str:
@@ -87,6 +92,8 @@ def read_common_words(models: Iterable[Mapping[str, Any]]) -> TaskWords:
         different.add(TaskWords(**words))
     if not different:
         return CLASS_WORDS
+    if len(different) > 1:  # such as decisions at several cut-offs, whose answers have other words
+        different = {replace(words, answers=()) for words in different}
     return different.pop() if len(different) == 1 else Task.words
 
 

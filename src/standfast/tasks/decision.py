@@ -112,7 +112,6 @@ class Decision(Task):
 
     name: ClassVar[str] = "decision"
     usual: ClassVar[str] = "rule=P(1) > 0.35"
-    words: ClassVar[TaskWords] = Binary.words
     switches: ClassVar[bool] = True
     scales: ClassVar[bool] = True
     rule: Annotated[str, _hold_rule]
@@ -137,6 +136,11 @@ class Decision(Task):
     def kept(self) -> str:  # type: ignore[override]
         """What it means that the answer is kept."""
         return f"the same side of {self.rule}"
+
+    @property
+    def words(self) -> TaskWords:  # type: ignore[override]
+        """The words of two sides, which are the rule and that it does not hold."""
+        return replace(Binary.words, answers=(f"not {self.rule}", self.rule))
 
     @property
     def below(self) -> Task:

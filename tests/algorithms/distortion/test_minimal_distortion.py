@@ -11,11 +11,13 @@ import scipy.optimize
 import torch
 from refusals import assert_refused
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import standfast
 from standfast.algorithms import attacks, get_attack
 from standfast.algorithms.distortion import FastMinimumNorm, MinimalDistortion, estimate_lower_limit
 from standfast.algorithms.distortion.geometry import nearest_on_plane
+from standfast.algorithms.distortion.space import FreeSpace, Nearest
 from standfast.errors import ArgumentError
 
 FEATURES, CLASSES = 20, 6
@@ -317,6 +319,49 @@ def test_results_do_not_depend_on_other_samples_or_batch_size(digits: Tensor) ->
     assert torch.equal(runs[0].inputs[3:4], alone.inputs)
     other = get_attack(attack).minimise(model, digits, None, free, generator=torch.Generator().manual_seed(9))
     assert not torch.equal(runs[0].inputs, other.inputs)
+
+
+class CountCopies(TorchDispatchMode):
+    """Counts the operations that put rows of tensors in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.copies += func.overloadpacket.__name__ in ("index", "index_select", "index_add_", "scatter_reduce_")
+        return func(*args, **(kwargs or {}))
+
+
+def test_one_point_of_each_input_is_not_put_in_order(lenet: standfast.Model, digits: Tensor) -> None:
+    """These copies took as long as one row in ten of LeNet-5."""
+    copies = []
+    for steps in (3, 9):
+        with CountCopies() as counted:
+            get_attack(f"ddn:steps={steps}").minimise(lenet, digits, lenet.predict(digits), None)
+        copies.append(counted.copies)
+    assert copies[0] == copies[1] > 0
+
+
+def test_an_offer_of_one_point_each_is_as_one_of_several(lenet: standfast.Model, digits: Tensor) -> None:
+    """For the same points in another order, one of which is none, and some of which change the answer."""
+    space = FreeSpace(lenet, digits, lenet.predict(digits), torch.ones_like(digits, dtype=torch.bool), 2)
+    together, alone = Nearest(space), Nearest(space)
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(digits), generator=generator)
+    for _ in range(4):
+        points = torch.rand(space.x.shape, generator=generator)
+        points[2] = torch.nan
+        margin = torch.randn(len(digits), generator=generator)
+        margin[:3] = torch.tensor([0.0, -torch.inf, 1.0])
+        size, flips = together.offer(points, margin, space.rows)
+        other_size, other_flips = alone.offer(points[order], margin[order], order)
+        torch.testing.assert_close(size[order], other_size, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(flips[order], other_flips)
+        for name in ("points", "distortion", "searched", "found"):
+            assert torch.equal(getattr(together, name), getattr(alone, name))
+    assert together.found.any()
+    assert not together.found.all()
 
 
 @pytest.mark.parametrize("name", ["fmn", "iga", "gsa"])

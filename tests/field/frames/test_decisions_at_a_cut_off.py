@@ -20,6 +20,7 @@ import standfast
 from standfast.errors import ArgumentError
 from standfast.explainers import get as get_explainer
 from standfast.frames import Table, make_model
+from standfast.question.frames import FrameExplainer
 from standfast.tasks import Decision
 
 RULE = "P(default) > 0.35"
@@ -112,7 +113,7 @@ def test_a_function_of_the_users_is_asked_for_the_class() -> None:
         return frame.to_numpy()
 
     rows = Table.read(frame).rows[:20]
-    get_explainer(standfast.question.frames.FrameExplainer(look))(model, rows)
+    get_explainer(FrameExplainer(look))(model, rows)
     assert asked[:20] == (1 - model.predict(rows)).tolist()
 
 
@@ -129,3 +130,19 @@ def test_what_is_not_possible_is_said() -> None:
     ):
         with pytest.raises(ArgumentError, match=f"decision: expected .*{words}"):
             standfast.evaluate(estimator, decision=rule, **ask, **options)
+
+
+def test_a_report_says_the_rule_and_not_the_number_of_a_side() -> None:
+    """Where sides had the numbers of classes, side 1 must not be named as class 1 either."""
+    frame, answers = make_frame()
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, answers)
+    options: dict[str, Any] = {"decision": RULE, "reference": frame, "sanity": False, "progress": False}
+    found = standfast.evaluate(pipeline, ["occlusion"], frame.head(6), ["worst_case:budget=8"], **options)
+    sides = ("not P(default) > 0.35", "P(default) > 0.35")
+    assert found.task_words.answers == sides
+    assert found.summary.classes == dict.fromkeys(found.data, sides)
+    shares = pipeline.predict_proba(frame.head(6))[:, 0]
+    (label,) = found.metrics
+    (view,) = found.list_metric_results(label)
+    for row in view.rows_for("occlusion").to_dicts():
+        assert view.name_classes(row)["targets"] == sides[int(shares[row["sample"]] > 0.35)]

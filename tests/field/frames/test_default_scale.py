@@ -111,7 +111,19 @@ def test_the_report_says_what_changes_and_how_many_rows_cannot() -> None:
     frame = LOANS[["income", "amount"]]
     rows = frame[:3].assign(income=[0.0, 0.0, 1.0], amount=[0, 3, 0])
     question = Arguments(Rule(), ["occlusion"], rows, ["worst_case"], reference=frame).ask()
-    assert question.about["default neighbourhood"].endswith("none was given; rows that cannot change: 2 of 3")
+    still = "income in 2 of 3 rows, amount in all rows; rows that cannot change: 2 of 3"
+    words = f"none was given; numbers that stay (0, missing, or whole and too small): {still}"
+    assert question.about["default neighbourhood"].endswith(words)
+
+
+def test_whole_numbers_below_50_are_said_to_stay() -> None:
+    """By 2% one of 49 moves by less than a step, and one of 50 by a step."""
+    amounts = [18 + 53 * row // len(LOANS) for row in range(len(LOANS))]
+    frame = pd.DataFrame({"income": LOANS["income"], "amount": amounts})
+    rows = pd.DataFrame({"income": [2500.0, 2600.0, 2700.0], "amount": [30, 49, 50]})
+    question = Arguments(Rule(), ["occlusion"], rows, ["worst_case"], reference=frame).ask()
+    words = "none was given; numbers that stay (0, missing, or whole and too small): amount in 2 of 3 rows"
+    assert question.about["default neighbourhood"].endswith(words)
 
 
 NAMED = ["worst_case", "max_sensitivity", "misinterpretation_probability"]

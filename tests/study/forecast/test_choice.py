@@ -17,9 +17,11 @@ from standfast.metrics.base import has_neighbourhood, list_cheaper
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Extra, Freedom, Grid, LoadedModel, Samples
 from standfast.registry import build
-from standfast.study.forecast.choice import ENOUGH, Choice, check_minutes, choose, describe_choice
+from standfast.study.forecast.choice import Choice, check_minutes, choose, describe_choice
+from standfast.study.forecast.costs import ENOUGH
 from standfast.study.forecast.estimate import Estimate, Line
-from standfast.study.forecast.limited import sort_jobs
+from standfast.study.forecast.first_jobs import learn, sort_jobs
+from standfast.study.forecast.left_out import MEASURED
 from standfast.study.plan import Job
 
 LADDER = ({"samples": 10}, {"samples": 100})
@@ -302,3 +304,76 @@ def test_a_further_default_neighbourhood_is_added_where_nothing_is_left_out() ->
     assert choice is not None
     assert chosen.metrics["drawn: closer"] == Drawn(999)
     assert choice.seconds == pytest.approx(2 * 880 + 80)
+
+
+def test_long_jobs_come_after_the_others_of_their_turn() -> None:
+    """One that does not end takes nothing from them."""
+    jobs = [
+        Job(f"{name}{start}", "x", "m", name, "drawn", 0, start, start + 1, 1.0) for start in (0, 1) for name in "ab"
+    ]
+    order = sort_jobs(jobs, (), lambda job: job.explainer == "a")
+    assert [job.identity for job in order] == ["b0", "a0", "b1", "a1"]
+
+
+def test_the_first_jobs_correct_the_forecast_of_their_metric() -> None:
+    """`saliency` took four times as long as was forecast; of the other explainer twice as long is expected."""
+    grid = make_grid()
+    forecast = estimate(grid)
+    job = Job("first", "x", "m", "saliency", "drawn", 0, 0, 10, 1.0)
+    corrected = learn(forecast, [job], {"first": 440.0}, lambda job: 110.0)
+    seconds = {(line.label, line.explainer): line.seconds for line in corrected.lines}
+    usual = {(line.label, line.explainer): line.seconds for line in forecast.lines}
+    assert seconds["drawn", "saliency"] == pytest.approx(4 * usual["drawn", "saliency"])
+    assert seconds["drawn", "random"] == pytest.approx(2 * usual["drawn", "random"])
+    assert seconds["sanity", "saliency"] == pytest.approx(usual["sanity", "saliency"])
+
+
+def make_uneven(dear: float) -> tuple[Grid, Estimate]:
+    """Two explainers; a sample takes 1 s of one, and `dear` seconds of the other, and the checks 40 s."""
+    grid = make_grid(count=8, ladder=None)
+    grid = replace(grid, explainers={**grid.explainers, "gradcam": standfast.explainers.get("gradcam")})
+    lines = [
+        Line("x", "m", name, "drawn", 1, 0, 8, 0, 8 * each, basis="trial")
+        for name, each in {"saliency": 1.0, "gradcam": dear, "random": 1.0}.items()
+    ]
+    lines.append(Line("x", "m", "saliency", "sanity", 1, 0, 8, 0, 40.0, basis="trial"))
+    return grid, Estimate(tuple(lines))
+
+
+def test_what_takes_too_long_for_a_sample_is_left_out_once_the_first_jobs_are_done() -> None:
+    """Checks and the other explainer are worth more than a single sample."""
+    grid, costs = make_uneven(dear=95.0)
+    before = choose(grid, costs, 2, 120.0)
+    assert before is not None
+    assert before.left_out == ()
+    earlier = {**before.describe(grid), "samples": {"x": [0, 8]}}
+    after = choose(grid, costs, 2, 117.0, earlier={**earlier, MEASURED: 3.0})
+    assert after is not None
+    assert after.left_out == (("drawn", "gradcam"),)
+    assert after.checked is None
+    assert after.controls == ("random",)
+    assert after.samples == {"x": 8}
+    assert "no drawn of gradcam, of which not one sample fits into the time" in describe_choice(grid, after)
+
+
+def test_what_fits_is_not_left_out() -> None:
+    grid, costs = make_uneven(dear=20.0)
+    earlier = {"controls": ["random"], "checked": None, "samples": {"x": [0, 8]}}
+    after = choose(grid, costs, 2, 117.0, earlier={**earlier, MEASURED: 3.0})
+    assert after is not None
+    assert after.left_out == ()
+    assert after.samples["x"] >= 1
+
+
+def test_what_was_left_out_of_an_explainer_is_added_when_all_else_is_done() -> None:
+    grid, costs = make_uneven(dear=95.0)
+    earlier = {
+        "controls": ["random"],
+        "checked": None,
+        "samples": {"x": [8, 8]},
+        "left out pairs": [["drawn", "gradcam"]],
+    }
+    added = choose(grid, costs, 3, 150.0, earlier=earlier, must_add=True)
+    assert added is not None
+    assert added.left_out == ()
+    assert choose(grid, costs, 1, 60.0, earlier=earlier, must_add=True) is None

@@ -15,7 +15,9 @@ import standfast
 from conftest import small_net
 from standfast import evaluation
 from standfast.study.file.spec import StudyError, study_from
+from standfast.study.forecast import limited as limited_runs
 from standfast.study.plan import make_plan
+from standfast.study.run import run_grid
 
 OPTIONS: dict[str, Any] = {"neighbourhood": standfast.LinfBall(0.1), "progress": False}
 EXPLAINERS = ["saliency", "input_x_gradient"]
@@ -266,3 +268,60 @@ def test_the_same_call_says_why_it_does_nothing(tmp_path: Path, capsys: pytest.C
         )
     if results.manifest["limit"]["samples"]["inputs"] == [2, 2] and not results.run.stopped:
         assert "give more minutes" in capsys.readouterr().err
+
+
+def test_an_explainer_that_does_not_end_takes_no_results_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is as quick as the other one in trials, and then takes longer than all of the time."""
+    is_running = False
+
+    def hang(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        while is_running:
+            time.sleep(0.1)
+        return inputs
+
+    def run_slowly(*arguments: Any, **options: Any) -> Any:
+        nonlocal is_running
+        is_running = True
+        return run_grid(*arguments, **options)
+
+    monkeypatch.setattr(limited_runs, "run_grid", run_slowly)
+    began = time.monotonic()
+    explainers = {"saliency": "saliency", "hanging": hang}
+    options = {**OPTIONS, "sanity": False, "controls": False}
+    results = standfast.evaluate(
+        make_model(), explainers, draw(8), ["max_sensitivity:samples=50"], minutes=0.25, out=tmp_path, **options
+    )
+    assert time.monotonic() - began < 15 + 15
+    assert results.manifest["limit"]["samples"]["inputs"][0] >= 1
+    assert results.missing == 0
+    assert results.samples["explainer"].unique().to_list() == ["saliency"]
+    words = "no max_sensitivity of hanging, of which not one sample fits into the time"
+    assert words in results.verdict().left_out
+    assert words in " ".join(str(results).split())
+
+
+def test_what_a_run_without_a_limit_has_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the forecast is rough, and first jobs would be done first."""
+    options = {**OPTIONS, "sanity": False, "controls": False, "out": tmp_path}
+    metrics = ["max_sensitivity:samples=5"]
+    standfast.evaluate(make_model(), EXPLAINERS, draw(4), metrics, **options)
+    monkeypatch.setattr(limited_runs, "is_rough", lambda estimate: True)
+    again = standfast.evaluate(make_model(), EXPLAINERS, draw(4), metrics, minutes=1, **options)
+    assert again.run.done == 0
+    assert again.manifest["limit"]["samples"]["inputs"] == [4, 4]
+
+
+def test_first_jobs_count_as_work_that_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(limited_runs, "is_rough", lambda estimate: True)
+    monkeypatch.setattr(evaluation, "_print_choice", lambda grid, estimate, choice: told.append(choice))
+    options = {**OPTIONS, "progress": True, "sanity": False, "controls": False, "out": tmp_path}
+    results = standfast.evaluate(
+        make_model(), EXPLAINERS, draw(4), ["max_sensitivity:samples=5"], minutes=1, samples_per_job=1, **options
+    )
+    assert len(told) == 2
+    assert results.run.done == 8
+    assert results.manifest["limit"]["samples"]["inputs"] == [4, 4]
+    assert results.missing == 0

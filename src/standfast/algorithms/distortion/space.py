@@ -12,8 +12,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from standfast.algorithms.distortion.geometry import Norm, norm_of
 from standfast.algorithms.subject import Subject
 from standfast.errors import ModelError
-from standfast.function_calls import check_has_gradients
-from standfast.tensors import Streams
+from standfast.function_calls import compute_gradient
+from standfast.tasks import Classification
+from standfast.tensors import Streams, holds_everywhere
 
 MANY = 128  # up to so many rivals, a gradient for each costs little more than to estimate which ones matter
 DIRECTIONS, _TOGETHER = 64, 8  # how many directional derivatives estimate a norm, and how many share a forward pass
@@ -26,7 +27,8 @@ class FreeSpace:
     Only the free features are variables: fixed ones cannot move and have no gradient, so that norms, steps and moments
     are those of the smaller space. (c-Eval, Sec. III: blocking the fixed features only after the step converges badly.)
 
-    For use inside `model.session()`. Points are flat, `(M, d)`; `rows` `(M,)` are the inputs that they belong to.
+    For use inside `model.session()`. Points are flat, `(M, d)`; `rows` `(M,)` are the inputs that they belong to. For
+    one point of every input, `rows` is the attribute of that name itself: then nothing is copied to be put in order.
     """
 
     def __init__(self, model: Subject, inputs: Tensor, targets: Tensor, free: Tensor, norm: Norm) -> None:
@@ -38,6 +40,9 @@ class FreeSpace:
         lower, upper = (bound.expand(inputs.shape).flatten(1) for bound in model.bounds)
         self.lower, self.upper = torch.where(self.free, lower, self.x), torch.where(self.free, upper, self.x)
         self.rows = torch.arange(len(inputs), device=inputs.device)
+        self._all_free = holds_everywhere(self.free)
+        #: whether the margin of the task is that of classes, which is differentiated here
+        self._has_class_margin = type(model.task).margin is Classification.margin
         self.evaluations = torch.zeros(len(inputs), dtype=torch.int64, device=inputs.device)
         self.gradients = torch.zeros_like(self.evaluations)
         #: what stands for the gradient at inputs where the margin is flat, and which these are
@@ -49,6 +54,10 @@ class FreeSpace:
     def select(self, rows: Tensor) -> FreeSpace:
         """Some of the inputs, with counts of their own."""
         return FreeSpace(self.model, self.unflatten(self.x[rows]), self.targets[rows], self.free[rows], self.norm)
+
+    def _of_inputs(self, values: Tensor, rows: Tensor) -> Tensor:
+        """The values `(M, ...)` of the inputs `rows` `(M,)`, from those of all `(N, ...)`; do not write to them."""
+        return values if rows is self.rows else values[rows]
 
     def _as_classes(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `(M, K)` from outputs `(M, ...)`, and the class of each `(M,)`, which another one must exceed.
@@ -136,8 +145,8 @@ class FreeSpace:
             return (self.model.task.margin(self.model.forward(x), targets),)
 
         with torch.no_grad():
-            (margin,) = self.model.map_rows(chunk, self.unflatten(points), self.targets[rows])
-        self.evaluations.index_add_(0, rows, torch.ones_like(rows))
+            (margin,) = self.model.map_rows(chunk, self.unflatten(points), self._of_inputs(self.targets, rows))
+        self._add_one(self.evaluations, rows)
         return margin.nan_to_num(nan=-torch.inf)
 
     def margin_gradient(self, points: Tensor, rows: Tensor, rival: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -152,35 +161,50 @@ class FreeSpace:
         self, function: Callable[..., Tensor], points: Tensor, rows: Tensor, *rivals: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The margin, and the gradient of the sum of `function(logits, targets, *rivals)`."""
+        returns_margin = function is _margins and (bool(rivals) or self._has_class_margin)
 
         def chunk(x: Tensor, targets: Tensor, *rival: Tensor) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():
                 leaf = x.detach().requires_grad_(True)
                 # a module whose first layer works in place must not change the leaf
                 outputs = self.model.forward(leaf.clone())
-                check_has_gradients(outputs, leaf)
                 logits, classes = self._as_classes(outputs, targets)
-                (gradient,) = torch.autograd.grad(function(logits, classes, *rival).sum(), leaf)
-            outputs = outputs.detach()  # a rival's own margin, or the true one
-            found = _margins(logits.detach(), classes, *rival) if rival else self.model.task.margin(outputs, targets)
-            return found, gradient
+                values = function(logits, classes, *rival)
+                gradient = compute_gradient(values, leaf, check_graph=partial(self._check_outputs, outputs))
+            if returns_margin:  # a rival's own one, or the true one
+                return values.detach(), gradient
+            return self.model.task.margin(outputs.detach(), targets), gradient
 
-        columns = [self.unflatten(points), self.targets[rows], *rivals]
+        columns = [self.unflatten(points), self._of_inputs(self.targets, rows), *rivals]
         margin, gradient = self.model.map_rows(chunk, *columns, kind="backward")
         return self._count(margin, gradient, points, rows)
+
+    def _check_outputs(self, outputs: Tensor, values: Tensor, leaf: Tensor) -> None:
+        """Look at the graph that leads to the outputs `(M, ...)`, and not at what the task makes of them."""
+        self.model.check_gradients(outputs, leaf)
 
     def replace_gradients(self, rows: Tensor, gradients: Tensor) -> None:
         """At the inputs `rows` `(n,)` themselves, where the margin is flat, return these gradients `(n, d)`."""
         self.chords[rows], self.flat[rows] = gradients, True
 
     def _count(self, margin: Tensor, gradient: Tensor, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        for counter in (self.evaluations, self.gradients):
-            counter.index_add_(0, rows, torch.ones_like(rows))
-        gradient = torch.where(self.free[rows], gradient.flatten(1), 0.0).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        self._add_one(self.evaluations, rows)
+        self._add_one(self.gradients, rows)
+        gradient = gradient.flatten(1)
+        if not self._all_free:
+            gradient = torch.where(self._of_inputs(self.free, rows), gradient, 0.0)
+        gradient = gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         if self.model.task.peaks:
             at_flat_input = self.flat[rows] & (points == self.x[rows]).all(1)
             gradient = torch.where(at_flat_input[:, None], self.chords[rows], gradient)
         return margin.nan_to_num(nan=-torch.inf), gradient
+
+    def _add_one(self, counts: Tensor, rows: Tensor) -> None:
+        """Add one to the counts `(N,)` for each point of the inputs `rows` `(M,)`."""
+        if rows is self.rows:
+            counts.add_(1)
+        else:
+            counts.index_add_(0, rows, torch.ones_like(rows))
 
     def unflatten(self, points: Tensor) -> Tensor:
         """Points `(M, d)` in the shape of the inputs."""
@@ -188,11 +212,12 @@ class FreeSpace:
 
     def clip(self, points: Tensor, rows: Tensor) -> Tensor:
         """The points `(M, d)` within the bounds, with fixed features as they were."""
-        return torch.minimum(torch.maximum(points, self.lower[rows]), self.upper[rows])
+        lower, upper = self._of_inputs(self.lower, rows), self._of_inputs(self.upper, rows)
+        return torch.minimum(torch.maximum(points, lower), upper)
 
     def size(self, points: Tensor, rows: Tensor) -> Tensor:
         """The distortions `(M,)` of points `(M, d)`."""
-        return norm_of(points - self.x[rows], self.norm)
+        return norm_of(points - self._of_inputs(self.x, rows), self.norm)
 
 
 class Nearest:
@@ -232,6 +257,9 @@ class Nearest:
             The points' distortions and whether they change the prediction, both `(M,)`.
         """
         size, flips = self.space.size(points, rows), margin > 0
+        if rows is self.space.rows:
+            self._offer_one_each(points, size, flips)
+            return size, flips
         self.searched.scatter_reduce_(0, rows, torch.where(flips, 0.0, size).nan_to_num(nan=0.0), "amax")
         worth = torch.where(flips, size, torch.inf)
         least = torch.full_like(self.distortion, torch.inf).scatter_reduce_(0, rows, worth, "amin")
@@ -244,6 +272,14 @@ class Nearest:
         self.points = torch.where(better[:, None], points[first], self.points)
         self.distortion = torch.where(better, size[first], self.distortion)
         return size, flips
+
+    def _offer_one_each(self, points: Tensor, size: Tensor, flips: Tensor) -> None:
+        """As `offer`, for one point `(N, d)` of every input: there is no nearest one to choose."""
+        kept = torch.where(flips, 0.0, size).nan_to_num(nan=0.0)
+        self.searched = torch.maximum(self.searched, kept)
+        better = flips & (size < self.distortion)
+        self.points = torch.where(better[:, None], points, self.points)
+        self.distortion = torch.where(better, size, self.distortion)
 
     def evaluate(self, points: Tensor, rows: Tensor) -> None:
         """Evaluate points `(n, S, d)` of the inputs `rows` `(n,)` at once, and keep the nearest that change."""

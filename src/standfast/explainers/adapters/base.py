@@ -320,7 +320,11 @@ def find_class(package: str, home: str, name: str, fits: Callable[[Any], bool] =
         UnknownNameError: it has no such name.
     """
     try:
-        module = importlib.import_module(home)
+        with warnings.catch_warnings():
+            # what a package does with its own dependencies is none of the user's business
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", PendingDeprecationWarning)
+            module = importlib.import_module(home)
     except (ImportError, RuntimeError) as error:  # torchvision built for another torch raises a RuntimeError
         raise MissingExtraError(f"{package} ({type(error).__name__}: {error})", "explainers") from error
     if not hasattr(module, name):

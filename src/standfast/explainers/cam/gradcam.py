@@ -19,7 +19,6 @@ from standfast.explainers.attention.tokens import Grid, GridOption, arrange_toke
 from standfast.explainers.base import (
     Explainer,
     Explanation,
-    compute_gradient,
     explainers,
     make_leaf,
     record_choice,
@@ -28,6 +27,7 @@ from standfast.explainers.base import (
 from standfast.function_calls import (
     FunctionMode,
     check_has_gradients,
+    compute_gradient,
     find_sources,
     run_eagerly,
     split_names,

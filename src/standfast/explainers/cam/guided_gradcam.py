@@ -8,9 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.explainers.base import Explanation, compute_gradient, explainers, make_leaf, run_watched, select_scores
+from standfast.explainers.base import Explanation, explainers, make_leaf, run_watched, select_scores
 from standfast.explainers.cam.gradcam import GradCAM, keep_layer_output
 from standfast.explainers.gradients.surrogates import guide_gradient, replace_relu_gradient
+from standfast.function_calls import compute_gradient
 from standfast.model import Model
 
 

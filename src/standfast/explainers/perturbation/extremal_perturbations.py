@@ -16,10 +16,10 @@ from standfast.explainers.base import (
     Explanation,
     choose_baseline,
     choose_chunk_rows,
-    compute_gradient,
     explainers,
 )
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
+from standfast.function_calls import compute_gradient
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows
 from standfast.needs import Needs

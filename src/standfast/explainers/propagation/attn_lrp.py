@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.attention.attention_calls import PlainAttention
-from standfast.explainers.base import Explainer, Explanation, compute_gradient, explainers, make_leaf, select_scores
+from standfast.explainers.base import Explainer, Explanation, explainers, make_leaf, select_scores
 from standfast.explainers.propagation.attention_rules import AttentionRule
 from standfast.explainers.propagation.backward_rules import check_same_shape
+from standfast.function_calls import compute_gradient
 from standfast.model import Model
 from standfast.needs import Needs
 from standfast.records import AtLeastZero

@@ -23,7 +23,6 @@ from standfast.explainers.base import (
     Explainer,
     Explanation,
     choose_baseline,
-    compute_gradient,
     compute_input_gradient,
     explainers,
     make_leaf,
@@ -34,7 +33,7 @@ from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.gradients.surrogates import GradientRule, guide_gradient, replace_relu_gradient
 from standfast.explainers.propagation.difference_rules import DifferenceRule
 from standfast.explainers.propagation.relevance_rules import EpsilonRule
-from standfast.function_calls import FunctionMode
+from standfast.function_calls import FunctionMode, compute_gradient
 from standfast.model import ROW_ALIGNMENT, Model
 from standfast.needs import Needs
 from standfast.records import AtLeastZero, Positive
@@ -184,7 +183,11 @@ class DeepLift(Explainer):
 
 
 class RelevanceExplainer(Explainer):
-    """An explainer that passes relevance back by rules for functions, beginning with the target's logit."""
+    """An explainer that passes relevance back by rules for functions, beginning with the score that is explained.
+
+    Each output of the module begins with its share of it: of a class, its logit; of the side 0 of one logit z, -z; of a
+    mean over pixels, the part of each pixel.
+    """
 
     needs: ClassVar[Needs] = Needs(gradients=True, other="layers that have a rule")
 
@@ -211,11 +214,10 @@ class RelevanceExplainer(Explainer):
                 outputs = rule.run_module(self.label, model.undecided.run, inputs)
             logits = model.decide(outputs)
             scores = select_scores(model, logits, targets)
-            if logits is outputs:
-                return compute_gradient(scores * scores.detach(), leaf), logits.detach()
-            # each output of the module begins with its share of the score, so that the map has the sign of the side
+            # each output begins with its share of the score, so that the map of a linear module is its gradient x input
             slopes = compute_gradient(scores, outputs, retain_graph=True)
-            relevance = (slopes * outputs.detach() * outputs).flatten(1).sum(1)
+            counted = outputs.masked_fill(slopes == 0, 0.0)  # others may be infinite, as of a class that is masked
+            relevance = (slopes * counted.detach() * counted).flatten(1).sum(1)
             return compute_gradient(relevance, leaf), logits.detach()
 
 
@@ -231,11 +233,11 @@ class LRP(RelevanceExplainer):
     that is gradient times input. `LRPComposite` has other rules (gamma, alpha-beta, z-plus, box, flat) and composites
     of them.
 
-    Relevance starts as the target's logit. Linear layers, convolutions, batch normalisation, sums, averages and
-    max-pooling (to the largest value) follow the rule; biases keep their share. Activations with `f(0) = 0`, and
-    softplus, pass relevance on. This is Captum's default rule, but for functions and not for layers. So functional
-    calls, flattening, series and residual sums work too. Inputs and attributions `(N, ...)`; one forward and one
-    backward pass for each input.
+    Relevance starts as the target's logit, or as what another task explains: each output begins with its share of the
+    score. Linear layers, convolutions, batch normalisation, sums, averages and max-pooling (to the largest value)
+    follow the rule; biases keep their share. Activations with `f(0) = 0`, and softplus, pass relevance on. This is
+    Captum's default rule, but for functions and not for layers. So functional calls, flattening, series and residual
+    sums work too. Inputs and attributions `(N, ...)`; one forward and one backward pass for each input.
 
     With a preprocessing, relevance is that of the preprocessed input, which must keep its shape. So a shift of the
     pixel scale does not count as evidence.
@@ -259,6 +261,7 @@ class LRP(RelevanceExplainer):
 
     epsilon: AtLeastZero = 1e-9
     name: ClassVar[str] = "lrp"
+    version: ClassVar[int] = 2
 
     def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> EpsilonRule:
         return EpsilonRule(self.epsilon)

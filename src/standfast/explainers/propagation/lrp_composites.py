@@ -62,7 +62,7 @@ class LRPComposite(RelevanceExplainer):
     epsilon: AtLeastZero = 1e-6
     gamma: AtLeastZero = 0.25
     name: ClassVar[str] = "lrp_composite"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     #: whether linear layers that read the input have the rule of other linear layers
     only_first_convolution: ClassVar[bool] = False
 
@@ -179,4 +179,4 @@ class DeepTaylor(LRPComposite):
     first: RuleName | None = "box"
     epsilon: float = 1e-9
     name: ClassVar[str] = "deep_taylor"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4

@@ -80,6 +80,7 @@ class ReasonsResult(Result):
         drawn: draws with finite numbers, `(N,)`.
         answer_kept: those of them in which the model answers as at the clean input, `(N,)`.
         looks: how often the draws were looked at, `(N,)`.
+        varied: whether there is anything that differs in the draws, bool `(N,)`.
         varied_seed, varied_background, varied_measurement: which sources there are, bool `(N,)`.
         answer_score: the probability of the answer, or the number by which it is compared, `(N,)`.
         origin_input: the clean inputs, `(N, ...)`.
@@ -101,6 +102,7 @@ class ReasonsResult(Result):
     drawn: Tensor
     answer_kept: Tensor
     looks: Tensor
+    varied: Tensor
     varied_seed: Tensor
     varied_background: Tensor
     varied_measurement: Tensor
@@ -161,7 +163,15 @@ class Reasons(Metric):
         """Of samples that vary in nothing there is no number."""
         top = options.get("top") or "k"
         axis = f"probability that the first {top} features are the same"
-        return ValueSpec("Reasons named again", axis, cls.direction_of(options), good="more stable", decimals=2)
+        return ValueSpec(
+            "Reasons named again",
+            axis,
+            cls.direction_of(options),
+            good="more stable",
+            empty="with nothing to vary",
+            decimals=2,
+            varied="varied",
+        )
 
     @classmethod
     def example(cls) -> Reasons:
@@ -203,6 +213,7 @@ class Reasons(Metric):
         for source in SOURCES:
             nothing = torch.zeros(len(call.inputs), dtype=torch.bool, device=call.inputs.device)
             found[f"varied_{source}"] = draws.varied.get(source, nothing)
+        found["varied"] = found["varied_seed"] | found["varied_background"] | found["varied_measurement"]
         return ReasonsResult(**probe.common_fields(self), **found)
 
     def _draw_until_decided(self, seed: int, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts) -> None:

@@ -248,6 +248,7 @@ class MisinterpretationProbability(Metric):
             censored="bound",
             censored_side="upper",
             good="more robust",
+            asks="other" if event == "changed_class" else None,
         )
 
     @classmethod

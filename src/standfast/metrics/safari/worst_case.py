@@ -225,6 +225,7 @@ class WorstCase(Metric):
                 caution="Only samples whose class could be changed count.",
                 good="more robust",
                 empty="for which no change of the answer was found",
+                asks="other",
             )
         return ValueSpec(
             "Least similar explanation found while the answer is kept",

@@ -13,6 +13,8 @@ from standfast.results.formatting import format_number
 
 #: what each measure is called
 TITLES: dict[Measure, str] = {"kendall": "Kendall's tau", "overlap": "Top-{top} overlap", "signs": "Same signs"}
+#: what the chance level of two models, or of two data sets, is that of
+_BY_CHANCE = {"model": "maps of different samples", "data": "features in a random order"}
 #: more sources than this make a table that nobody reads
 MOST = 24
 
@@ -27,12 +29,14 @@ class HeatMap:
         rows: of cells: the text, the share of the colour from 0 to 1, and the interval, the chance level and the number
             of samples in words.
         chance: the median chance level, as text.
+        by_chance: what this is the level of.
     """
 
     title: str
     names: tuple[str, ...]
     rows: tuple[tuple[tuple[str, float, str], ...], ...]
     chance: str
+    by_chance: str
 
 
 def list_agreements(results: StoredResults) -> list[dict[str, Any]]:
@@ -60,17 +64,18 @@ def _make_map(agreement: MapAgreement, measure: Measure, title: str) -> HeatMap:
     several = len({name for name, _ in agreement.sources}) > 1
     names = tuple(f"{explainer}, {name}" if several else explainer for name, explainer in agreement.sources)
     places = range(len(names))
-    rows = tuple(tuple(_write(agreement.find(a, b, measure)) for b in places) for a in places)
+    by_chance = _BY_CHANCE[agreement.of]
+    rows = tuple(tuple(_write(agreement.find(a, b, measure), by_chance) for b in places) for a in places)
     apart = [pair.chance for pair in agreement.pairs if pair.measure == measure and pair.chance == pair.chance]
     chance = format_number(sorted(apart)[len(apart) // 2]) if apart else "–"
-    return HeatMap(title.format(top=agreement.top), names, rows, chance)
+    return HeatMap(title.format(top=agreement.top), names, rows, chance, by_chance)
 
 
-def _write(pair: Pair) -> tuple[str, float, str]:
+def _write(pair: Pair, by_chance: str) -> tuple[str, float, str]:
     if pair.median != pair.median:  # NaN: of inputs with too many numbers
         return "–", 0.0, "not computed"
     interval = _write_interval(pair.low, pair.high)
-    chance = "" if pair.chance != pair.chance else f"unrelated maps {format_number(pair.chance)}"
+    chance = "" if pair.chance != pair.chance else f"{by_chance} {format_number(pair.chance)}"
     words = ", ".join(filter(None, (interval, chance, f"{pair.samples} samples")))
     return format_number(pair.median), min(max(pair.median, 0.0), 1.0), words
 

@@ -22,7 +22,7 @@ from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.base import presentation_of
 from standfast.report.presentation.drawing import draw_figures
-from standfast.report.sentences import describe_failures, describe_misfits, list_cautions, say
+from standfast.report.sentences import MEANINGS, describe_failures, describe_misfits, list_cautions, say
 from standfast.report.wording import describe_changes
 from standfast.report.words import format_value, make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, StoredResults, find_metric_class
@@ -157,7 +157,7 @@ def build_page(results: StoredResults) -> str:
     environment = make_environment()
     environment.filters["breakable"] = allow_breaks
     results = with_safe_names(results)
-    environment.globals |= {"find_words": find_words, "say": say}
+    environment.globals |= {"find_words": find_words, "say": say, "meanings": MEANINGS}
     environment.filters["shown"] = format_value
     return show_unsafe(environment.get_template("report.html").render(_make_context(results)))
 

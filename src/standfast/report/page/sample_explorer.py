@@ -77,8 +77,9 @@ def _encode_block(
     spec = metric.spec
     columns = {key: _shorten(_find_places(frame[key], names[key])) for key in ("data", "model", "explainer", "status")}
     columns |= {key: _encode(frame, key) for key in _OWN}
+    conditions = [*spec.only, *filter(None, [spec.varied])]
     flags = [
-        name for name, kind in frame.schema.items() if kind == pl.Boolean and (name in spec.only or frame[name].any())
+        name for name, kind in frame.schema.items() if kind == pl.Boolean and (name in conditions or frame[name].any())
     ]
     interval = {"low", "high"} <= set(frame.columns) and spec.column not in ("low", "high")
     shown = {spec.column, *(("low", "high") if interval else ()), *flags}
@@ -105,7 +106,7 @@ def _encode_block(
         "value": _encode(frame, spec.column),
         "interval": [_encode(frame, "low"), _encode(frame, "high")] if interval else None,
         "flags": {name: _shorten(frame[name].fill_null(False).cast(pl.Int8).to_list()) for name in flags},
-        "only": [name for name in spec.only if name in flags],
+        "only": [name for name in conditions if name in flags],
         "extras": {name: _encode(frame, name) for name in extras},
         "links": _shorten(linked),
     }

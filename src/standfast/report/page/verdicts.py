@@ -37,7 +37,7 @@ def answer_question(results: StoredResults, label: ConfiguredMetric, data: str, 
     found = results.summary.find(data, model, label.name)
     assert found is not None
     decision, why = say("decision_title", found.decision), describe_decision(found)
-    if found.decision.reason in ("no result", "no value"):
+    if found.decision.reason in ("no result", "no value", "nothing varied"):
         return Answer(label.name, question, "", decision, why)
     facts = collect_facts(found, results.metric_results(data, model, label.name))
     warning = words.caution(facts)

@@ -85,7 +85,9 @@ def draw_distribution(view: MetricResults) -> Chart | None:
 
 
 def draw_example(presentation: Presentation, view: MetricResults, what: str) -> GalleryRow | None:
-    """The sample whose map changed most, of all explainers: input, its map, the perturbed input, its map now.
+    """The sample whose map changed most: input, its map, the perturbed input, its map now.
+
+    Explainers that do not pass the checks are left out, and the caption says so.
 
     Args:
         presentation: of the metric, whose template has the caption.
@@ -110,6 +112,7 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
             continue
         here = {
             "explainer": shown.explainer,
+            "passes": bool(set(view.unfit) & set(view.present)),
             "sample": shown.sample,
             "changed": describe_transformation(view.options),
             "moved": describe_reach(view.options, view.position),

@@ -18,8 +18,12 @@ class SeedAgreementPresentation(Presentation):
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Medians of Kendall's tau, of the overlap beside its chance level, and of the agreement of signs."""
         top = options.get("top", 3)
-        titles = {"kendall": "Kendall's tau", "overlap": f"top-{top} overlap", "chance": "overlap of unrelated maps"}
-        titles["signs"] = "same signs"
+        titles = {
+            "kendall": "Kendall's tau",
+            "overlap": f"top-{top} overlap",
+            "chance": "overlap of features in a random order",
+            "signs": "same signs",
+        }
         found = {name: frame[name].drop_nans().median() for name in titles if name in frame.columns}
         medians = [Detail(titles[name], float(value)) for name, value in found.items() if isinstance(value, float)]
         return [*medians, *count_flag(frame, "split", "with two groups of seeds")]

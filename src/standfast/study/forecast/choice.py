@@ -9,28 +9,21 @@ left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from standfast.errors import ArgumentError, as_number, check
-from standfast.metrics import Metric
-from standfast.metrics.base import Ladder
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Grid
+from standfast.study.forecast.costs import Costs, Levels, Pair, count_checked, count_done
 from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
-from standfast.study.forecast.left_out import describe_left_out
+from standfast.study.forecast.left_out import LEFT_OUT_PAIRS, MEASURED, describe_left_out
 
-#: settings are raised while so many samples fit into the time; more samples come before settings that cost more
-ENOUGH = 24
-#: sanity checks pass nothing with fewer samples
-FEWEST_CHECKED = 8
-#: the share of the time that sanity checks may take before they get fewer samples
-_CHECKS = 1 / 3
-#: by how much a time may be overestimated that follows from the time of the model alone
-_DOUBT = 3.0
 #: the share of the time that is planned; forecasts are not exact
 _PLANNED = 0.85
+#: a metric with an explainer is dear if one sample takes more than this share of the time
+_DEAR = 1 / 3
 
 
 def check_minutes(minutes: object) -> float | None:
@@ -62,6 +55,8 @@ class Choice:
         unknown: the labels of metrics whose cost is not known.
         extras: the labels of metrics in further default neighbourhoods, for which there is time.
         raised: the labels of metrics that have higher settings than in an earlier run, and so begin anew.
+        left_out: the label of a metric and the name of an explainer that are not evaluated together, as one sample
+            takes too long.
     """
 
     minutes: float
@@ -74,6 +69,7 @@ class Choice:
     unknown: tuple[str, ...] = ()
     raised: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
+    left_out: tuple[Pair, ...] = ()
 
     def apply(self, grid: Grid) -> Grid:
         """The grid with what was chosen."""
@@ -113,6 +109,7 @@ class Choice:
             "without limit": usual_settings,
             "controls": list(self.controls),
             "left out controls": dropped,
+            LEFT_OUT_PAIRS: [list(pair) for pair in self.left_out],
             "checked": self.checked,
             "checked without limit": count_checked(grid),
             "extras": list(self.extras),
@@ -127,20 +124,9 @@ class Choice:
         has_further_metrics = bool(set(self.extras) - set(earlier.get("extras") or ()))
         earlier_checked = earlier.get("checked")
         has_more_checks = earlier_checked is not None and (self.checked is None or self.checked > earlier_checked)
-        return bool(self.raised) or has_more_controls or has_further_metrics or has_more_checks
-
-
-def count_checked(grid: Grid) -> int:
-    """How many samples the sanity checks have without a limit."""
-    if grid.sanity is None or grid.sanity.samples_together is None:
-        return 0
-    return min(max(map(len, grid.data.values())), grid.sanity.samples_together)
-
-
-def count_done(earlier: Mapping[str, Any]) -> int:
-    """How many samples of each data set an earlier choice has evaluated, by what the manifest says."""
-    counts = [done for done, _ in (earlier.get("samples") or {}).values()]
-    return min(counts, default=0)
+        earlier_left_out = {tuple(pair) for pair in earlier.get(LEFT_OUT_PAIRS) or ()}
+        has_more_pairs = bool(earlier_left_out - set(self.left_out))
+        return bool(self.raised) or has_more_controls or has_further_metrics or has_more_checks or has_more_pairs
 
 
 def choose(
@@ -161,7 +147,9 @@ def choose(
         minutes: the limit.
         seconds: that are left of it.
         workers: how many share the jobs.
-        earlier: what the manifest says of an earlier choice. Its settings stay, so that all that is done counts.
+        earlier: what the manifest says of an earlier choice. Its settings stay, so that all that is done counts. With
+            `MEASURED` it has the seconds of its first jobs, of which the estimate has learned. Then metrics may be left
+            out with explainers with which one sample takes too long.
         must_add: all of the earlier choice is done: choose higher settings, or what it has left out.
 
     Returns:
@@ -170,257 +158,225 @@ def choose(
     Raises:
         ArgumentError: not one sample fits.
     """
-    chooser = _Chooser(grid, estimate, workers)
-    earlier_levels = None if earlier is None else chooser.find_levels(earlier.get("settings") or {})
-    levels = chooser.lowest_levels() if earlier_levels is None else earlier_levels
-    checked = chooser.choose_checked(seconds, earlier)
-    planned = _PLANNED * seconds
-    if earlier_levels is None or must_add:
-        levels = chooser.raise_levels(levels, checked, grid.free.controls, planned)
-    done = 0
-    if earlier is not None and levels == earlier_levels:
-        # what is done with these settings takes no time any more, and stays
-        planned += chooser.sum_done(levels, earlier)
-        done = count_done(earlier)
-    fitting = chooser.leave_out(levels, checked, grid.free.controls, planned, max(done, 1))
-    if fitting is None:
-        fitting = _find_least(chooser, levels, checked, minutes, seconds)
-    checked, controls, count = fitting
-    needed_seconds = chooser.sum_seconds(levels, checked, controls, count)
-    extras: tuple[str, ...] = ()
-    extra_seconds = chooser.sum_extra_seconds(controls)
-    if chooser.is_whole(levels, checked, controls, count) and needed_seconds + extra_seconds <= planned:
-        extras = tuple(grid.free.extras)
-        needed_seconds += extra_seconds
-    raised: list[str] = []
-    if earlier_levels is not None:
-        raised = [label for label in levels if levels[label] > earlier_levels[label]]
-    if earlier is not None and not raised:
-        needed_seconds = max(needed_seconds - chooser.sum_done(levels, earlier), 0.0)
+    costs = Costs(grid, estimate, workers)
+    start = _Start.find(costs, earlier, seconds, must_add)
+    has_learned = earlier is not None and MEASURED in earlier
+    part = _choose_part(start, may_leave_out_pairs=has_learned)
+    if part is None and must_add:
+        return None
+    if part is None:
+        part = _find_least(start, minutes, seconds)
+    levels, planned, done_seconds = start.levels, start.planned, start.done_seconds
+    extras = part.find_extras(levels, planned)
     choice = Choice(
         minutes,
-        chooser.list_settings(levels),
-        tuple(controls),
-        checked,
-        {name: min(len(samples), count) for name, samples in grid.data.items()},
-        needed_seconds,
+        _list_settings(costs, levels),
+        part.controls,
+        part.checked,
+        {name: min(len(samples), part.samples) for name, samples in grid.data.items()},
+        max(part.sum_seconds(levels, extras) - done_seconds, 0.0),
         estimate.seconds / workers,
         tuple(estimate.unknown),
-        tuple(raised),
+        _list_raised(levels, start.earlier_levels),
         extras,
+        part.costs.left_out,
     )
-    if must_add and earlier is not None and not choice.adds_to(earlier):
+    adds_nothing = must_add and not choice.adds_to(earlier or {})
+    return None if adds_nothing else choice
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What is known before samples, controls and checks are chosen.
+
+    Attributes:
+        costs: without the metrics that an earlier choice has left out with some explainers.
+        earlier_levels: the settings of the earlier choice; None if there is none.
+        levels: the settings that are chosen.
+        checked: how many samples the sanity checks should have (`Choice`).
+        planned: the seconds that may be used, those of what is done with these settings among them.
+        done_seconds: those of what is done, about.
+        fewest: at least so many samples must fit.
+    """
+
+    costs: Costs
+    earlier_levels: Levels | None
+    levels: Levels
+    checked: int | None
+    planned: float
+    done_seconds: float
+    fewest: int
+
+    @classmethod
+    def find(cls, costs: Costs, earlier: Mapping[str, Any] | None, seconds: float, must_add: bool) -> _Start:
+        """What is known at the beginning, and after an earlier choice (`choose`)."""
+        planned = _PLANNED * seconds
+        checked = costs.choose_checked(seconds, earlier)
+        if earlier is None:
+            levels = costs.raise_levels(dict.fromkeys(costs.ladders, 0), checked, costs.grid.free.controls, planned)
+            return cls(costs, None, levels, checked, planned, 0.0, 1)
+        pairs = [(label, explainer) for label, explainer in earlier.get(LEFT_OUT_PAIRS) or ()]
+        others = costs.without(pairs)
+        earlier_levels = others.find_levels(earlier.get("settings") or {})
+        levels = earlier_levels
+        if must_add:
+            levels = others.raise_levels(levels, checked, costs.grid.free.controls, planned)
+        done_seconds, fewest = 0.0, 1
+        if levels == earlier_levels:
+            # what is done with these settings takes no time any more, and stays
+            done_seconds = max(others.sum_done(levels, earlier), earlier.get(MEASURED, 0.0))
+            fewest = max(count_done(earlier), 1)
+        if must_add and pairs and _sum_pairs(costs, pairs, levels) <= planned:
+            others, fewest = costs, 1
+        return cls(others, earlier_levels, levels, checked, planned + done_seconds, done_seconds, fewest)
+
+
+def _list_raised(levels: Levels, earlier_levels: Levels | None) -> tuple[str, ...]:
+    """The labels of metrics that have higher settings than before."""
+    if earlier_levels is None:
+        return ()
+    return tuple(label for label in levels if levels[label] > earlier_levels[label])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What of a grid is evaluated: metrics with explainers, samples, controls and checks.
+
+    Attributes:
+        costs: without the metrics that are left out with some explainers.
+        checked: how many samples the sanity checks have (`Choice`).
+        controls: the default controls.
+        samples: how many of each data set.
+    """
+
+    costs: Costs
+    checked: int | None
+    controls: tuple[str, ...]
+    samples: int
+
+    def sum_seconds(self, levels: Levels, extras: Sequence[str] = ()) -> float:
+        """What it takes, with the metrics in further neighbourhoods."""
+        seconds = self.costs.sum_seconds(levels, self.checked, self.controls, self.samples)
+        return seconds + self.costs.sum_extra_seconds(self.controls) if extras else seconds
+
+    def find_extras(self, levels: Levels, planned: float) -> tuple[str, ...]:
+        """The metrics in further neighbourhoods, if nothing is left out and there is time for all of them."""
+        extras = tuple(self.costs.grid.free.extras)
+        is_whole = self.costs.is_whole(levels, self.checked, self.controls, self.samples)
+        return extras if is_whole and self.sum_seconds(levels, extras) <= planned else ()
+
+
+def _choose_part(start: _Start, may_leave_out_pairs: bool) -> _Part | None:
+    """What fits into the planned time; None if fewer samples than `start.fewest` do.
+
+    Where pairs of metrics and explainers may be left out, there is always something: the first jobs are done, and the
+    forecast of the rest may be wrong.
+    """
+    costs = _leave_out_pairs(start) if may_leave_out_pairs else start.costs
+    controls = costs.grid.free.controls
+    fitting = costs.leave_out(start.levels, start.checked, controls, start.planned, start.fewest)
+    if fitting is None and may_leave_out_pairs:
+        return _Part(costs, costs.leave_out_checks(start.checked), (), start.fewest)
+    if fitting is None:
         return None
-    return choice
+    kept_checks, kept_controls, count = fitting
+    return _Part(costs, kept_checks, tuple(kept_controls), count)
 
 
-def _find_least(
-    chooser: _Chooser, levels: Levels, checked: int | None, minutes: float, seconds: float
-) -> tuple[int | None, Sequence[str], int]:
-    """The checks, controls and samples of the least that can be evaluated: a forecast is not exact, and it may fit.
+def _leave_out_pairs(start: _Start) -> Costs:
+    """The costs without the metrics that take too long with some explainers.
+
+    Checks and controls stay rather than what takes a third of the time for one sample. All else is left out only if
+    nothing fits otherwise.
+    """
+    costs, levels, planned = start.costs, start.levels, start.planned
+    controls = costs.grid.free.controls
+    fewer_checked = costs.reduce_checks(start.checked)
+    if costs.count_samples(levels, fewer_checked, controls, planned) < start.fewest:
+        costs = costs.without(_find_dear(costs, levels, planned))
+    while costs.leave_out(levels, start.checked, controls, planned, start.fewest) is None:
+        pairs = costs.rank_pairs(levels)
+        if len(pairs) < 2:
+            break
+        _, dearest = pairs[0]
+        costs = costs.without([dearest])
+    return costs
+
+
+def _list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
+    """The options at these places, without those that metrics have anyway."""
+    settings: dict[str, Mapping[str, Any]] = {}
+    for label, level in levels.items():
+        if level < len(costs.ladders[label]):
+            settings[label] = costs.ladders[label][level]
+    return settings
+
+
+def _sum_pairs(costs: Costs, pairs: Collection[Pair], levels: Levels) -> float:
+    """Seconds for one sample of each data set with some pairs."""
+    return math.fsum(spent for spent, pair in costs.rank_pairs(levels) if pair in pairs)
+
+
+def _find_dear(costs: Costs, levels: Levels, limit: float) -> list[Pair]:
+    """The pairs of which one sample takes a large part of the time; never all of them."""
+    dear = [pair for spent, pair in costs.rank_pairs(levels) if spent > _DEAR * limit]
+    is_all = len(dear) == len(costs.rank_pairs(levels))
+    return dear[:-1] if is_all else dear
+
+
+def _find_least(start: _Start, minutes: float, seconds: float) -> _Part:
+    """The least that can be evaluated: a forecast is not exact, and it may fit.
 
     Raises:
         ArgumentError: it takes longer, even if what was not measured is overestimated.
     """
-    least_checked = chooser.leave_out_checks(checked)
-    least = chooser.sum_seconds(levels, least_checked, (), 1, at_least=True)
+    costs = start.costs
+    least_checked = costs.leave_out_checks(start.checked)
+    least = costs.sum_seconds(start.levels, least_checked, (), 1, at_least=True)
     needed = max((least - seconds) / 60 + minutes, 0.01)
     expected = f"at least about {needed:.2g} for one sample of this question"
     check(least <= seconds, "minutes", expected, f"{minutes:g}")
-    return least_checked, (), 1
+    return _Part(costs, least_checked, (), 1)
 
 
-#: by the label of a metric the place of its settings on its ladder; after the last one are its own
-Levels = Mapping[str, int]
+def limit_seconds(grid: Grid, estimate: Estimate, choice: Choice) -> dict[Line, float]:
+    """The seconds of each line of an estimate that a choice needs; NaN where they are not known."""
+    costs = Costs(grid, estimate, 1)
+    levels = costs.find_levels(choice.settings)
+    dropped = set(grid.free.controls) - set(choice.controls)
+    seconds: dict[Line, float] = {}
+    for line in estimate.lines:
+        is_left_out = line.explainer in dropped or (line.label, line.explainer) in choice.left_out
+        if is_left_out:
+            seconds[line] = 0.0
+        else:
+            seconds[line] = costs.forecast_line(line, levels, choice.checked, choice.samples[line.data])
+    return seconds
 
 
-class _Chooser:
-    """Adds up what an estimate says of settings, samples, controls and checks."""
+def explain_nothing(
+    grid: Grid, estimate: Estimate, earlier: Mapping[str, Any], minutes: float, seconds: float, workers: int
+) -> str:
+    """Why nothing is added to an earlier choice that is done, and what would do.
 
-    def __init__(self, grid: Grid, estimate: Estimate, workers: int) -> None:
-        self.grid = grid
-        self.workers = workers
-        self.ladders: Mapping[str, Ladder] = grid.free.ladders
-        checks = None if grid.sanity is None else grid.sanity.name
-        self.check_lines = [line for line in estimate.lines if line.label == checks]
-        self.lines = [line for line in estimate.lines if line.label != checks]
-        self.longest = max(len(samples) for samples in grid.data.values())
-        self.checked = count_checked(grid)
-        self.may_leave_out_checks = grid.free.sanity and self.checked > 0
-
-    def lowest_levels(self) -> Levels:
-        """The cheapest settings of each metric."""
-        return dict.fromkeys(self.ladders, 0)
-
-    def find_levels(self, settings: Mapping[str, Mapping[str, Any]]) -> Levels:
-        """The places of settings on their ladders."""
-        levels: dict[str, int] = {}
-        for label, ladder in self.ladders.items():
-            chosen = settings.get(label)
-            levels[label] = len(ladder)
-            if chosen in ladder:
-                levels[label] = ladder.index(chosen)
-        return levels
-
-    def list_settings(self, levels: Levels) -> dict[str, Mapping[str, Any]]:
-        """The options at these places, without those that metrics have anyway."""
-        settings: dict[str, Mapping[str, Any]] = {}
-        for label, level in levels.items():
-            if level < len(self.ladders[label]):
-                settings[label] = self.ladders[label][level]
-        return settings
-
-    def sum_seconds(
-        self,
-        levels: Levels,
-        checked: int | None,
-        controls: Sequence[str],
-        samples: float,
-        at_least: bool = False,
-    ) -> float:
-        """Seconds for so many samples of each data set, and for the checks.
-
-        With `at_least` those that it takes even if what was not measured is overestimated.
-        """
-        total = 0.0
-        dropped = set(self.grid.free.controls) - set(controls)
-        for line in self.lines:
-            if line.explainer in dropped or math.isnan(line.seconds):
-                continue
-            length = len(self.grid.data[line.data])
-            doubt = _DOUBT if at_least and line.basis == "model" else 1.0
-            total += self._rescale(line, levels) * min(samples, length) / length / doubt
-        share = 1.0
-        if checked is not None:
-            share = checked / max(self.checked, 1)
-        for line in self.check_lines:
-            if not math.isnan(line.seconds):
-                total += share * line.seconds
-        return total / self.workers
-
-    def _rescale(self, line: Line, levels: Levels) -> float:
-        """The seconds of a line with other settings of its metric."""
-        level = levels.get(line.label)
-        if level is None or level == len(self.ladders[line.label]):
-            return line.seconds
-        metric = self.grid.metrics[line.label]
-        cheaper = replace(metric, **self.ladders[line.label][level])
-        share = _count_beyond(cheaper) / max(_count_beyond(metric), 1)
-        return line.start + share * (line.seconds - line.start)
-
-    def is_whole(self, levels: Levels, checked: int | None, controls: Sequence[str], samples: int) -> bool:
-        """Whether nothing is left out."""
-        has_own_settings = all(level == len(self.ladders[label]) for label, level in levels.items())
-        has_all_controls = set(controls) == set(self.grid.free.controls)
-        return has_own_settings and checked is None and has_all_controls and samples >= self.longest
-
-    def sum_extra_seconds(self, controls: Sequence[str]) -> float:
-        """Seconds for all samples with the metrics that may be added, which take as long as their twins."""
-        total = 0.0
-        dropped = set(self.grid.free.controls) - set(controls)
-        for extra in self.grid.free.extras.values():
-            for line in self.lines:
-                if line.label == extra.twin and line.explainer not in dropped and not math.isnan(line.seconds):
-                    total += line.seconds
-        return total / self.workers
-
-    def count_samples(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> int:
-        """How many samples of each data set fit into so many seconds."""
-        few, many = 0, self.longest
-        while few < many:
-            middle = (few + many + 1) // 2
-            if self.sum_seconds(levels, checked, controls, middle) <= seconds:
-                few = middle
-            else:
-                many = middle - 1
-        return few
-
-    def leave_out(
-        self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float, fewest: int
-    ) -> tuple[int | None, Sequence[str], int] | None:
-        """Which checks and controls stay, and how many samples fit; None if fewer than `fewest` do.
-
-        First checks get fewer samples, then controls are left out, or else the checks, and at last both.
-        """
-        fewer_checked = self.reduce_checks(checked)
-        without_checks = self.leave_out_checks(checked)
-        ways = [
-            (checked, controls),
-            (fewer_checked, controls),
-            (fewer_checked, ()),
-            (without_checks, controls),
-            (without_checks, ()),
-        ]
-        for kept_checks, kept_controls in ways:
-            count = self.count_samples(levels, kept_checks, kept_controls, seconds)
-            if count >= fewest:
-                return kept_checks, kept_controls, count
-        return None
-
-    def choose_checked(self, seconds: float, earlier: Mapping[str, Any] | None) -> int | None:
-        """How many samples are checked; None for as many as without a limit."""
-        if not self.may_leave_out_checks:
-            return None
-        if earlier is not None and earlier.get("checked") != 0:
-            checked: int | None = earlier.get("checked")
-            return checked
-        whole = self.sum_seconds({}, None, (), 0)
-        if whole <= _CHECKS * seconds:
-            return None
-        return self._limit_checks(max(FEWEST_CHECKED, int(self.checked * _CHECKS * seconds / whole)))
-
-    def reduce_checks(self, checked: int | None) -> int | None:
-        """The fewest samples with which checks may pass something."""
-        if not self.may_leave_out_checks:
-            return checked
-        most = self.checked if checked is None else checked
-        return self._limit_checks(min(most, FEWEST_CHECKED))
-
-    def leave_out_checks(self, checked: int | None) -> int | None:
-        """No checks, where they may be left out."""
-        return 0 if self.may_leave_out_checks else checked
-
-    def _limit_checks(self, count: int) -> int | None:
-        """So many samples; None where these are all, so that the checks are the same as without a limit."""
-        return count if count < self.checked else None
-
-    def sum_done(self, levels: Levels, earlier: Mapping[str, Any]) -> float:
-        """Seconds that an earlier choice with these settings has taken, by the forecast."""
-        done = count_done(earlier)
-        if not done:
-            return 0.0
-        return self.sum_seconds(levels, earlier.get("checked"), earlier.get("controls") or (), done)
-
-    def raise_levels(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> Levels:
-        """Settings as high as they can be while enough samples fit; what costs least is raised first."""
-        enough = min(self.longest, ENOUGH)
-        raised = dict(levels)
-        groups = self._list_groups()
-        while True:
-            best: tuple[float, dict[str, int]] | None = None
-            for group in groups:
-                label = group[0]
-                if raised[label] == len(self.ladders[label]):
-                    continue
-                higher = {**raised, **dict.fromkeys(group, raised[label] + 1)}
-                total = self.sum_seconds(higher, checked, controls, enough)
-                if total <= seconds and (best is None or total < best[0]):
-                    best = total, higher
-            if best is None:
-                return raised
-            raised = best[1]
-
-    def _list_groups(self) -> list[list[str]]:
-        """The labels of a metric with the same ladder, such as in several neighbourhoods, are raised together."""
-        groups: dict[tuple[str, str], list[str]] = {}
-        for label, ladder in self.ladders.items():
-            groups.setdefault((self.grid.metrics[label].name, repr(ladder)), []).append(label)
-        return list(groups.values())
-
-
-def _count_beyond(metric: Metric) -> int:
-    """The evaluations of a sample beyond the explanation of itself."""
-    return max(metric.cost(None).evaluations - 1, 0)
+    Args:
+        grid: as it would be without a limit.
+        estimate: of all its jobs.
+        earlier: what the manifest says of the choice.
+        minutes: the limit.
+        seconds: that are left of it.
+        workers: how many share the jobs.
+    """
+    costs = Costs(grid, estimate, workers)
+    levels = costs.find_levels(earlier.get("settings") or {})
+    checked = costs.choose_checked(seconds, earlier)
+    reason = f"all that fits into {_name_minutes(minutes)} is done"
+    higher = costs.find_cheapest_rise(levels, checked, grid.free.controls)
+    if higher is None:
+        return f"{reason}; give more minutes for what is left out"
+    labels, needed_seconds = higher
+    needed = describe_seconds(needed_seconds / _PLANNED)
+    return f"{reason}: higher settings of {', '.join(labels)} are new work, and need about {needed}; give more minutes"
 
 
 def advise(grid: Grid, estimate: Estimate, minutes: float) -> str:

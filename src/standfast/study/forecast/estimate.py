@@ -131,6 +131,19 @@ _LEGEND: Mapping[Basis, str] = {
 }
 
 
+def list_marks(estimate: Estimate) -> list[str]:
+    """What the marks behind the times of an estimate mean, a text for each that occurs."""
+    bases = {line.basis for line in estimate.lines}
+    return [words for basis, words in _LEGEND.items() if basis in bases]
+
+
+def mark_seconds(words: str, lines: Sequence[Line]) -> str:
+    """The time of some lines together, with the mark of the one that is known worst."""
+    bases = {line.basis for line in lines}
+    marks = [mark for basis, mark in _MARKS.items() if basis in bases]
+    return words + marks[-1] if marks else words
+
+
 def format_costs(estimate: Estimate) -> str:
     """A table of the times: a row for each explainer, a column for each metric; and what all of it takes."""
     text_lines: list[str] = []
@@ -141,10 +154,7 @@ def format_costs(estimate: Estimate) -> str:
             data, model = pair
             text_lines.append(f"{model} on {data}:")
         text_lines += _format_table(lines_of_pair)
-    bases = {line.basis for line in estimate.lines}
-    for basis, words in _LEGEND.items():
-        if basis in bases:
-            text_lines.append(words)
+    text_lines += list_marks(estimate)
     total = f"all of it: {describe_seconds(estimate.seconds)} with one worker"
     if estimate.unknown:
         labels = ", ".join(estimate.unknown)

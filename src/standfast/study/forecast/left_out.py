@@ -7,6 +7,12 @@ from typing import Any
 
 #: the key of the choice in a manifest (`standfast.study.forecast.choice.Choice.describe`)
 KEY = "limit"
+#: the key, in the choice, of metrics that are not evaluated with some explainers
+LEFT_OUT_PAIRS = "left out pairs"
+#: the key, in an earlier choice, of the seconds that its first jobs took
+MEASURED = "measured"
+#: the key, in the choice, of metrics that have no result with some explainers when the time is up
+NOT_BEGUN = "not begun"
 
 
 def describe_left_out(limit: Mapping[str, Any]) -> list[str]:
@@ -16,6 +22,7 @@ def describe_left_out(limit: Mapping[str, Any]) -> list[str]:
         limit: what the manifest says of it (`Choice.describe`).
     """
     parts = _describe_samples(limit.get("samples") or {})
+    parts += _describe_pairs([*(limit.get(LEFT_OUT_PAIRS) or []), *(limit.get(NOT_BEGUN) or [])])
     parts += _describe_settings(limit.get("settings") or {}, limit.get("without limit") or {})
     dropped_controls = limit.get("left out controls") or []
     if dropped_controls:
@@ -36,6 +43,18 @@ def _describe_samples(samples: Mapping[str, Sequence[int]]) -> list[str]:
     for name, (evaluated, available) in samples.items():
         if evaluated < available:
             parts.append(f"{evaluated} of {available} samples of {name}")
+    return parts
+
+
+def _describe_pairs(pairs: Sequence[Sequence[str]]) -> list[str]:
+    """The metrics that were not evaluated with some explainers."""
+    explainers_of: dict[str, list[str]] = {}
+    for label, explainer in pairs:
+        explainers_of.setdefault(label, []).append(explainer)
+    parts: list[str] = []
+    for label, explainers in explainers_of.items():
+        names = ", ".join(explainers)
+        parts.append(f"no {label} of {names}, of which not one sample fits into the time")
     return parts
 
 

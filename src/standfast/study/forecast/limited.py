@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from standfast.question.grid import Grid
 from standfast.study.executors import Executor
-from standfast.study.forecast.choice import ENOUGH, Choice, choose
+from standfast.study.forecast.choice import Choice, choose, explain_nothing
+from standfast.study.forecast.costs import ENOUGH, Costs, Pair, forecast_job
 from standfast.study.forecast.estimate import Estimate
-from standfast.study.forecast.left_out import KEY
+from standfast.study.forecast.first_jobs import LONG, ForecastJob, find_first_jobs, is_rough, learn, sort_jobs
+from standfast.study.forecast.left_out import KEY, MEASURED, NOT_BEGUN, describe_left_out
 from standfast.study.forecast.trials import estimate_plan, try_unknown
 from standfast.study.plan import Job, Plan, make_plan
 from standfast.study.progress import Progress
@@ -46,9 +48,9 @@ class TimeLimit:
         return 60 * self.minutes - (time.monotonic() - self.began)
 
 
-#: is told what was chosen: the grid as it would be without a limit, what it costs, and the choice; None if all of the
-#: last one is done, and nothing can be added in the time that is left
-TellChoice = Callable[[Grid, Estimate, Choice | None], None]
+#: is told what was chosen: the grid as it would be without a limit, what it costs, and the choice; or in words why
+#: nothing is added when all of the last one is done
+TellChoice = Callable[[Grid, Estimate, Choice | str], None]
 #: from a choice to where its grid comes from, with the options that were chosen
 FindOrigin = Callable[[Choice], Origin]
 
@@ -74,10 +76,12 @@ class LimitedRun:
     find_origin: FindOrigin
     tell: TellChoice | None = None
     progress: Callable[[Progress], None] | None = None
+    _plans: dict[str, Plan] = field(default_factory=dict, init=False, repr=False)
 
     def run(self, plan: Plan) -> RunSummary:
         """Estimate, choose, and evaluate until the time is up or nothing is left.
 
+        Where the estimate is rough, the first jobs are done first, and what remains is chosen anew.
         When all of it is done and time is left, settings are raised, which is new work, or what was left out is added.
         If the time then ends before as many samples are done as before, the results are those of the earlier settings.
 
@@ -91,15 +95,26 @@ class LimitedRun:
         choice = self._choose(estimate, self.store.earlier_manifest().get(KEY))
         assert choice is not None
         summary: RunSummary | None = None
+        if is_rough(estimate):
+            summary, estimate = self._do_first_jobs(choice, estimate)
+            if summary is not None and summary.stopped:
+                return summary
+            measured = 0.0 if summary is None else summary.seconds
+            earlier = self.store.earlier_manifest().get(KEY)
+            if earlier is not None:
+                choice = self._choose(estimate, {**earlier, MEASURED: measured})
+        return self._run_choices(choice, estimate, summary)
+
+    def _run_choices(self, choice: Choice | None, estimate: Estimate, summary: RunSummary | None) -> RunSummary:
+        """Evaluate a choice, and then what more fits."""
         kept: Mapping[str, Any] = {}
         manifest: Mapping[str, Any] = {}
         while choice is not None:
-            if self.tell is not None:
-                self.tell(self.grid, estimate, choice)
-            part, counts = self._run_choice(choice)
+            self._tell(estimate, choice)
+            part = self._run_choice(choice, estimate)
             summary = part if summary is None else _add(summary, part)
             manifest = self.store.manifest()
-            if kept and _is_poorer(counts, kept[KEY]["samples"]):
+            if kept and _is_poorer(manifest[KEY]["samples"], kept[KEY]["samples"]):
                 self.store.write_manifest(kept)
                 return summary
             kept = manifest
@@ -109,10 +124,16 @@ class LimitedRun:
                 workers = self.executor.at_once
                 estimate = _correct(estimate, part.seconds * workers, choice.seconds * workers)
             choice = self._choose(estimate, manifest[KEY], must_add=True)
-        if self.tell is not None and manifest[KEY]["settings"]:
-            self.tell(self.grid, estimate, None)
+        if describe_left_out(manifest[KEY]):
+            limit, workers = self.limit, self.executor.at_once
+            why = explain_nothing(self.grid, estimate, manifest[KEY], limit.minutes, limit.left, workers)
+            self._tell(estimate, why)
         assert summary is not None
         return summary
+
+    def _tell(self, estimate: Estimate, choice: Choice | str) -> None:
+        if self.tell is not None:
+            self.tell(self.grid, estimate, choice)
 
     def _estimate(self, plan: Plan) -> Estimate:
         """What all jobs cost."""
@@ -122,7 +143,12 @@ class LimitedRun:
             estimate = try_unknown(plan, estimate, _PILOTS * self.limit.left)
         return estimate
 
-    def _choose(self, estimate: Estimate, earlier: Mapping[str, Any] | None, must_add: bool = False) -> Choice | None:
+    def _choose(
+        self,
+        estimate: Estimate,
+        earlier: Mapping[str, Any] | None,
+        must_add: bool = False,
+    ) -> Choice | None:
         return choose(
             self.grid,
             estimate,
@@ -133,66 +159,107 @@ class LimitedRun:
             must_add=must_add,
         )
 
-    def _run_choice(self, choice: Choice) -> tuple[RunSummary, dict[str, list[int]]]:
-        """Evaluate a choice until the time is up; and how many samples of each data set are done with all metrics."""
-        origin = self.find_origin(choice)
-        plan = make_plan(
-            choice.apply(self.grid),
-            origin.about,
-            self.store.earlier_manifest(),
-            self.executor.at_once,
-            seconds=_JOB * 60 * self.limit.minutes,
-        )
-        jobs = sort_jobs(plan.jobs, choice.unknown)
+    def _do_first_jobs(self, choice: Choice, estimate: Estimate) -> tuple[RunSummary | None, Estimate]:
+        """Do the first jobs of a choice, unless an earlier run has, and learn from the time that they take."""
+        plan = self._plan(choice, estimate)
+        first_jobs = find_first_jobs(plan.jobs, self._is_long(choice, estimate))
+        statuses = self.store.statuses()
+        summary: RunSummary | None = None
+        if any(job.identity not in statuses for job in first_jobs):
+            self._tell(estimate, choice)
+            summary = self._run_jobs(choice, plan, first_jobs)
+        spent = self._read_seconds(first_jobs)
+        return summary, learn(estimate, first_jobs, spent, self._find_forecasts(choice, estimate))
+
+    def _read_seconds(self, jobs: Sequence[Job]) -> dict[str, float]:
+        """What jobs that are done took, by their identities."""
+        statuses = self.store.statuses()
+        seconds: dict[str, float] = {}
+        for job in jobs:
+            if statuses.get(job.identity) == "done":
+                record, _ = self.store.read(job.identity)
+                seconds[job.identity] = record["seconds"]
+        return seconds
+
+    def _run_choice(self, choice: Choice, estimate: Estimate) -> RunSummary:
+        """Evaluate a choice until the time is up."""
+        plan = self._plan(choice, estimate)
+        return self._run_jobs(choice, plan, plan.jobs)
+
+    def _run_jobs(self, choice: Choice, plan: Plan, jobs: Sequence[Job]) -> RunSummary:
+        """Do jobs of a plan until the time is up, and note how many samples of all jobs of the plan are done."""
         manifest = {**plan.manifest, KEY: choice.describe(self.grid), "jobs": [job.identity for job in jobs]}
-        plan = replace(plan, jobs=jobs, manifest=manifest)
         summary = run_grid(
             plan.grid,
             self.store,
-            plan=plan,
+            plan=replace(plan, jobs=list(jobs), manifest=manifest),
             executor=self.executor,
-            origin=origin,
+            origin=self.find_origin(choice),
             progress=self.progress,
             seconds=max(self.limit.left, 0.0),
         )
-        counts = _count_complete(plan, self.store)
+        counts, pairs = _count_complete(plan, self.store)
         written = self.store.manifest()
-        self.store.write_manifest({**written, KEY: {**written[KEY], "samples": counts}})
-        return summary, counts
+        ended = {"samples": counts, NOT_BEGUN: [list(pair) for pair in pairs]}
+        self.store.write_manifest({**written, KEY: {**written[KEY], **ended}})
+        return summary
+
+    def _plan(self, choice: Choice, estimate: Estimate) -> Plan:
+        """The jobs of a choice, in the order in which they are done."""
+        what = repr((choice.settings, choice.controls, choice.checked, choice.extras))
+        if what not in self._plans:  # models are asked for each
+            self._plans[what] = make_plan(
+                choice.apply(self.grid),
+                self.find_origin(choice).about,
+                self.store.earlier_manifest(),
+                self.executor.at_once,
+                seconds=_JOB * 60 * self.limit.minutes,
+            )
+        plan = self._plans[what]
+        jobs = [job for job in plan.jobs if _pair_of(job) not in choice.left_out]
+        return replace(plan, jobs=sort_jobs(jobs, choice.unknown, self._is_long(choice, estimate)))
+
+    def _find_forecasts(self, choice: Choice, estimate: Estimate) -> ForecastJob:
+        """What an estimate says of each job of a choice."""
+        costs = Costs(self.grid, estimate, self.executor.at_once)
+        levels = costs.find_levels(choice.settings)
+        return lambda job: forecast_job(costs, job, levels, choice.checked)
+
+    def _is_long(self, choice: Choice, estimate: Estimate) -> Callable[[Job], bool]:
+        """Whether a job of a choice takes a large part of the time."""
+        forecast = self._find_forecasts(choice, estimate)
+        longest = LONG * 60 * self.limit.minutes
+        return lambda job: forecast(job) > longest
 
 
-def sort_jobs(jobs: Sequence[Job], unknown: Sequence[str]) -> list[Job]:
-    """Jobs in the order in which they are worth most if the time ends between two of them: the first samples first.
+def _count_complete(plan: Plan, store: Store) -> tuple[dict[str, list[int]], list[Pair]]:
+    """How many of the first samples of each data set are done by all metrics, of how many; and what is not begun.
 
-    Several models take turns, but not after each sample, since each turn builds a model: the first sample of each, then
-    two samples more, four more, and so on. Metrics of which nobody knows what they cost come last, so that they do not
-    take the time of the others.
+    A metric that has not one result with an explainer does not count, if others have some.
     """
-    models = list(dict.fromkeys((job.data, job.model) for job in jobs))
-
-    def find_place(job: Job) -> tuple[int, int, int, int, bool]:
-        turn = job.start.bit_length()
-        return job.repeat, turn, models.index((job.data, job.model)), job.start, job.label in unknown
-
-    return sorted(jobs, key=find_place)
-
-
-def _count_complete(plan: Plan, store: Store) -> dict[str, list[int]]:
-    """How many of the first samples of each data set are done by all metrics, and how many it has."""
     statuses = store.statuses()
-    firsts: dict[str, int] = {name: len(samples) for name, samples in plan.grid.data.items()}
-    for job in plan.jobs:
-        is_open = job.identity not in statuses
-        if is_open and not _checks_sanity(plan.grid, job):
+    jobs = [job for job in plan.jobs if not _checks_sanity(plan.grid, job)]
+    begun = {_pair_of(job) for job in jobs if job.identity in statuses}
+    not_begun: dict[Pair, None] = {}
+    firsts = {name: len(samples) for name, samples in plan.grid.data.items()}
+    for job in jobs:
+        if begun and _pair_of(job) not in begun:
+            not_begun[_pair_of(job)] = None
+        elif job.identity not in statuses:
             firsts[job.data] = min(firsts[job.data], job.start)
-    return {name: [first, len(plan.grid.data[name])] for name, first in firsts.items()}
+    counts = {name: [first, len(plan.grid.data[name])] for name, first in firsts.items()}
+    return counts, list(not_begun)
+
+
+def _pair_of(job: Job) -> Pair:
+    return job.label, job.explainer
 
 
 def _checks_sanity(grid: Grid, job: Job) -> bool:
     return grid.sanity is not None and job.label == grid.sanity.name
 
 
-def _is_poorer(counts: Mapping[str, list[int]], before: Mapping[str, list[int]]) -> bool:
+def _is_poorer(counts: Mapping[str, Sequence[int]], before: Mapping[str, Sequence[int]]) -> bool:
     """Whether too few samples are done to replace earlier results, which have lower settings."""
     return any(first < min(before[name][0], ENOUGH) for name, (first, _) in counts.items())
 
@@ -206,11 +273,12 @@ def _correct(estimate: Estimate, spent: float, forecast: float) -> Estimate:
 
 def _add(first: RunSummary, second: RunSummary) -> RunSummary:
     """Two runs as one."""
+    tried_again = {job.identity for job in second.failed}
     return RunSummary(
         second.planned,
         second.earlier,
         first.done + second.done,
-        [*first.failed, *second.failed],
+        [*(job for job in first.failed if job.identity not in tried_again), *second.failed],
         first.seconds + second.seconds,
         second.stopped,
     )

@@ -10,8 +10,9 @@ import pytest
 from report_builder import Builder
 
 from standfast.report.charts import Chart
+from standfast.report.presentation.safari.contradictions import find_contradictions
 from standfast.report.presentation.safari.misinterpretation_probability import ProbabilityPresentation
-from standfast.results import MetricResults
+from standfast.results import MetricResults, ValueSpec
 
 LOW, HIGH = [-3.4, -5.6], [-2.6, -4.4]  # of the levels that the builder stores, without that of the class
 
@@ -62,3 +63,26 @@ def test_events_that_only_a_search_found_are_counted(tmp_path: Path) -> None:
 
     assert count(view.frame) == [(1, 3)]
     assert count(view.frame.with_columns(witnessed=False)) == []
+
+
+@pytest.mark.parametrize(("method", "count"), [("subset", 1), ("monte_carlo", 0)])
+def test_what_a_search_finds_contradicts_a_run_that_ended_early_and_no_independent_draws(
+    method: str, count: int
+) -> None:
+    """Of two samples the search changed both; the run saw one, and of the other it has a bound."""
+    options = {
+        "event": "changed_explanation",
+        "similarity": "pearson",
+        "threshold": 0.4,
+        "neighbourhood": {"linf": 0.1},
+        "absolute": True,
+        "explain": "predicted",
+    }
+    keys = {"explainer": ["a", "a"], "repeat": [0, 0], "sample": [0, 1], "status": ["ok", "ok"]}
+    probabilities = pl.DataFrame({**keys, "log_probability": [-3.0, -5.1], "censored": [False, True]})
+    searched = pl.DataFrame({**keys, "margin": [-1.0, -1.0], "similarity": [0.1, 0.1]})
+    spec = ValueSpec("x", "x", "lower")
+    metric = "misinterpretation_probability"
+    estimate = MetricResults("p", metric, {**options, "method": method}, spec, "d", "m", ["a"], probabilities)
+    worst = MetricResults("w", "worst_case", options, spec, "d", "m", ["a"], searched)
+    assert len(find_contradictions(estimate, [worst])) == count

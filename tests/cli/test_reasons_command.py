@@ -1,0 +1,83 @@
+"""`standfast reasons` with a stored pipeline and with a network by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from standfast.cli.commands import app
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a pipeline and a table of customers."""
+    joblib = pytest.importorskip("joblib")
+    pd = pytest.importorskip("pandas")
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(generator.normal(size=(60, 3)), columns=["income", "debt", "age"])
+    labels = np.where(frame["income"] * 3 - frame["debt"] * 2 + frame["age"] > 0, "repaid", "default")
+    model = linear_model.LogisticRegression().fit(frame, labels)
+    joblib.dump(model, tmp_path / "pipeline.joblib")
+    pl.from_pandas(frame.assign(label=labels)).write_csv(tmp_path / "customers.csv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["reasons", *arguments])
+    return done.exit_code, done.stdout, done.stderr or str(done.exception)
+
+
+CUSTOMER = ("--model", "pipeline.joblib", "--data", "customers.csv", "--trust", "--draws", "45", "--top", "2")
+
+
+def test_a_customer_gets_a_card(pipeline: Path) -> None:
+    code, shown, error = call(*CUSTOMER, "--row", "17", "--decision", "P(default) > 0.35", "--out", "card.json")
+    assert code == 0, error
+    assert "P(default) > 0.35" in shown
+    card = json.loads((pipeline / "card.json").read_text())
+    assert len(card["reasons"]) == 2
+    assert set(card["columns"]) == {"income", "debt", "age"}
+    assert card["explainer"].startswith("kernel_shap")
+
+
+def test_several_rows_get_a_file_each(pipeline: Path) -> None:
+    code, _, error = call(*CUSTOMER, "--row", "3", "--row", "5", "--out", "card.html")
+    assert code == 0, error
+    assert sorted(path.name for path in pipeline.glob("card*.html")) == ["card-3.html", "card-5.html"]
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (("--row", "60"), "from 0 to 59"),
+        (("--row", "1", "--explainer", "kernel_shp"), "kernel_shap"),
+        (("--row", "1", "--decision", "P(gone) > 0.5"), "default"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(pipeline: Path, more: tuple[str, ...], part: str) -> None:
+    code, _, error = call(*CUSTOMER, *more)
+    assert code != 0
+    assert part in error
+
+
+def test_more_reasons_than_columns_are_refused(pipeline: Path) -> None:
+    code, _, error = call(
+        "--model", "pipeline.joblib", "--data", "customers.csv", "--trust", "--row", "1", "--top", "4"
+    )
+    assert code != 0
+    assert "number of features, 3" in error
+
+
+def test_a_digit_gets_a_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--model", "lenet5-mnist", "--data", "digits", "--row", "3", "--draws", "5", "--out", "card.html")
+    code, _, error = call(*arguments)
+    assert code == 0, error
+    assert "<img" in (tmp_path / "card.html").read_text()
