@@ -91,7 +91,7 @@ def draw_image(card: Card) -> ImagePicture | None:
 
 def _read_finite(values: Array | None) -> Array:
     """Values as numbers; 0 where they are not finite."""
-    return np.nan_to_num(np.asarray(values, dtype=float))
+    return np.asarray(np.nan_to_num(np.asarray(values, dtype=float)))
 
 
 def _shrink_mask(mask: Array, size: tuple[int, ...]) -> Array:
@@ -103,9 +103,9 @@ def _shrink_mask(mask: Array, size: tuple[int, ...]) -> Array:
 def _colour(shades: Array) -> Array:
     """The colours `(H, W, 3)` of an image `(C, H, W)` in [0, 1]: grey if it has no three channels."""
     if len(shades) == 3:
-        return np.moveaxis(shades, 0, -1)
+        return np.asarray(np.moveaxis(shades, 0, -1))
     grey = shades.mean(axis=0)
-    return grey[..., None].repeat(3, axis=-1)
+    return np.asarray(grey[..., None].repeat(3, axis=-1))
 
 
 def _make_pale(shades: Array) -> Array:
@@ -117,7 +117,8 @@ def _make_pale(shades: Array) -> Array:
 
 def _enlarge(picture: Array, down: int, across: int) -> Array:
     """A picture `(H, W, ...)` with so many pixels for each position."""
-    return picture.repeat(down, axis=0).repeat(across, axis=1)
+    enlarged: Array = picture.repeat(down, axis=0).repeat(across, axis=1)
+    return enlarged
 
 
 def _describe_area(area: Area) -> str:
