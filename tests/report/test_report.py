@@ -392,9 +392,11 @@ def test_the_report_knows_no_metric_by_name() -> None:
     from standfast.metrics import names
 
     package = Path(standfast.report.__file__).parent
+    # this one is also a word of English, and so of comments and variables: as a name it stands in quotes
+    written = [f'"{name}"' if name == "reasons" else name for name in names()]
     for path in [*package.glob("*.py"), *package.glob("templates/*.*")]:
         text = path.read_text(encoding="utf-8")
-        assert not [name for name in names() if name in text], path
+        assert not [name for name in written if name in text], path
 
 
 def test_classes_have_their_names_in_captions_and_in_the_table(builder: Builder) -> None:

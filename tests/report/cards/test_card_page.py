@@ -197,4 +197,4 @@ def test_optional_parts_are_shown_where_they_are_given() -> None:
 
 def test_an_unvaried_card_has_no_marks_of_draws() -> None:
     page = render_card(make_unvaried())
-    assert re.findall(r'<line class="(mean|spread|demand|named)"', page) == []
+    assert re.findall(r'<line class="(mean|spread|demand|named|track)"', page) == []

@@ -87,7 +87,8 @@ def name_reason(card: Card, reason: Reason) -> str:
     shape = () if card.input is None else np.shape(card.input)
     if len(shape) > 1:
         return name_position(shape, reason.feature)
-    if is_text(card) and card.names.count(reason.name) > 1:
+    is_repeated = is_text(card) and card.names.count(reason.name) > 1
+    if is_repeated:
         return f"{reason.name} (word {reason.feature + 1})"
     return reason.name
 
@@ -101,14 +102,20 @@ def name_position(shape: tuple[int, ...], feature: int) -> str:
     if len(shape) == 2:
         channel, step = divmod(feature, shape[1])
         return f"step {step + 1}" if shape[0] == 1 else f"channel {channel + 1}, step {step + 1}"
-    places = [int(place) + 1 for place in np.unravel_index(feature, shape[1:])]
-    axes = ("slice", "row", "column")[-len(places) :]
-    return ", ".join(f"{axis} {place}" for axis, place in zip(axes, places, strict=False))
+    indices = np.unravel_index(feature, shape[1:])
+    axes = ("slice", "row", "column")[-len(indices) :]
+    return ", ".join(f"{axis} {index + 1}" for axis, index in zip(axes, indices, strict=True))
 
 
 def has_map(card: Card) -> bool:
     """Whether the map is known, with the share of draws that name each feature."""
     return card.origin is not None and card.shares is not None and card.signs is not None
+
+
+def title_reason(card: Card, reason: Reason) -> str:
+    """The name of a feature with its value, where it has one."""
+    name = name_reason(card, reason)
+    return reason.words if reason.words.startswith(name) else name
 
 
 @dataclass(frozen=True)
@@ -139,13 +146,13 @@ def measure_area(card: Card) -> Area:
     assert card.shares is not None
     assert card.signs is not None
     is_reason = np.asarray(card.signs) != 0
-    shares = np.nan_to_num(np.asarray(card.shares, dtype=float))
+    shares = np.nan_to_num(card.shares)
     holds = is_reason & (shares >= card.demand) & bool(card.draws)
     if card.decided:
-        holds = np.zeros(len(is_reason), dtype=bool)
-        holds[[reason.feature for reason in card.holding]] = True
-    sizes = np.abs(np.nan_to_num(np.asarray(card.origin, dtype=float)))
-    total = float(sizes.sum())
-    relevance = float(sizes[holds].sum()) / total if total else 0.0
+        stated = [reason.feature for reason in card.holding]
+        holds = np.isin(np.arange(len(is_reason)), stated)
+    sizes = np.abs(np.nan_to_num(card.origin))
+    total = float(sizes.sum()) or 1.0
+    relevance = float(sizes[holds].sum()) / total
     least = float(shares[holds].min()) if holds.any() else math.nan
     return Area(holds, is_reason & ~holds, relevance, least)

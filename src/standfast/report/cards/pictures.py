@@ -22,11 +22,14 @@ _SIDE, _LANE = 320, 24
 _STRIPE, _STRIPES = 3, (0x77 / 255, 0xDD / 255)
 #: the greys of an input under its map
 _DARKEST, _PALEST = 0xB4 / 255, 0xEC / 255
+_SHADES = 8
 #: what holds has at least the first part of full colour, to be told from what does not, and at most the second; behind
 #: a line, and behind words, colours are paler
 _COLOURS, _PALE_COLOURS = (0.45, 0.9), (0.25, 0.5)
 #: the channels of a series, the points of a line, and the words of a text that are shown
 _MOST_LANES, _MOST_POINTS, _MOST_WORDS = 4, 300, 160
+#: how bright red, green and blue are, and below which brightness letters are white
+_BRIGHTNESS, _DARK = np.array([0.299, 0.587, 0.114]), 0.55
 #: words around those that are reasons
 _NEIGHBOURS = 2
 
@@ -70,29 +73,58 @@ class CardWord:
 
 def draw_image(card: Card) -> ImagePicture | None:
     """The pictures of an image `(C, H, W)`; None where its map is not of its pixels."""
-    image = np.nan_to_num(np.asarray(card.input, dtype=float))
-    origin = np.nan_to_num(np.asarray(card.origin, dtype=float))
-    if origin.size != image.shape[1] * image.shape[2]:
+    image = _read_finite(card.input)
+    origin = _read_finite(card.origin)
+    size = image.shape[1:]
+    if origin.size != size[0] * size[1]:
         return None
     area = measure_area(card)
-    size = image.shape[1:]
-    shades = shrink(scale_input(image))
-    if len(shades) != 3:
-        shades = shades.mean(axis=0, keepdims=True).repeat(3, axis=0)
     values = shrink(origin.reshape(1, *size))[0]
-    holds = shrink(area.holds.reshape(1, *size).astype(float))[0] >= 0.5
-    doubtful = shrink(area.doubtful.reshape(1, *size).astype(float))[0] >= 0.5
-    grey = shades.mean(axis=0)[..., None].repeat(3, axis=-1)
-    pale = _DARKEST + (_PALEST - _DARKEST) * np.rint(8 * grey) / 8
+    holds = _shrink_mask(area.holds, size)
+    doubtful = _shrink_mask(area.doubtful, size) & ~holds
+    shades = shrink(scale_input(image))
     factor = max(1, _SIDE // max(values.shape))
-    painted = paint_area(values, holds, doubtful & ~holds, pale, (factor, factor))
-    colours = np.moveaxis(shades, 0, -1).repeat(factor, axis=0).repeat(factor, axis=1)
-    return ImagePicture(encode_image(colours), encode_image(painted), _describe_area(area, "pixels"))
+    painted = paint_area(values, holds, doubtful, _make_pale(shades), (factor, factor))
+    colours = _enlarge(_colour(shades), factor, factor)
+    return ImagePicture(encode_image(colours), encode_image(painted), _describe_area(area))
 
 
-def _describe_area(area: Area, parts: str) -> str:
+def _read_finite(values: Array | None) -> Array:
+    """Values as numbers; 0 where they are not finite."""
+    return np.asarray(np.nan_to_num(np.asarray(values, dtype=float)))
+
+
+def _shrink_mask(mask: Array, size: tuple[int, ...]) -> Array:
+    """Which positions of the picture have most of their pixels in a mask `(H * W,)`, bool."""
+    shares = shrink(mask.reshape(1, *size).astype(float))[0]
+    return np.asarray(shares >= 0.5)
+
+
+def _colour(shades: Array) -> Array:
+    """The colours `(H, W, 3)` of an image `(C, H, W)` in [0, 1]: grey if it has no three channels."""
+    if len(shades) == 3:
+        return np.asarray(np.moveaxis(shades, 0, -1))
+    grey = shades.mean(axis=0)
+    return np.asarray(grey[..., None].repeat(3, axis=-1))
+
+
+def _make_pale(shades: Array) -> Array:
+    """An image `(C, H, W)` in pale grey, `(H, W, 3)`, of few shades, which make the file small."""
+    grey = np.rint(_SHADES * shades.mean(axis=0)) / _SHADES
+    pale = _DARKEST + (_PALEST - _DARKEST) * grey
+    return np.asarray(pale[..., None].repeat(3, axis=-1))
+
+
+def _enlarge(picture: Array, down: int, across: int) -> Array:
+    """A picture `(H, W, ...)` with so many pixels for each position."""
+    enlarged: Array = picture.repeat(down, axis=0).repeat(across, axis=1)
+    return enlarged
+
+
+def _describe_area(area: Area) -> str:
     """What holds, in words, for those who do not see it."""
-    return f"{area.count} {parts} hold, and {int(area.doubtful.sum())} others that are named do not"
+    doubtful = int(area.doubtful.sum())
+    return f"{area.count} pixels hold, and {doubtful} others that are named do not"
 
 
 def paint_area(
@@ -117,10 +149,12 @@ def paint_area(
     """
     limit = find_limit(values, np.ones(values.shape, dtype=bool))
     least, most = colours
-    sizes = least + (most - least) * np.clip(np.abs(values) / limit, 0.0, 1.0)
-    coloured = np.where(holds[..., None], colour_signed(np.sign(values) * sizes), ground)
-    enlarged = coloured.repeat(factors[0], axis=0).repeat(factors[1], axis=1)
-    hatched = doubtful.repeat(factors[0], axis=0).repeat(factors[1], axis=1)
+    strength = np.clip(np.abs(values) / limit, 0.0, 1.0)
+    sizes = least + (most - least) * strength
+    signed_colours = colour_signed(np.sign(values) * sizes)
+    coloured = np.where(holds[..., None], signed_colours, ground)
+    enlarged = _enlarge(coloured, *factors)
+    hatched = _enlarge(doubtful, *factors)
     rows, columns = np.indices(hatched.shape)
     is_dark = (rows + columns) // _STRIPE % 2 == 0
     stripes = np.where(is_dark, *_STRIPES)[..., None]
@@ -129,21 +163,24 @@ def paint_area(
 
 def draw_series(card: Card) -> list[Lane]:
     """The lanes of a series `(C, T)`, of the channels with the most relevance; none where its map has another shape."""
-    series = np.nan_to_num(np.asarray(card.input, dtype=float))
-    origin = np.nan_to_num(np.asarray(card.origin, dtype=float))
+    series = _read_finite(card.input)
+    origin = _read_finite(card.origin)
     if origin.size != series.size:
         return []
     values = origin.reshape(series.shape)
     area = measure_area(card)
-    holds, doubtful = area.holds.reshape(series.shape), area.doubtful.reshape(series.shape)
-    strongest = np.argsort(-np.abs(values).sum(axis=1), kind="stable")[:_MOST_LANES]
-    factor = max(1, 2 * _SIDE // series.shape[1])
+    holds = area.holds.reshape(series.shape)
+    doubtful = area.doubtful.reshape(series.shape)
+    relevance = np.abs(values).sum(axis=1)
+    strongest = np.argsort(-relevance, kind="stable")[:_MOST_LANES]
+    channels, steps = series.shape
+    factors = _LANE, max(1, 2 * _SIDE // steps)
+    ground = np.ones((1, steps, 3))
     lanes: list[Lane] = []
     for channel in sorted(strongest.tolist()):
-        own = slice(channel, channel + 1)
-        ground = np.ones((1, series.shape[1], 3))
-        painted = paint_area(values[own], holds[own], doubtful[own], ground, (_LANE, factor), _PALE_COLOURS)
-        name = name_entry((), channel, "channel") if len(series) > 1 else ""
+        row = slice(channel, channel + 1)
+        painted = paint_area(values[row], holds[row], doubtful[row], ground, factors, _PALE_COLOURS)
+        name = name_entry((), channel, "channel") if channels > 1 else ""
         lanes.append(Lane(name, _list_points(series[channel]), encode_image(painted)))
     return lanes
 
@@ -159,32 +196,40 @@ def _list_points(line: Array) -> str:
 
 def draw_words(card: Card) -> list[CardWord]:
     """The words of a text: those that hold on their colour, doubtful ones to be underlined."""
-    origin = np.nan_to_num(np.asarray(card.origin, dtype=float))
+    origin = _read_finite(card.origin)
     area = measure_area(card)
     count = min(len(card.names), len(origin))
-    colours = colour_signed(origin / (np.abs(origin).max(initial=0.0) or 1.0))
-    shown = _choose_words(area, count)
+    limit = np.abs(origin).max(initial=0.0) or 1.0
+    colours = colour_signed(origin / limit)
     words: list[CardWord] = []
     previous = -1
-    for place in shown:
-        text = card.names[place] or "␣"
-        follows_gap = place > previous + 1
-        previous = place
-        if area.holds[place]:
-            code = "#" + bytes(np.rint(255 * colours[place]).astype(np.uint8)).hex()
-            is_dark = bool(colours[place] @ np.array([0.299, 0.587, 0.114]) < 0.55)
+    for number in _choose_words(area, count):
+        text = card.names[number] or "␣"
+        follows_gap = number > previous + 1
+        previous = number
+        if area.holds[number]:
+            code, is_dark = _encode_colour(colours[number])
             words.append(CardWord(text, "holds", code, is_dark, follows_gap))
-        else:
-            state = "doubtful" if area.doubtful[place] else ""
-            words.append(CardWord(text, state, follows_gap=follows_gap))
+            continue
+        state = "doubtful" if area.doubtful[number] else ""
+        words.append(CardWord(text, state, follows_gap=follows_gap))
     return words
 
 
+def _encode_colour(colour: Array) -> tuple[str, bool]:
+    """A colour in [0, 1], `(3,)`, as `"#rrggbb"`, and whether it is dark."""
+    levels = np.rint(255 * colour).astype(np.uint8)
+    brightness = float(colour @ _BRIGHTNESS)
+    return "#" + bytes(levels).hex(), brightness < _DARK
+
+
 def _choose_words(area: Area, count: int) -> list[int]:
-    """The places of the words that are shown: all; of a long text the first ones, and reasons with neighbours."""
+    """The numbers of the words that are shown: all; of a long text the first ones, and reasons with neighbours."""
     if count <= _MOST_WORDS:
         return list(range(count))
-    reasons = np.flatnonzero((area.holds | area.doubtful)[:count])
-    around = {place + step for place in reasons.tolist() for step in range(-_NEIGHBOURS, _NEIGHBOURS + 1)}
-    first = set(range(_MOST_WORDS // 2))
-    return sorted(place for place in first | around if 0 <= place < count)
+    shown = set(range(_MOST_WORDS // 2))
+    is_reason = area.holds | area.doubtful
+    for number in np.flatnonzero(is_reason[:count]).tolist():
+        start, end = max(0, number - _NEIGHBOURS), min(count, number + _NEIGHBOURS + 1)
+        shown.update(range(start, end))
+    return sorted(shown)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from standfast.report.cards.facts import format_share, format_shares, format_signed, name_reason
+from standfast.report.cards.facts import format_share, format_shares, format_signed, title_reason
 from standfast.report.cards.words import CardWords, describe_card
 from standfast.results.reasons import Card, Reason
 
@@ -18,6 +18,8 @@ from standfast.results.reasons import Card, Reason
 _WIDTH = 100
 #: the columns of the table: the words of a feature get what is left
 _NUMBERS = (10, 20, 20, 22)
+#: before why a reason cannot be stated
+_INDENT = 4 * " "
 #: larger arrays are left out of the JSON
 MOST_VALUES = 1024
 
@@ -50,13 +52,13 @@ def _tabulate(card: Card, words: CardWords) -> list[str]:
     lines = [_format_line("reason", heads)]
     for reason in card.reasons:
         cells = _list_cells(reason) if is_tested else [format_signed(reason.value)]
-        state = reason.state if is_tested else ""
-        own = words.find(reason.feature)
-        name = name_reason(card, reason)
-        title = reason.words if reason.words.startswith(name) else name
-        lines.append(_format_line(f"{_SIGNS[state]} {title}", cells))
-        sentences = [] if own is None else [own.why, own.needs]
-        lines += textwrap.wrap("; ".join(filter(None, sentences)), initial_indent="    ", subsequent_indent="    ")
+        sign = _SIGNS[reason.state] if is_tested else " "
+        title = title_reason(card, reason)
+        lines.append(_format_line(f"{sign} {title}", cells))
+        in_words = words.find(reason.feature)
+        if in_words is not None:
+            why = "; ".join(filter(None, [in_words.why, in_words.needs]))
+            lines += textwrap.wrap(why, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
     if is_tested:
         lines.append("+ can be stated; - cannot be stated; ? not decided yet")
     return lines
@@ -67,20 +69,32 @@ _SIGNS: Mapping[str, str] = {"holds": "+", "falls": "-", "undecided": "?", "": "
 
 def _list_cells(reason: Reason) -> list[str]:
     """The numbers of a reason."""
-    mean = f"{format_signed(reason.low)} to {format_signed(reason.high)}" if math.isfinite(reason.low) else ""
-    spread = ""
-    if math.isfinite(reason.range_low):
-        spread = f"{format_signed(reason.range_low)} to {format_signed(reason.range_high)}"
+    share = format_share(reason.probability)
     interval = format_shares(reason.probability_low, reason.probability_high)
-    return [format_signed(reason.value), mean, spread, f"{format_share(reason.probability)} ({interval})"]
+    return [
+        format_signed(reason.value),
+        _format_ends(reason.low, reason.high),
+        _format_ends(reason.range_low, reason.range_high),
+        f"{share} ({interval})",
+    ]
 
 
-def _format_line(title: str, cells: list[str] | tuple[str, ...]) -> str:
+def _format_ends(low: float, high: float) -> str:
+    """An interval of values; empty where it is not known."""
+    if not math.isfinite(low):
+        return ""
+    return f"{format_signed(low)} to {format_signed(high)}"
+
+
+def _format_line(title: str, cells: Sequence[str]) -> str:
     """A line of the table."""
     widths = _NUMBERS[: len(cells)]
     room = _WIDTH - sum(widths)
     shown = title if len(title) < room else title[: room - 4] + "..."
-    return (shown.ljust(room) + "".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))).rstrip()
+    line = shown.ljust(room)
+    for cell, width in zip(cells, widths, strict=True):
+        line += cell.rjust(width)
+    return line.rstrip()
 
 
 def card_to_json(card: Card) -> dict[str, Any]:

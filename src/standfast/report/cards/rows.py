@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from standfast.report.cards.facts import format_share, format_shares, format_signed, name_reason
-from standfast.report.cards.words import CardWords
+from standfast.report.cards.facts import format_share, format_shares, format_signed, title_reason
+from standfast.report.cards.words import CardWords, ReasonWords
 from standfast.results.reasons import Card, Reason
 
 #: how many features that are no reasons are shown, and how many rows there are with them at most
@@ -20,6 +20,8 @@ _MOST_OTHERS, _MOST_ROWS = 4, 12
 _WIDER = 0.25
 #: the letters of a title
 _MOST_LETTERS = 80
+#: of a feature that is no reason
+_NO_WORDS = ReasonWords(-1, "", "", "")
 #: free on both sides, in percent
 _MARGIN = 2.0
 
@@ -103,12 +105,13 @@ class Scale:
     """
 
     def __init__(self, inner: Sequence[float], outer: Sequence[float] = ()) -> None:
-        known = [value for value in inner if math.isfinite(value)]
-        low, high = min([0.0, *known]), max([0.0, *known])
+        finite = [0.0, *filter(math.isfinite, inner)]
+        low, high = min(finite), max(finite)
         wider = _WIDER * (high - low)
-        ends = [value for value in outer if math.isfinite(value)]
-        self.low = max(min([low, *ends]), low - wider)
-        self.high = min(max([high, *ends]), high + wider)
+        ends = list(filter(math.isfinite, outer))
+        lowest, highest = min([low, *ends]), max([high, *ends])
+        self.low = max(lowest, low - wider)
+        self.high = min(highest, high + wider)
         if self.high == self.low:
             self.low, self.high = -1.0, 1.0
 
@@ -134,8 +137,11 @@ def make_rows(card: Card, words: CardWords) -> Rows:
     room = max(0, _MOST_ROWS - len(card.reasons))
     others = card.others[: min(_MOST_OTHERS, room)]
     shown = [*card.reasons, *others]
-    inner = [end for reason in shown for end in (reason.value, reason.range_low, reason.range_high)]
-    outer = [end for reason in shown for end in (reason.low, reason.high)]
+    inner: list[float] = []
+    outer: list[float] = []
+    for reason in shown:
+        inner += [reason.value, reason.range_low, reason.range_high]
+        outer += [reason.low, reason.high]
     scale = Scale(inner, outer)
     by_state: dict[str, list[Reason]] = {}
     for reason in shown:
@@ -147,14 +153,16 @@ def make_rows(card: Card, words: CardWords) -> Rows:
 
 def _make_group(card: Card, words: CardWords, scale: Scale, state: str, reasons: Sequence[Reason]) -> Group:
     """The rows of one state; what would decide all of them is said once."""
-    said = [words.find(reason.feature) for reason in reasons]
-    needs = {own.needs for own in said if own is not None}
+    in_words = [words.find(reason.feature) or _NO_WORDS for reason in reasons]
+    needs = {said.needs for said in in_words}
     is_common = len(needs) == 1 and len(reasons) > 1
+    note = needs.pop() if is_common else ""
     rows: list[Row] = []
-    for reason, own in zip(reasons, said, strict=True):
-        sentences = [] if own is None else [own.why, "" if is_common else own.needs]
-        rows.append(_make_row(card, reason, scale, "; ".join(filter(None, sentences))))
-    return Group(state, needs.pop() if is_common else "", tuple(rows))
+    for reason, said in zip(reasons, in_words, strict=True):
+        sentences = [said.why] if is_common else [said.why, said.needs]
+        why = "; ".join(filter(None, sentences))
+        rows.append(_make_row(card, reason, scale, why))
+    return Group(state, note, tuple(rows))
 
 
 def _find_state(reason: Reason, words: CardWords) -> str:
@@ -167,8 +175,7 @@ def _find_state(reason: Reason, words: CardWords) -> str:
 
 def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
     """The row of one feature."""
-    name = name_reason(card, reason)
-    title = reason.words if reason.words.startswith(name) else name
+    title = title_reason(card, reason)
     is_known = math.isfinite(reason.probability)
     share = Scale([0.0, 1.0])
     is_exact = reason.probability_low == reason.probability_high

@@ -15,8 +15,10 @@ from standfast.report.cards.facts import (
     measure_area,
     name_part,
     name_reason,
+    title_reason,
 )
 from standfast.report.sentences import fill
+from standfast.results.formatting import join_names
 from standfast.results.reasons import Alone, Card, Reason
 from standfast.statistics.reasons import count_least_models
 
@@ -79,8 +81,10 @@ class CardWords:
 
     def find(self, feature: int) -> ReasonWords | None:
         """The words of a reason by its number; None of another feature."""
-        every = (*self.holding, *self.falling, *self.undecided, *self.untested)
-        return next((reason for reason in every if reason.feature == feature), None)
+        for reason in (*self.holding, *self.falling, *self.undecided, *self.untested):
+            if reason.feature == feature:
+                return reason
+        return None
 
 
 def say_of_card(macro: str, *values: object) -> str:
@@ -196,23 +200,26 @@ class _Writer:
 
     def _say_instead(self, falling: Sequence[Reason]) -> str:
         """What is named in the place of reasons that fall, and what makes them fall most."""
-        lacking = sum(1 - reason.probability for reason in falling)
+        lacking = sum(1 - reason.probability for reason in falling) / len(falling)
         words = ""
         for other in self.card.others[:1]:
-            if other.probability >= _INSTEAD * lacking / len(falling):
+            if other.probability >= _INSTEAD * lacking:
                 words += say_of_card("instead", name_reason(self.card, other), format_share(other.probability))
-        numbers = [number for number, reason in enumerate(self.card.reasons) if reason in falling]
-        worst = {alone.source for number in numbers if (alone := self._find_worst(number)) is not None}
-        if len(worst) == 1:
-            words += say_of_card("by_source", worst.pop(), len(falling))
+        worst = [self._find_worst(number) for number, reason in enumerate(self.card.reasons) if reason in falling]
+        sources = {alone.source for alone in worst if alone is not None}
+        if len(sources) == 1:
+            words += say_of_card("by_source", sources.pop(), len(falling))
         return words
 
     def _find_worst(self, number: int) -> Alone | None:
         """The source that leaves out the reason with this number most often; None where none does, or one varied."""
-        found = [alone for alone in self.card.alone if number < len(alone.falling) and alone.falling[number] > 0]
         if len(self.card.varied) < 2:
             return None
-        return max(found, key=lambda alone: alone.falling[number], default=None)
+        measured = [alone for alone in self.card.alone if number < len(alone.falling)]
+        worst = max(measured, key=lambda alone: alone.falling[number], default=None)
+        if worst is None or worst.falling[number] == 0:
+            return None
+        return worst
 
     def _name_all(self, reasons: Sequence[Reason]) -> list[str]:
         return [name_reason(self.card, reason) for reason in reasons]
@@ -220,8 +227,8 @@ class _Writer:
     def _describe_reason(self, number: int, reason: Reason) -> ReasonWords:
         """One reason."""
         name = name_reason(self.card, reason)
-        words = reason.words if reason.words.startswith(name) else name
-        speaks = say_of_card("speaks", words, reason.sign, self.card.answer)
+        title = title_reason(self.card, reason)
+        speaks = say_of_card("speaks", title, reason.sign, self.card.answer)
         if not self.is_tested:
             return ReasonWords(reason.feature, name, speaks, "")
         named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
@@ -282,12 +289,7 @@ class _Writer:
         """What else has to be known."""
         card = self.card
         notes = [say_of_card("unused", source) for source in card.unused]
-        if self.models and card.reasons:
-            least = count_least_models(card.demand, reasons=len(card.reasons), look=None)
-            if self.models < least:
-                notes.append(say_of_card("too_few_models", self.models, least, format_share(card.demand)))
-        if card.few_models:
-            notes.append(say_of_card("few_models", self.models))
+        notes += self._note_models()
         few = [name_reason(card, reason) for reason in card.reasons if reason.few_draws]
         if few and self.is_tested:
             notes.append(say_of_card("few_draws", few))
@@ -298,15 +300,26 @@ class _Writer:
             notes.append(say_of_card("chance", card.top, features, format_share(card.chance)))
         return [*notes, *card.notes]
 
+    def _note_models(self) -> list[str]:
+        """Whether there are too few retrained models."""
+        card, notes = self.card, []
+        if not self.models:
+            return []
+        least = count_least_models(card.demand, reasons=max(1, len(card.reasons)), look=None)
+        if card.reasons and self.models < least:
+            notes.append(say_of_card("too_few_models", self.models, least, format_share(card.demand)))
+        if card.few_models:
+            notes.append(say_of_card("few_models", self.models))
+        return notes
+
 
 def _join_shares(reasons: Sequence[Reason]) -> str:
     """How often reasons are named, in their order; of many the range."""
     shares = [reason.probability for reason in reasons]
-    texts = list(dict.fromkeys(format_share(share) for share in (shares if len(shares) <= _MOST_SHARES else ())))
+    texts = [format_share(share) for share in shares]
+    lowest, highest = format_share(min(shares)), format_share(max(shares))
+    if lowest == highest:
+        return lowest
     if len(shares) > _MOST_SHARES:
-        ends = dict.fromkeys(format_share(share) for share in (min(shares), max(shares)))
-        return " to ".join(ends)
-    if len(texts) == 1:
-        return texts[0]
-    every = [format_share(share) for share in shares]
-    return f"{', '.join(every[:-1])} and {every[-1]}"
+        return f"{lowest} to {highest}"
+    return join_names(texts, named=_MOST_SHARES)
