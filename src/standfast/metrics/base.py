@@ -169,7 +169,7 @@ class Metric(metaclass=_PresetsApplied):
         values: how its numbers are read: what they are called, which samples count, what is only a bound. It has a
             direction of its own, so `direction` is left out. A metric in which that depends on the options overrides
             `value_spec` instead; one that does neither is read by its name and direction. What the numbers ask
-            (`ValueSpec.asks`) follows from `compare_unrelated` and `evidence` where it does not say so (`asks_of`).
+            (`ValueSpec.asks`) follows from `compare_unrelated` and `evidence` where it does not say so.
         evidence: what its numbers are to an auditor (`EVIDENCE`). How much maps change in a neighbourhood is
             `"searched"` where the worst case is looked for, also where it is exact because everything was tried;
             `"drawn"` where it is the worst of random draws; `"probability"` where it is how often they change. How maps
@@ -288,7 +288,7 @@ class Metric(metaclass=_PresetsApplied):
         return cls.values or ValueSpec.named(cls.name, cls.direction_of(options))
 
     @classmethod
-    def asks_of(cls) -> Asks:
+    def _find_asks(cls) -> Asks:
         """What the numbers ask of an explainer, where `value_spec` does not say it.
 
         What compares maps with each other asks for stability; what is `evidence` of it, for faithfulness.
@@ -303,7 +303,7 @@ class Metric(metaclass=_PresetsApplied):
         spec = cls.value_spec(options, task)
         if not isinstance(spec, ValueSpec) or spec.asks is not None:
             return spec
-        return dataclasses.replace(spec, asks=cls.asks_of())
+        return dataclasses.replace(spec, asks=cls._find_asks())
 
     def describe_values(self, task: TaskWords = CLASS_WORDS) -> dict[str, Any]:
         """What a manifest says of the numbers, so that they are read where the metric is not installed.

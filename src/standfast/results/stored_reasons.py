@@ -226,8 +226,8 @@ def describe_answer(view: MetricResults, row: Mapping[str, Any]) -> str:
     if row.get("answer") is not None:
         return f"{view.task.answer} {row['targets']}"
     kind = view.task.kind or "answer"
-    answer = row.get("targets")
-    return str(answer) if isinstance(answer, str) else f"{kind} {answer}"
+    answer = str(row.get("targets"))
+    return f"{kind} {answer}" if answer.isdigit() else answer
 
 
 def _read_number(value: object) -> float:

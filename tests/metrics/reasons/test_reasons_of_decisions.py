@@ -17,7 +17,7 @@ import standfast
 from standfast.neighbourhoods import LinfBall
 from standfast.reason_cards import ReasonCards
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(scope="module")
