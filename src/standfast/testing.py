@@ -26,7 +26,7 @@ from standfast.errors import ArgumentError
 from standfast.explainers import Explainer, smooth_relu
 from standfast.explainers.attention.attention_maps import AttentionExplainer
 from standfast.metrics import Metric, Result
-from standfast.metrics.base import PRESETS, has_neighbourhood, preset_options, set_neighbourhood
+from standfast.metrics.base import PRESETS, has_neighbourhood, preset_options, read_values, set_neighbourhood
 from standfast.metrics.result import COMMON_COLUMNS, STATUSES
 from standfast.model import ROW_ALIGNMENT, Model
 from standfast.neighbourhoods import L2Ball, LinfBall
@@ -218,7 +218,7 @@ def check_description(metric: Metric, shape: Shape, device: Device = "cpu") -> N
     _require(isinstance(metric.name, str) and bool(metric.name), "the metric has a name")
     _require(metric.direction in ("higher", "lower", None), "direction is 'higher', 'lower' or None")
     described = json.loads(json.dumps(metric.describe_values()))
-    same = ValueSpec.from_stored(described) == metric.read_values(metric.options())
+    same = ValueSpec.from_stored(described) == read_values(type(metric), metric.options())
     _require(same, "how its numbers are read can be stored and read again")
     options = metric.options()
     _require(set(options) >= {field.name for field in dataclasses.fields(metric)}, "options() has every field")

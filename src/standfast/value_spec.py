@@ -92,7 +92,7 @@ class ValueSpec:
         same: where values compare two maps, the value of two equal ones; else None.
         common_share: of curves, how several explainers are compared; None where their values can be compared as stored.
         asks: whether the value asks for `"stability"`, for `"faithfulness"` or for something `"other"`: no explanation
-            may be shown unless both are measured. None where a metric leaves it to its declarations (`Metric.read_values`).
+            may be shown unless both are measured. None: what the metric declares says it.
         varied: a boolean column that is false where there was nothing to vary, such as the seed of an explainer that
             has none. Such a sample judges nothing. None where something is always varied.
 

@@ -78,7 +78,7 @@ def test_it_is_formatted_and_marked(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("asks", "before", "after", "evidence"),
     [
-        ("stable", "seed_agreement", "attribution_attack", "drawn"),
+        ("stable", "reasons", "attribution_attack", "drawn"),
         ("model", "c_eval_plot", "near_affinity", "faithful"),
         ("faithful", "positive_share", "corruption_curve", "faithful"),
         ("known", "relevance_localisation", "", "plausible"),

@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 import polars as pl
 
+from standfast.metrics.base import read_values
 from standfast.report import exports
 from standfast.results import StoredResults, find_metric_class
 from standfast.study.store import read_rows
@@ -46,7 +47,7 @@ def describe_false_readings(results: StoredResults) -> str:
             continue
         if kind is None or "values" not in metric.stored:
             continue
-        declared = kind.read_values(metric.options, metric.task)
+        declared = read_values(kind, metric.options, metric.task)
         stored = ValueSpec.from_stored(metric.stored["values"])
         is_same = (
             stored.rules == declared.rules

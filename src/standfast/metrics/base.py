@@ -287,31 +287,13 @@ class Metric(metaclass=_PresetsApplied):
         """
         return cls.values or ValueSpec.named(cls.name, cls.direction_of(options))
 
-    @classmethod
-    def _find_asks(cls) -> Asks:
-        """What the numbers ask of an explainer, where `value_spec` does not say it.
-
-        What compares maps with each other asks for stability; what is `evidence` of it, for faithfulness.
-        """
-        if cls.compare_unrelated is not Metric.compare_unrelated:
-            return "stability"
-        return "faithfulness" if cls.evidence == "faithful" else "other"
-
-    @classmethod
-    def read_values(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
-        """`value_spec`, with what the numbers ask (`ValueSpec.asks`)."""
-        spec = cls.value_spec(options, task)
-        if not isinstance(spec, ValueSpec) or spec.asks is not None:
-            return spec
-        return dataclasses.replace(spec, asks=cls._find_asks())
-
     def describe_values(self, task: TaskWords = CLASS_WORDS) -> dict[str, Any]:
         """What a manifest says of the numbers, so that they are read where the metric is not installed.
 
         Raises:
             ArgumentError: `value_spec` gives none, or one that contradicts `direction`.
         """
-        spec = self.read_values(self.options(), task)
+        spec = read_values(type(self), self.options(), task)
         own = f"{type(self).__qualname__}.value_spec"
         check(isinstance(spec, ValueSpec), own, "a ValueSpec", repr(spec))
         agrees = spec.direction in (None, self.direction)
@@ -539,6 +521,20 @@ class Metric(metaclass=_PresetsApplied):
         owner = options.get(role.option)
         name = split_tag(owner)[1] or str(owner).partition(":")[0]
         return name in role.only if role.only else name not in role.unless
+
+
+def read_values(kind: type[Metric], options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+    """`Metric.value_spec`, with what the numbers ask of an explainer where it does not say so (`ValueSpec.asks`).
+
+    What compares maps with each other asks for stability; what is `evidence` of it, for faithfulness.
+    """
+    spec = kind.value_spec(options, task)
+    if not isinstance(spec, ValueSpec) or spec.asks is not None:
+        return spec
+    asks: Asks = "faithfulness" if kind.evidence == "faithful" else "other"
+    if kind.compare_unrelated is not Metric.compare_unrelated:
+        asks = "stability"
+    return dataclasses.replace(spec, asks=asks)
 
 
 def _check_widths(model: Model, inputs: Tensor) -> None:

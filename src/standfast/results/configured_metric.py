@@ -99,7 +99,12 @@ def registered_spec(
     'higher'
     """
     kind = find_metric_class(metric)
-    return ValueSpec.named(metric, direction) if kind is None else kind.read_values(options, task)
+    if kind is None:
+        return ValueSpec.named(metric, direction)
+    # imported only here, as metrics are in `find_metric_class`
+    from standfast.metrics.base import read_values
+
+    return read_values(kind, options, task)
 
 
 def find_owners(kind: type[Metric]) -> dict[str, str]:
