@@ -32,7 +32,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.reasons.draws import SOURCES, Drawn, Draws, Source, draw_settings
+from standfast.metrics.reasons.draws import SOURCES, Drawn, Draws, Source, draw_settings, number_model
 from standfast.metrics.reasons.places import Speaking, count_first, mark_first, measure_sizes, sum_channels
 from standfast.metrics.result import Result
 from standfast.neighbourhoods import Neighbourhood
@@ -195,7 +195,7 @@ class Reasons(Metric):
         draws = Draws(call, probe, region)
         varied = draws.find_varied([source for source in self.vary if source != "measurement" or region is not None])
         if varied:
-            self._draw_until_decided(call.seed, draws, varied, probe, counts)
+            self._draw_until_decided(call, draws, varied, probe, counts)
         found: dict[str, Any] = counts.describe(probe.usable())
         found["answer_score"] = measure_score(call.model.task, probe.logits, probe.targets, "probability")
         found["origin_input"] = call.inputs
@@ -204,15 +204,17 @@ class Reasons(Metric):
             found[f"varied_{source}"] = draws.varied.get(source, nothing)
         return ReasonsResult(**probe.common_fields(self), **found)
 
-    def _draw_until_decided(self, seed: int, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts) -> None:
+    def _draw_until_decided(
+        self, call: Call, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts
+    ) -> None:
         """Draw for all samples in common batches; those whose reasons are decided leave them."""
         varies = torch.stack([draws.varied[source] for source in varied]).any(0)
         rows = probe.usable()
         open_rows = rows[varies[rows]]
-        drawn = 0
+        drawn, model = 0, number_model(call.model)
         for look, total in enumerate(counts.list_looks(), start=1):
             for start in range(drawn, total, _BLOCK):
-                settings = draw_settings(seed, varied, range(start, min(start + _BLOCK, total)))
+                settings = draw_settings(call.seed, varied, range(start, min(start + _BLOCK, total)), model)
                 if len(open_rows):
                     counts.add(open_rows, draws.explain(open_rows, settings))
             drawn = total
