@@ -200,7 +200,9 @@ def test_models_do_not_share_their_draws() -> None:
     models = [make_linear([1.0, 1.0 + small, 1.0, 1.0, 1.0]) for small in (0.0, 1e-6)]
     metric = Reasons(LinfBall(0.3), top=2, draws=4)
     maps = [metric(model, "input_x_gradient", ROWS).draw_maps for model in (*models, models[0])]
-    assert maps[0] is not None and maps[1] is not None and maps[2] is not None
+    assert maps[0] is not None
+    assert maps[1] is not None
+    assert maps[2] is not None
     assert torch.equal(maps[0], maps[2])
     assert float((maps[0] - maps[1]).abs().amin(2).median()) > 1e-3
 
