@@ -222,3 +222,17 @@ def test_of_large_maps_draws_of_two_explainers_are_those_of_one() -> None:
     card = make(given, others={"o": [make_large(make_draws(maps, explainer="o"))]})
     assert card.draws == 60
     assert [reason.probability for reason in card.reasons] == [1.0, 1.0]
+
+
+def test_of_many_reasons_the_share_that_is_named_again_counts_other_models() -> None:
+    origin = np.arange(60.0, 0.0, -1.0)
+    turned = origin.copy()
+    turned[:15] *= -1  # half of the 30 reasons have the other sign
+    given = make_draws(np.tile(origin, (60, 1)), list(origin))
+    given = dataclasses.replace(given, row={"value": 1.0, "low": 0.9, "high": 1.0})
+    other = make_draws(np.tile(turned, (60, 1)), list(turned), model="o")
+    assert make(given, top=30).same == 1.0
+    card = make(given, top=30, retrained=[given, given, other])
+    assert card.same == pytest.approx(5 / 6)
+    assert card.same_low < 5 / 6 < card.same_high
+    assert make(make_draws(origin=list(origin)), top=30, others={"o": [make_draws(origin=list(turned))]}).same == 0.75

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from standfast.statistics.clusters import clustered_interval
+from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import Foresight, ReasonDecision, State, decide_reasons
 from standfast.statistics.simultaneous import SimultaneousMeans, simultaneous_means
@@ -291,6 +292,11 @@ class _Named:
         """Whether exactly the reasons are named in draws `(R, F)`, with their signs, bool `(R,)`."""
         return np.asarray((signed == self.signs).all(1))
 
+    def measure_again(self, signed: Array) -> Array:
+        """Which part of the reasons is named in draws `(R, F)`, with their signs, `(R,)`."""
+        named = (signed == self.signs)[:, self.signs != 0]
+        return np.asarray(named.sum(1) / max(1, named.shape[1]))
+
     def is_in_order(self, maps: Array) -> Array:
         """Whether the reasons have their order in maps `(R, F)`, bool `(R,)`."""
         sizes = self._wanted.measure_sizes(maps[:, self.order])
@@ -307,6 +313,7 @@ class _Tally:
         same, in_order: draws of each model with the same reasons, and also in the same order, `(M,)`.
         is_clustered: whether models were trained again; else there is one column.
         is_all: whether the draws are all that there are, and so nothing is uncertain.
+        again: which part of the reasons each draw names, `(R,)`, and the models of these draws; None if not stored.
         values: the maps of the explainer itself, `(V, F)`, and their models `value_models` `(V,)`; None if not stored.
     """
 
@@ -319,6 +326,7 @@ class _Tally:
     is_all: bool = False
     values: Array | None = None
     value_models: Array | None = None
+    again: tuple[Array, Array] | None = None
 
     def count_hits(self, signs: Array) -> Array:
         """Draws that name each feature with its sign, `(F, M)`; of features that are no reasons, with any sign."""
@@ -357,7 +365,7 @@ def make_card(
     shown = _list_shown(named, shares, wanted)
     is_reason = named.signs != 0
     reasons = _Builder(given, wanted, names, tally, shown, hits, shares, is_reason).build(decisions)
-    same, same_low, same_high = _estimate_same(tally, given, wanted)
+    same, same_low, same_high = _estimate_same(tally, given, wanted, not retrained and not others)
     present = [of_model for of_model in retrained if of_model is not None]
     counted = present or [given]
     return Card(
@@ -496,6 +504,8 @@ def _tally_draws(
     counted: list[tuple[Array, ...]] = []
     values: list[Array] = []
     value_models: list[Array] = []
+    again: list[Array] = []
+    again_models: list[Array] = []
     is_all = not is_clustered
     for number, model in enumerate(of_models):
         maps, explainers, are_all = _mix_explainers(model, number)
@@ -507,6 +517,8 @@ def _tally_draws(
         in_order = same & named.is_in_order(maps)
         sums = ((signed > 0).sum(0), (signed < 0).sum(0), np.array(len(maps)), same.sum(), in_order.sum())
         counted.append(tuple(np.asarray(part) for part in sums))
+        again.append(named.measure_again(signed))
+        again_models.append(np.full(len(maps), number))
         values.append(maps[explainers == 0])
         value_models.append(np.full(len(values[-1]), number))
     if not counted:
@@ -522,6 +534,7 @@ def _tally_draws(
         is_all,
         np.concatenate(values),
         np.concatenate(value_models),
+        (np.concatenate(again), np.concatenate(again_models)),
     )
 
 
@@ -677,13 +690,38 @@ def _find_places(sizes: Array) -> Array:
     return np.asarray(len(sizes) - np.searchsorted(ordered, sizes - slack, side="left"))
 
 
-def _estimate_same(tally: _Tally, given: StoredDraws, wanted: Wanted) -> tuple[float, float, float]:
-    """The probability that all reasons are named, with its interval."""
-    drawn = tally.draws > 0
-    if not wanted.decides_each:
+def _estimate_again(tally: _Tally, given: StoredDraws, is_alone: bool) -> tuple[float, float, float]:
+    """The mean share of many reasons that is named again, with its interval; NaN where it is not known.
+
+    The stored one is that of the given model and explainer alone.
+    """
+    if is_alone:
         found = (given.row.get(name) for name in ("value", "low", "high"))
         value, low, high = (math.nan if number is None else float(number) for number in found)
         return value, low, high
+    if tally.again is None or not len(tally.again[0]):
+        return math.nan, math.nan, math.nan
+    shares, models = tally.again
+    if tally.is_all:
+        return (float(shares.mean()),) * 3
+    if tally.is_clustered:
+        shares = np.array([shares[models == model].mean() for model in np.unique(models)])
+    mean = estimate_mean(shares, _LEVEL)
+    return mean.value, max(0.0, mean.low), min(1.0, mean.high)
+
+
+def _estimate_same(tally: _Tally, given: StoredDraws, wanted: Wanted, is_alone: bool) -> tuple[float, float, float]:
+    """The probability that all reasons are named, with its interval.
+
+    Args:
+        tally: the draws.
+        given: those of the given model and explainer.
+        wanted: what is asked for.
+        is_alone: whether there are no other models and explainers.
+    """
+    drawn = tally.draws > 0
+    if not wanted.decides_each:
+        return _estimate_again(tally, given, is_alone)
     if not drawn.any():
         return math.nan, math.nan, math.nan
     share = float(tally.same.sum() / tally.draws.sum())

@@ -232,3 +232,15 @@ def test_an_interval_of_models_holds_where_the_measurement_alone_matters() -> No
     low, high = proportion_interval(sum(hits), 80, 0.999)
     assert low < 0.7 < high
     assert set(hits) == {0, 1, 2}
+
+
+def test_of_many_reasons_an_unrelated_map_names_a_part() -> None:
+    generator = torch.Generator().manual_seed(0)
+    maps, others = torch.randn(2, 200, 1, 20, 20, generator=generator)
+    found = Reasons(top=40).compare_unrelated(maps, others)
+    assert found is not None
+    # a tenth of the places, half of the signs
+    assert float(found.mean()) == pytest.approx(0.05, abs=0.01)
+    same = Reasons(top=40).compare_unrelated(maps, maps)
+    assert same is not None
+    assert bool((same == 1).all())

@@ -175,7 +175,11 @@ class Reasons(Metric):
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         top = count_first(maps.shape[1:], self.top)
         signed, other_signed = (self._sign_first(sum_channels(each), top, each.ndim > 2) for each in (maps, others))
-        return (signed == other_signed).all(1).double()
+        if top <= MOST_DECIDED:
+            return (signed == other_signed).all(1).double()
+        reasons = signed != 0
+        named_again = ((signed == other_signed) & reasons).sum(1)
+        return named_again.double() / reasons.sum(1).clamp(min=1)
 
     def _sign_first(self, flat_maps: Tensor, top: int, shares_places: bool) -> Tensor:
         """For each feature of maps `(M, F)` 1 or -1 for the first ones, by their signs, and 0 for the others."""
