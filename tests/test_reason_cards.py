@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import nn
 
 import standfast
+from standfast import reason_cards
 from standfast.neighbourhoods import LinfBall
 from standfast.reason_cards import ReasonCards
 
@@ -223,3 +225,20 @@ def test_a_retrained_model_without_reasons_names_none_and_decides_the_same() -> 
     for card in found:
         assert (card.models, card.deciding_otherwise, card.draws) == (2, 0, 2)
         assert [reason.probability for reason in card.reasons] == [0.5, 0.5]
+
+
+def test_retrained_models_are_asked_for_the_samples_that_a_limit_of_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def leave_out(*arguments: Any, **options: Any) -> Any:
+        """As `evaluate` with a limit of time that left out the first sample."""
+        asked.append(options)
+        found = standfast.evaluate(*arguments, **{**options, "minutes": None})
+        found.__dict__["samples"] = found.samples.filter(pl.col("sample") == 1)
+        return found
+
+    monkeypatch.setattr(reason_cards, "evaluate", leave_out)
+    with pytest.warns(UserWarning, match="1 retrained models can never show"):
+        ask(measurement=False, retrained=[make_data()[0]], minutes=4.0)
+    assert [options["minutes"] for options in asked] == [2.0, 2.0]
+    assert asked[1]["targets"].tolist() == [0, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -88,6 +89,7 @@ def read_card(
     given = _read_draws(view, stored)
     wanted = _read_wanted(view, stored)
     by_models = results if retrained is None else retrained
+    missing: Counter[str] = Counter()
     notes: list[str] = []
     own_answer = _find_answer(results, place)
     counted: list[str] = []
@@ -95,15 +97,17 @@ def read_card(
     for name in models:
         found = _read_other(by_models, Place(data, name, explainer, sample), given, own_answer)
         if isinstance(found, str):
-            notes.append(f"{name} does not count, as it could not be explained ({found}).")
+            missing[found] += 1
             continue
         counted.append(name)
         again.append(found)
+    for status, count in missing.items():
+        notes.append(f"{count} of {len(models)} retrained models could not be explained ({status}), and did not count.")
     by_others: dict[str, list[StoredDraws | None]] = {}
     for other in others:
         of_given = _read_other(results, Place(data, model, other, sample), given, own_answer)
         if isinstance(of_given, str):
-            notes.append(f"{other} does not count, as it could not explain this ({of_given}).")
+            notes.append(f"{other} could not explain this ({of_given}), and did not count.")
             continue
         places = [Place(data, name, other, sample) for name in counted]
         of_models = [_read_other(by_models, of_model, given, own_answer) for of_model in places]
