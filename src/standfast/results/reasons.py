@@ -364,7 +364,7 @@ def make_card(
     decisions = _decide(tally, hits, wanted, named, _find_look(given, others))
     shown = _list_shown(named, shares, wanted)
     is_reason = named.signs != 0
-    reasons = _Builder(given, wanted, names, tally, shown, hits, shares, is_reason).build(decisions)
+    reasons = _Builder(given, wanted, names, tally, shown, hits, shares).build(decisions)
     same, same_low, same_high = _estimate_same(tally, given, wanted, not retrained and not others)
     present = [of_model for of_model in retrained if of_model is not None]
     counted = present or [given]
@@ -605,11 +605,10 @@ class _Builder:
         shown: Sequence[int],
         hits: Array,
         shares: Array,
-        is_reason: Array,
     ) -> None:
         self.given, self.wanted, self.names, self.tally, self.shown = given, wanted, names, tally, shown
         self.hits, self.shares = hits, shares
-        self.is_reason = is_reason
+        self.is_reason = wanted.sign_first(given.origin[None])[0] != 0
 
     def build(self, decisions: Mapping[int, ReasonDecision]) -> list[Reason]:
         """The features that are shown, in their order."""
