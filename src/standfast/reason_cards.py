@@ -104,17 +104,15 @@ class ReasonCards:
         write_atomically(Path(path), text.encode())
         return Path(path)
 
-    def write(self, path: Path, rows: Sequence[int] | None = None) -> list[Path]:
+    def write(self, path: Path) -> list[Path]:
         """Write all cards, as JSON where the name ends so, and else as pages.
 
         Args:
-            path: of the only card; of several each gets its number in the name.
-            rows: the numbers of the samples in the user's data, for names of files.
+            path: of the only card; of several each gets the number of its sample in the name.
         """
         written: list[Path] = []
         for card in self.cards:
-            number = rows[card.sample] if rows else card.sample
-            own_path = path if len(self.cards) == 1 else path.with_stem(f"{path.stem}-{number}")
+            own_path = path if len(self.cards) == 1 else path.with_stem(f"{path.stem}-{card.sample}")
             write_one = self.to_json if path.suffix == ".json" else self.to_html
             written.append(write_one(own_path, card.sample))
         return written
