@@ -30,6 +30,7 @@ from standfast.results.reasons import Card
 from standfast.results.stored_reasons import METRIC, Place, read_card
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import count_least_models
+from standfast.study.forecast.choice import check_minutes
 
 #: draws of each source alone, and of each model that was trained again
 _DRAWS_ALONE, _DRAWS_OF_MODEL = 40, 4
@@ -111,17 +112,15 @@ class ReasonCards:
         write_atomically(Path(path), text.encode())
         return Path(path)
 
-    def write(self, path: Path, rows: Sequence[int] | None = None) -> list[Path]:
+    def write(self, path: Path) -> list[Path]:
         """Write all cards, as JSON where the name ends so, and else as pages.
 
         Args:
-            path: of the only card; of several each gets its number in the name.
-            rows: the numbers of the samples in the user's data, for names of files.
+            path: of the only card; of several each gets the number of its sample in the name.
         """
         written: list[Path] = []
         for card in self.cards:
-            number = rows[card.sample] if rows else card.sample
-            own_path = path if len(self.cards) == 1 else path.with_stem(f"{path.stem}-{number}")
+            own_path = path if len(self.cards) == 1 else path.with_stem(f"{path.stem}-{card.sample}")
             write_one = self.to_json if path.suffix == ".json" else self.to_html
             written.append(write_one(own_path, card.sample))
         return written
@@ -262,6 +261,7 @@ def reasons(
     neighbourhood = _choose_measurement(measurement, read_inputs)
     configured = Reasons(neighbourhood, top=top, demand=demand, draws=draws, speaking=speaking)
     number_of_reasons = _check_top(top, read_inputs)
+    limit = check_minutes(minutes)
     trained = _train(model, retrained, retrain, models, demand, number_of_reasons)
     other_explainers = _list_explainers(others)
     options: dict[str, Any] = {
@@ -269,7 +269,8 @@ def reasons(
         "decision": decision,
         "seed": as_number(seed),
         "workers": workers,
-        "minutes": minutes,
+        # the given model and those that were trained again share the time
+        "minutes": limit / 2 if limit is not None and trained else limit,
         "controls": False,
         "sanity": False,
         "progress": progress,
@@ -293,7 +294,7 @@ def reasons(
             [explainer, *other_explainers],
             inputs,
             {METRIC: few_draws},
-            targets=_find_targets(given),
+            targets=_find_targets(given, len(next(iter(read_inputs.samples.values())))),
             out=None if folder is None else folder / "retrained",
             **options,
         )
@@ -427,12 +428,17 @@ def _list_alone(configured: Reasons) -> dict[str, Reasons]:
     }
 
 
-def _find_targets(given: Results) -> Tensor | None:
-    """What was explained of each sample, for models that may answer otherwise; None where an answer is a number."""
+def _find_targets(given: Results, count: int) -> Tensor | None:
+    """What was explained of each sample, for models that may answer otherwise; None where an answer is a number.
+
+    Of samples that a limit of time left out it is 0: they have no card.
+    """
     rows = given.samples.filter(pl.col("label") == METRIC).unique("sample").sort("sample")
     if rows["answer"].null_count() < len(rows) if "answer" in rows.columns else False:
         return None
-    return torch.tensor(rows["targets"].to_list(), dtype=torch.int64)
+    found = torch.zeros(count, dtype=torch.int64)
+    found[rows["sample"].to_list()] = torch.tensor(rows["targets"].to_list(), dtype=torch.int64)
+    return found
 
 
 def _read_cards(given: Results, again: Results | None) -> ReasonCards:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from standfast.results.reasons import Card, StoredDraws, Wanted, make_card
 from standfast.statistics.proportions import proportion_interval
+from standfast.statistics.reasons import decide_reasons
 from standfast.tensors import Array
 
 ABOUT: dict[str, Any] = {"data": "d", "sample": 0, "answer": "yes", "score": 0.8}
@@ -142,3 +144,95 @@ def test_features_that_share_the_last_place_are_no_reasons() -> None:
     maps = np.tile([3.0, 2.0, 2.0, 0.0], (60, 1))
     card = make(make_draws(maps, origin=[3.0, 2.0, 2.0, 0.0]))
     assert [reason.feature for reason in card.reasons] == [0]
+
+
+def test_models_of_which_none_keeps_the_decision_say_nothing_of_reasons() -> None:
+    maps = np.tile(ORIGIN, (50, 1))
+    card = make(make_draws(maps), retrained=[None, None])
+    assert (card.models, card.deciding_otherwise, card.draws) == (2, 2, 0)
+    assert [reason.state for reason in card.reasons] == ["", ""]
+    assert math.isnan(card.same)
+
+
+def test_explainers_of_which_no_draw_keeps_the_decision_say_nothing_of_reasons() -> None:
+    nothing = make_draws(np.full((30, 4), np.nan))
+    card = make(nothing, others={"o": [make_draws(np.full((30, 4), np.nan), explainer="o")]})
+    assert card.draws == 0
+    assert [reason.state for reason in card.reasons] == ["", ""]
+
+
+def test_a_draw_with_several_explainers_is_counted_once() -> None:
+    """Draws of two explainers with the same number have the same changed input: one of both is taken."""
+    maps = np.tile([3.0, -2.0, 1.0, 0.5], (100, 1))
+    maps[::2, 2] = 2.5  # every second changed input has another reason, for both explainers
+    given, other = make_draws(maps), make_draws(2 * maps, explainer="o")
+    card = make(given, others={"o": [other]})
+    assert card.draws == 100
+    assert card.reasons[1].probability == 0.5
+    longer = make_draws(np.concatenate([maps, maps]), explainer="o")
+    assert make(given, others={"o": [longer]}).draws == 100
+
+
+def test_the_first_end_of_several_explainers_says_which_look_decides() -> None:
+    maps = np.tile(ORIGIN, (50, 1))
+    given = dataclasses.replace(make_draws(maps), looks=3)
+    other = dataclasses.replace(make_draws(maps, explainer="o"), looks=1)
+    reason = make(given, others={"o": [other]}).reasons[0]
+    assert reason.probability_low == pytest.approx(decide_reasons(np.array([50, 50]), 50, look=1)[0].low)
+
+
+def test_only_reasons_have_a_state() -> None:
+    others = {"o": [make_draws(origin=[3.0, 0.5, 1.0, -2.0], explainer="o")]}
+    card = make(make_draws(), others=others)
+    assert [reason.state for reason in card.reasons] == ["holds", "falls"]
+    assert [(reason.feature, reason.state) for reason in card.others] == [(3, "")]
+
+
+def make_large(given: StoredDraws, **row: float) -> StoredDraws:
+    """Draws of a large map, which are not stored."""
+    return dataclasses.replace(given, maps=None, row=row)
+
+
+def test_of_large_maps_the_stored_shares_are_used() -> None:
+    maps = np.tile([3.0, -2.0, 1.0, 0.5], (100, 1))
+    maps[:20, 2] = 2.5
+    card = make(make_large(make_draws(maps), value=0.8, same_order=0.75))
+    assert card.reasons[1].probability == 0.8
+    assert (card.same, card.same_order) == (pytest.approx(0.8), pytest.approx(0.75))
+    # of another model these shares are of its own reasons
+    again = make_large(make_draws(maps), value=1.0, same_order=1.0)
+    assert math.isnan(make(make_large(make_draws(maps)), retrained=[again, again]).same)
+
+
+def test_of_large_maps_a_model_without_another_source_is_one_draw() -> None:
+    given = make_large(make_draws())
+    assert make(given).draws == 0
+    swapped = make_large(make_draws(origin=[3.0, 0.5, 1.0, -2.0]))
+    card = make(given, retrained=[given, swapped])
+    assert card.draws == 2
+    assert [reason.probability for reason in card.reasons] == [1.0, 0.5]
+    of_explainers = make(given, others={"o": [swapped]})
+    assert of_explainers.draws == 2
+    assert [reason.state for reason in of_explainers.reasons] == ["holds", "falls"]
+
+
+def test_of_large_maps_draws_of_two_explainers_are_those_of_one() -> None:
+    maps = np.tile(ORIGIN, (60, 1))
+    given = make_large(make_draws(maps), value=1.0, same_order=1.0)
+    card = make(given, others={"o": [make_large(make_draws(maps, explainer="o"))]})
+    assert card.draws == 60
+    assert [reason.probability for reason in card.reasons] == [1.0, 1.0]
+
+
+def test_of_many_reasons_the_share_that_is_named_again_counts_other_models() -> None:
+    origin = np.arange(60.0, 0.0, -1.0)
+    turned = origin.copy()
+    turned[:15] *= -1  # half of the 30 reasons have the other sign
+    given = make_draws(np.tile(origin, (60, 1)), list(origin))
+    given = dataclasses.replace(given, row={"value": 1.0, "low": 0.9, "high": 1.0})
+    other = make_draws(np.tile(turned, (60, 1)), list(turned), model="o")
+    assert make(given, top=30).same == 1.0
+    card = make(given, top=30, retrained=[given, given, other])
+    assert card.same == pytest.approx(5 / 6)
+    assert card.same_low < 5 / 6 < card.same_high
+    assert make(make_draws(origin=list(origin)), top=30, others={"o": [make_draws(origin=list(turned))]}).same == 0.75

@@ -634,7 +634,7 @@ def reasons(
     It explains the rows again and again, with other seeds and backgrounds and, with --measurement, slightly changed.
     """
     from standfast.cli.new_study import read_bounds
-    from standfast.cli.reasons import read_rows
+    from standfast.cli.reasons import name_rows, read_rows
     from standfast.reason_cards import reasons as find_reasons
 
     within = None if bounds is None else list(read_bounds(bounds))
@@ -663,9 +663,10 @@ def reasons(
         draws=draws,
         seed=seed,
     )
+    found = name_rows(found, row or [], data)
     _echo(str(found))
     if out is not None:
-        for path in found.write(out, row):
+        for path in found.write(out):
             _echo(f"card: {path}")
 
 

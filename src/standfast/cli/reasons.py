@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from standfast.cli.new_study import Setting, read_source, try_setting
 from standfast.cli.tables import choose_form, load_estimator
@@ -14,6 +14,9 @@ from standfast.frames import find_frame_function
 from standfast.question.frames import FrameReader
 from standfast.question.texts import TextReader
 from standfast.tensors import is_image
+
+if TYPE_CHECKING:
+    from standfast.reason_cards import ReasonCards
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,21 @@ def read_rows(
         text_model = load_estimator(of_model, folder)
         return Asked(text_model, [reader.texts[row] for row in chosen], None, name)
     return Asked(setting.tried, setting.samples.inputs[chosen], None, name)
+
+
+def name_rows(found: ReasonCards, rows: Sequence[int], data: str) -> ReasonCards:
+    """Cards with the user's number of each row, and the name of the data, as these are asked for.
+
+    Args:
+        found: of the chosen rows.
+        rows: their numbers in the data; none where all rows were asked for.
+        data: as `standfast init` takes it.
+    """
+    source = Path(data).name
+    numbers = dict(enumerate(rows))
+    cards = tuple(replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in found)
+    skipped = {numbers.get(sample, sample): status for sample, status in found.skipped.items()}
+    return replace(found, cards=cards, skipped=skipped)
 
 
 def _choose_explainer(setting: Setting) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from standfast.statistics.clusters import clustered_interval
+from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import Foresight, ReasonDecision, State, decide_reasons
 from standfast.statistics.simultaneous import SimultaneousMeans, simultaneous_means
@@ -43,7 +44,8 @@ class StoredDraws:
         origin: the map of the clean input, `(F,)`.
         named_for, named_against: in how many draws a feature is among the first ones, by its sign, `(F,)`.
         mean: of the draws that keep the answer, `(F,)`.
-        maps: of these draws, `(R, F)`; None where they are not stored.
+        maps: of each draw, in their order, `(R, F)`; NaN where it was not made, or does not keep the answer. None where
+            they are not stored.
         drawn, kept: how many draws there are, and how many of them keep the answer.
         looks: how often the draws were looked at.
         varied: the sources that this explainer has.
@@ -64,6 +66,16 @@ class StoredDraws:
     varied: tuple[Source, ...]
     row: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def kept_maps(self) -> Array | None:
+        """The maps of the draws that keep the answer, `(K, F)`; None where they are not stored."""
+        return None if self.maps is None else self.maps[np.isfinite(self.maps).all(1)]
+
+    @property
+    def made(self) -> int:
+        """Of so many draws, the first ones, it is known what they show: also those that do not keep the answer."""
+        return 0 if self.maps is None else min(len(self.maps), self.drawn)
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -78,8 +90,8 @@ class Reason:
             would make exact.
         range_low, range_high: 5% to 95% of the draws: what no number of draws makes smaller.
         place: at the clean input, from 1; features that share one have the last of them.
-        probability: the share of draws that name it among the first k with the sign that it has here; its interval is
-            `probability_low` to `probability_high`.
+        probability: the share of draws that name it among the first k with the sign that it has here; of a feature
+            that is no reason, with any sign. Its interval is `probability_low` to `probability_high`.
         state: `"holds"`, `"falls"` or `"undecided"` of a reason; empty of another feature.
         foreseen: about how many draws, or models, would decide.
         few_draws: the interval of the mean is of few draws that differ.
@@ -160,7 +172,7 @@ class Card:
         notes: what else has to be known, in sentences.
         columns: of a data frame, its values in words, by name.
         origin, input: the map of the clean input `(F,)`, and the input itself; None where they are not stored.
-        shares: for each feature the share of draws that name it with its sign at the clean input, `(F,)`.
+        shares: for each feature the share of draws that name it, of a reason with its sign at the clean input, `(F,)`.
         signs: for each feature 1 or -1 if it is a reason at the clean input, by its sign, and else 0, `(F,)`.
         names: of all features, such as columns or words, in their order; none for images and series.
     """
@@ -280,6 +292,11 @@ class _Named:
         """Whether exactly the reasons are named in draws `(R, F)`, with their signs, bool `(R,)`."""
         return np.asarray((signed == self.signs).all(1))
 
+    def measure_again(self, signed: Array) -> Array:
+        """Which part of the reasons is named in draws `(R, F)`, with their signs, `(R,)`."""
+        named = (signed == self.signs)[:, self.signs != 0]
+        return np.asarray(named.sum(1) / max(1, named.shape[1]))
+
     def is_in_order(self, maps: Array) -> Array:
         """Whether the reasons have their order in maps `(R, F)`, bool `(R,)`."""
         sizes = self._wanted.measure_sizes(maps[:, self.order])
@@ -296,6 +313,7 @@ class _Tally:
         same, in_order: draws of each model with the same reasons, and also in the same order, `(M,)`.
         is_clustered: whether models were trained again; else there is one column.
         is_all: whether the draws are all that there are, and so nothing is uncertain.
+        again: which part of the reasons each draw names, `(R,)`, and the models of these draws; None if not stored.
         values: the maps of the explainer itself, `(V, F)`, and their models `value_models` `(V,)`; None if not stored.
     """
 
@@ -308,6 +326,7 @@ class _Tally:
     is_all: bool = False
     values: Array | None = None
     value_models: Array | None = None
+    again: tuple[Array, Array] | None = None
 
     def count_hits(self, signs: Array) -> Array:
         """Draws that name each feature with its sign, `(F, M)`; of features that are no reasons, with any sign."""
@@ -342,13 +361,13 @@ def make_card(
     tally = _tally(given, wanted, named, retrained, others)
     hits, draws = tally.count_hits(named.signs), int(tally.draws.sum())
     shares = hits.sum(1) / draws if draws else np.full(len(given.origin), np.nan)
-    decisions = _decide(tally, hits, wanted, named, given.looks)
+    decisions = _decide(tally, hits, wanted, named, _find_look(given, others))
     shown = _list_shown(named, shares, wanted)
+    is_reason = named.signs != 0
     reasons = _Builder(given, wanted, names, tally, shown, hits, shares).build(decisions)
-    same, same_low, same_high = _estimate_same(tally, given, wanted)
+    same, same_low, same_high = _estimate_same(tally, given, wanted, not retrained and not others)
     present = [of_model for of_model in retrained if of_model is not None]
     counted = present or [given]
-    is_reason = named.signs != 0
     return Card(
         **{**about, "model": given.model, "explainer": given.explainer},
         top=wanted.top,
@@ -394,25 +413,88 @@ def _tally(
         more = [draws[column] for draws in others.values() if column < len(draws)]
         of_models.append([own, *(draws for draws in more if draws is not None)])
     if any(draws.maps is None for model in of_models for draws in model):
-        return _tally_counts(of_models, is_clustered=bool(retrained))
+        return _tally_counts(of_models, wanted, named, is_clustered=bool(retrained))
     return _tally_draws(of_models, wanted, named, is_clustered=bool(retrained))
 
 
-def _tally_counts(of_models: Sequence[Sequence[StoredDraws]], is_clustered: bool) -> _Tally:
-    """The counts of large maps, whose draws are not stored: of all explainers of a model together."""
-    features = len(of_models[0][0].origin) if of_models else 0
-    empty = np.zeros((features, 0), dtype=np.int64)
-    positive = [sum(draws.named_for.astype(np.int64) for draws in model) for model in of_models]
-    negative = [sum(draws.named_against.astype(np.int64) for draws in model) for model in of_models]
-    draws = np.array([sum(each.kept for each in model) for model in of_models], dtype=np.int64)
+@dataclass(frozen=True)
+class _Counts:
+    """The counts of a model whose draws are not stored; its fields are those of `_Tally` for this model.
+
+    Attributes:
+        varies: whether anything but explainers varies; else the clean map is the only draw of an explainer.
+    """
+
+    positive: Array
+    negative: Array
+    draws: int
+    same: float
+    in_order: float
+    varies: bool
+
+
+def _tally_counts(
+    of_models: Sequence[Sequence[StoredDraws]], wanted: Wanted, named: _Named, is_clustered: bool
+) -> _Tally:
+    """The counts of large maps, whose draws are not stored."""
+    counted: list[_Counts] = []
+    for model in of_models:
+        is_given = not is_clustered and len(model) == 1
+        counted.append(_join_counts([_count_named(draws, wanted, named, is_given) for draws in model]))
+    if not is_clustered and not counted[0].varies and len(of_models[0]) == 1:
+        counted = []  # nothing varied at all
+    if not counted:
+        nothing = np.zeros((len(named.signs), 0 if is_clustered else 1), dtype=np.int64)
+        return _Tally(nothing, nothing, nothing[0], nothing[0], nothing[0], is_clustered)
     return _Tally(
-        np.stack(positive, 1) if positive else empty,
-        np.stack(negative, 1) if negative else empty,
-        draws,
-        np.zeros_like(draws),
-        np.zeros_like(draws),
+        np.stack([model.positive for model in counted], 1),
+        np.stack([model.negative for model in counted], 1),
+        np.array([model.draws for model in counted], dtype=np.int64),
+        np.round([model.same for model in counted]),
+        np.round([model.in_order for model in counted]),
         is_clustered,
+        is_all=not is_clustered and not counted[0].varies,
     )
+
+
+def _count_named(draws: StoredDraws, wanted: Wanted, named: _Named, is_given: bool) -> _Counts:
+    """The counts of one model and explainer.
+
+    How often all reasons are named is stored for the reasons of this job: of the given explainer alone, these are those
+    of the card.
+    """
+    if draws.varied:
+        same, order = (math.nan if share is None else float(share) * draws.kept for share in _read_shares(draws))
+        if not is_given:
+            same, order = math.nan, math.nan
+        return _Counts(draws.named_for, draws.named_against, draws.kept, same, order, True)
+    signed = wanted.sign_first(draws.origin[None])
+    same = float(named.is_same(signed)[0])
+    order = same * float(named.is_in_order(draws.origin[None])[0])
+    return _Counts((signed[0] > 0).astype(np.int64), (signed[0] < 0).astype(np.int64), 1, same, order, False)
+
+
+def _read_shares(draws: StoredDraws) -> tuple[Any, Any]:
+    """The stored shares of draws with the same reasons, and also in the same order."""
+    return draws.row.get("value"), draws.row.get("same_order")
+
+
+def _join_counts(of_explainers: Sequence[_Counts]) -> _Counts:
+    """The counts of an explainer that is drawn at random.
+
+    Draws of two explainers with the same number have the same changed input. So they count as one draw: the shares are
+    the means of those of the explainers, and there are as many draws as of the explainer that has fewest.
+    """
+    if len(of_explainers) == 1:
+        return of_explainers[0]
+    varying = [counts.draws for counts in of_explainers if counts.varies]
+    draws = min(varying, default=len(of_explainers))
+    joined = [
+        draws * np.mean([np.asarray(getattr(counts, name)) / max(counts.draws, 1) for counts in of_explainers], axis=0)
+        for name in ("positive", "negative", "same", "in_order")
+    ]
+    positive, negative = (np.round(counts).astype(np.int64) for counts in joined[:2])
+    return _Counts(positive, negative, draws, float(joined[2]), float(joined[3]), bool(varying))
 
 
 def _tally_draws(
@@ -422,22 +504,25 @@ def _tally_draws(
     counted: list[tuple[Array, ...]] = []
     values: list[Array] = []
     value_models: list[Array] = []
+    again: list[Array] = []
+    again_models: list[Array] = []
     is_all = not is_clustered
     for number, model in enumerate(of_models):
-        of_explainers = [_list_maps(draws) for draws in model]
+        maps, explainers, are_all = _mix_explainers(model, number)
         if not is_clustered and len(model) == 1 and not model[0].varied:
-            of_explainers = [(model[0].origin[:0].reshape(0, len(model[0].origin)), False)]  # nothing varied at all
-        maps, explainers, are_all = _mix_explainers(of_explainers, number)
+            maps, explainers, are_all = maps[:0], explainers[:0], False  # nothing varied at all
         is_all = is_all and are_all
         signed = wanted.sign_first(maps) if len(maps) else np.zeros(maps.shape, dtype=np.int8)
         same = named.is_same(signed)
         in_order = same & named.is_in_order(maps)
         sums = ((signed > 0).sum(0), (signed < 0).sum(0), np.array(len(maps)), same.sum(), in_order.sum())
         counted.append(tuple(np.asarray(part) for part in sums))
+        again.append(named.measure_again(signed))
+        again_models.append(np.full(len(maps), number))
         values.append(maps[explainers == 0])
         value_models.append(np.full(len(values[-1]), number))
     if not counted:
-        return _tally_counts([], is_clustered)
+        return _tally_counts([], wanted, named, is_clustered)
     positive, negative, draws, same, in_order = (np.stack(part, axis=-1) for part in zip(*counted, strict=True))
     return _Tally(
         positive,
@@ -449,42 +534,42 @@ def _tally_draws(
         is_all,
         np.concatenate(values),
         np.concatenate(value_models),
+        (np.concatenate(again), np.concatenate(again_models)),
     )
 
 
-def _list_maps(draws: StoredDraws) -> tuple[Array, bool]:
-    """The draws of a model and an explainer, and whether these are all that there are.
+def _mix_explainers(of_explainers: Sequence[StoredDraws], seed: int) -> tuple[Array, Array, bool]:
+    """Draws of a model, `(R, F)`, each by an explainer with the same probability, and the explainers `(R,)`.
 
-    Where nothing varies, the clean map is the only one.
+    The draws of all explainers with the same number have the same changed input and the same background. So of each
+    number one explainer is taken, and draws of different numbers are independent. Only numbers that all explainers
+    have are taken: after these, it would depend on the draws which explainer is left.
+
+    Returns:
+        Also whether these are all that there are, since nothing varies but explainers.
     """
-    assert draws.maps is not None
-    if draws.varied:
-        return draws.maps, False
-    return draws.origin[None], True
+    varying = [draws for draws in of_explainers if draws.varied]
+    if not varying:
+        maps = np.stack([draws.origin for draws in of_explainers])
+        return maps, np.arange(len(maps)), len(maps) > 1
+    count = min(draws.made for draws in varying)
+    if len(of_explainers) == 1:
+        chosen = np.zeros(count, dtype=int)
+    else:
+        chosen = np.random.default_rng([seed, 1]).integers(0, len(of_explainers), size=count)
+    drawn = np.full((count, len(of_explainers[0].origin)), np.nan)
+    for explainer, draws in enumerate(of_explainers):
+        own = chosen == explainer
+        # where nothing varies, the clean map is the only one
+        drawn[own] = draws.maps[:count][own] if draws.varied and draws.maps is not None else draws.origin
+    keeps = np.isfinite(drawn).all(1)
+    return drawn[keeps], chosen[keeps], False
 
 
-def _mix_explainers(of_explainers: Sequence[tuple[Array, bool]], seed: int) -> tuple[Array, Array, bool]:
-    """Draws of a model, `(R, F)`, each by an explainer with the same probability, and the explainers `(R,)`."""
-    maps = [each for each, _ in of_explainers]
-    if all(is_all for _, is_all in of_explainers):
-        is_known = len(maps) > 1
-        return np.concatenate(maps), np.arange(len(maps)), is_known
-    if len(maps) == 1:
-        return maps[0], np.zeros(len(maps[0]), dtype=int), False
-    most = max(len(each) for each in maps)
-    generator = np.random.default_rng([seed, 1])
-    chosen = generator.integers(0, len(maps), size=most)
-    rows: list[Array] = []
-    explainers: list[int] = []
-    used = [0] * len(maps)
-    for explainer in chosen.tolist():
-        own, is_all = of_explainers[explainer]
-        if not is_all and used[explainer] >= len(own):
-            break  # the next draw of this explainer was not made
-        rows.append(own[0] if is_all else own[used[explainer]])
-        explainers.append(explainer)
-        used[explainer] += 1
-    return np.stack(rows), np.array(explainers), False
+def _find_look(given: StoredDraws, others: Mapping[str, Sequence[StoredDraws | None]]) -> int:
+    """After how many looks the draws that are taken ended: those of several explainers, with the first that ends."""
+    explainers = [given, *(draws[0] for draws in others.values() if draws and draws[0] is not None)]
+    return min((draws.looks for draws in explainers if draws.varied), default=1)
 
 
 def _decide(tally: _Tally, hits: Array, wanted: Wanted, named: _Named, looks: int) -> dict[int, ReasonDecision]:
@@ -523,6 +608,7 @@ class _Builder:
     ) -> None:
         self.given, self.wanted, self.names, self.tally, self.shown = given, wanted, names, tally, shown
         self.hits, self.shares = hits, shares
+        self.is_reason = wanted.sign_first(given.origin[None])[0] != 0
 
     def build(self, decisions: Mapping[int, ReasonDecision]) -> list[Reason]:
         """The features that are shown, in their order."""
@@ -563,7 +649,7 @@ class _Builder:
         """The state of a reason; where all that may differ was tried, its share decides."""
         if decision is not None:
             return decision.state
-        if not self.tally.is_all:
+        if not self.tally.is_all or not self.is_reason[number]:
             return ""
         return "holds" if self.shares[number] >= self.wanted.demand else "falls"
 
@@ -603,16 +689,43 @@ def _find_places(sizes: Array) -> Array:
     return np.asarray(len(sizes) - np.searchsorted(ordered, sizes - slack, side="left"))
 
 
-def _estimate_same(tally: _Tally, given: StoredDraws, wanted: Wanted) -> tuple[float, float, float]:
-    """The probability that all reasons are named, with its interval."""
-    drawn = tally.draws > 0
-    if not wanted.decides_each:
+def _estimate_again(tally: _Tally, given: StoredDraws, is_alone: bool) -> tuple[float, float, float]:
+    """The mean share of many reasons that is named again, with its interval; NaN where it is not known.
+
+    The stored one is that of the given model and explainer alone.
+    """
+    if is_alone:
         found = (given.row.get(name) for name in ("value", "low", "high"))
         value, low, high = (math.nan if number is None else float(number) for number in found)
         return value, low, high
+    if tally.again is None or not len(tally.again[0]):
+        return math.nan, math.nan, math.nan
+    shares, models = tally.again
+    if tally.is_all:
+        return (float(shares.mean()),) * 3
+    if tally.is_clustered:
+        shares = np.array([shares[models == model].mean() for model in np.unique(models)])
+    mean = estimate_mean(shares, _LEVEL)
+    return mean.value, max(0.0, mean.low), min(1.0, mean.high)
+
+
+def _estimate_same(tally: _Tally, given: StoredDraws, wanted: Wanted, is_alone: bool) -> tuple[float, float, float]:
+    """The probability that all reasons are named, with its interval.
+
+    Args:
+        tally: the draws.
+        given: those of the given model and explainer.
+        wanted: what is asked for.
+        is_alone: whether there are no other models and explainers.
+    """
+    drawn = tally.draws > 0
+    if not wanted.decides_each:
+        return _estimate_again(tally, given, is_alone)
     if not drawn.any():
         return math.nan, math.nan, math.nan
     share = float(tally.same.sum() / tally.draws.sum())
+    if math.isnan(share):  # of large maps it is not known whether draws of other models name the reasons together
+        return math.nan, math.nan, math.nan
     if tally.is_all:
         return share, share, share
     if tally.is_clustered:
@@ -643,8 +756,8 @@ def _describe_alone(
     """What each source does without the others."""
     maps: dict[Source, Array] = {}
     for source, draws in alone.items():
-        if draws.maps is not None and draws.varied:
-            maps[source] = draws.maps
+        if draws.kept_maps is not None and draws.varied:
+            maps[source] = draws.kept_maps
     if present:
         maps["retraining"] = np.stack([model.origin for model in present])
     other_maps = [draws[0].origin for draws in others.values() if draws and draws[0] is not None]

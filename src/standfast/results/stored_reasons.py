@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import polars as pl
 
 from standfast.cells.words import describe_cell
 from standfast.errors import ArgumentError, check
@@ -19,6 +22,8 @@ from standfast.tensors import Array
 #: the name of the metric whose draws are read
 METRIC = "reasons"
 _ARRAYS = ("origin_map", "named_for", "named_against", "mean_map", "origin_input")
+#: the status of a sample that a model decides otherwise than it was asked for
+_OTHERWISE = ("misclassified", "no_answer")
 #: the sources that a job can vary
 _OF_A_JOB: tuple[Source, ...] = ("seed", "background", "measurement")
 
@@ -84,13 +89,29 @@ def read_card(
     given = _read_draws(view, stored)
     wanted = _read_wanted(view, stored)
     by_models = results if retrained is None else retrained
-    again = [_read_model(by_models, data, name, explainer, sample, given.target) for name in models]
+    missing: Counter[str] = Counter()
+    notes: list[str] = []
+    own_answer = _find_answer(results, place)
+    counted: list[str] = []
+    again: list[StoredDraws | None] = []
+    for name in models:
+        found = _read_other(by_models, Place(data, name, explainer, sample), given, own_answer)
+        if isinstance(found, str):
+            missing[found] += 1
+            continue
+        counted.append(name)
+        again.append(found)
+    for status, count in missing.items():
+        notes.append(f"{count} of {len(models)} retrained models could not be explained ({status}), and did not count.")
     by_others: dict[str, list[StoredDraws | None]] = {}
     for other in others:
-        own = _load(view, other, sample)
-        of_given = None if own is None else _read_draws(view, own)
-        of_models = [_read_model(by_models, data, name, other, sample, given.target) for name in models]
-        by_others[other] = [of_given, *of_models]
+        of_given = _read_other(results, Place(data, model, other, sample), given, own_answer)
+        if isinstance(of_given, str):
+            notes.append(f"{other} could not explain this ({of_given}), and did not count.")
+            continue
+        places = [Place(data, name, other, sample) for name in counted]
+        of_models = [_read_other(by_models, of_model, given, own_answer) for of_model in places]
+        by_others[other] = [of_given, *(None if isinstance(found, str) else found for found in of_models)]
     alone: dict[Source, StoredDraws] = {}
     for label in labels[1:]:
         own_view = results.metric_results(data, model, label)
@@ -108,6 +129,7 @@ def read_card(
         "unused": _list_unused(view, given),
         "columns": columns,
         "input": stored.arrays.get("origin_input"),
+        "notes": tuple(notes),
     }
     return make_card(about, given, wanted, again, by_others, alone, names)
 
@@ -125,17 +147,83 @@ def _describe_missing(view: MetricResults, explainer: str, sample: int) -> str:
     return f"{sample}, whose status is {statuses[0]}"
 
 
-def _read_model(
-    results: Opened, data: str, model: str, explainer: str, sample: int, target: object
-) -> StoredDraws | None:
-    """The draws of a model that was trained again; None if it answers otherwise."""
+@dataclass(frozen=True)
+class _Answer:
+    """What a model answers, as numbers.
+
+    Attributes:
+        target: the class, the label, or the output that is explained.
+        number: what a regressor predicts; None for classes.
+        tolerance: how far such a number may be from another one that is the same answer.
+    """
+
+    target: object
+    number: float | None
+    tolerance: float
+
+    def is_same(self, other: _Answer) -> bool:
+        """Whether both models decide the same."""
+        if self.target != other.target:
+            return False
+        if self.number is None or other.number is None or not math.isfinite(self.tolerance):
+            return True
+        return abs(self.number - other.number) <= self.tolerance
+
+
+def _find_rows(results: Opened, place: Place) -> pl.DataFrame:
+    """The rows of a sample in the first metric of reasons."""
     label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
-    view = results.metric_results(data, model, label)
-    stored = _load(view, explainer, sample)
-    if stored is None:
+    return results.metric_results(place.data, place.model, label).rows_for(place.explainer, place.sample)
+
+
+def _find_answer(results: Opened, place: Place) -> _Answer:
+    """What a model answers for a sample that was evaluated."""
+    about = (results.manifest.get("models") or {}).get(place.model) or {}
+    written = re.fullmatch(r"Regression\(tolerance=(.+)\)", str(about.get("task")))
+    row = _find_rows(results, place).row(0, named=True)
+    answer = row.get("answer")
+    return _Answer(
+        target=row.get("targets"),
+        number=float(answer) if isinstance(answer, int | float) else None,
+        tolerance=float(written[1]) if written else math.inf,
+    )
+
+
+def _read_other(results: Opened, place: Place, given: StoredDraws, own_answer: _Answer) -> StoredDraws | str | None:
+    """The draws of another model or explainer; None of a model that answers otherwise, and else why there are none.
+
+    A map without any reason, such as one of zeros, is a draw that names none of them.
+    """
+    label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
+    view = results.metric_results(place.data, place.model, label)
+    stored = _load(view, place.explainer, place.sample)
+    if stored is not None:
+        is_same = _find_answer(results, place).is_same(own_answer)
+        return _read_draws(view, stored) if is_same else None
+    statuses = _find_rows(results, place)["status"].to_list()
+    status = str(statuses[0]) if statuses else "not evaluated"
+    if status in _OTHERWISE:
         return None
-    draws = _read_draws(view, stored)
-    return draws if draws.target == target else None
+    return _make_empty(place, given) if status == "degenerate" else status
+
+
+def _make_empty(place: Place, given: StoredDraws) -> StoredDraws:
+    """The only draw of a map that names nothing."""
+    nothing = np.zeros(given.origin.shape)
+    return StoredDraws(
+        model=place.model,
+        explainer=place.explainer,
+        target=given.target,
+        origin=nothing,
+        named_for=nothing.astype(np.int64),
+        named_against=nothing.astype(np.int64),
+        mean=nothing,
+        maps=nothing[None][:0],
+        drawn=0,
+        kept=0,
+        looks=0,
+        varied=(),
+    )
 
 
 def _read_draws(view: MetricResults, stored: StoredSample) -> StoredDraws:
@@ -161,11 +249,8 @@ def _read_draws(view: MetricResults, stored: StoredSample) -> StoredDraws:
 
 
 def _select_draws(maps: Array | None, features: int) -> Array | None:
-    """The draws that were made, and keep the answer."""
-    if maps is None:
-        return None
-    own = maps[:, :features].astype(float)
-    return np.asarray(own[np.isfinite(own).all(1)])
+    """The draws, of the features that the sample has."""
+    return None if maps is None else maps[:, :features].astype(float)
 
 
 def _read_wanted(view: MetricResults, stored: StoredSample) -> Wanted:

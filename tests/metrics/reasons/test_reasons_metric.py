@@ -13,9 +13,10 @@ from torch import Tensor, nn
 import standfast
 from conftest import small_net
 from standfast.metrics import Reasons
-from standfast.metrics.reasons.draws import draw_settings, redraw_background, reseed
+from standfast.metrics.reasons.draws import draw_settings, number_model, redraw_background, reseed
 from standfast.metrics.reasons.places import find_places, mark_first
 from standfast.neighbourhoods import LinfBall
+from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import draw_seed
 
 ROWS = torch.rand(3, 5, generator=torch.Generator().manual_seed(0)).double()
@@ -47,6 +48,7 @@ def swap_sometimes() -> list[float]:
 
 
 def test_probabilities_are_those_of_a_known_explainer() -> None:
+    torch.manual_seed(0)  # of the clean maps, one of which is to be the usual one
     result = Reasons(top=3, draws=1000, demand=0.9)(make_linear([1.0] * 5), explain_by(swap_sometimes), ROWS)
     assert bool(result.varied_seed.all())
     kept = result.answer_kept.double()
@@ -95,7 +97,8 @@ def test_a_loop_over_draws_gives_the_same_counts() -> None:
     region = metric.neighbourhood.around(x, model.bounds)  # type: ignore[union-attr]
     same = np.zeros(2)
     kept = np.zeros(2)
-    for setting in draw_settings(draw_seed(torch.Generator().manual_seed(3)), ["seed", "measurement"], range(25)):
+    seed = draw_seed(torch.Generator().manual_seed(3))
+    for setting in draw_settings(seed, ["seed", "measurement"], range(25), number_model(model)):
         copies = region.sample(1, region.streams(setting.measurement))[:, 0]
         maps = reseed(explainer, setting.seed)(model, copies, targets)
         stays = (model.predict(copies) == targets).numpy()
@@ -190,3 +193,54 @@ def test_the_share_of_a_region_is_the_value_of_an_image() -> None:
 def test_options_are_checked(options: dict[str, Any], argument: str) -> None:
     with pytest.raises(standfast.ArgumentError, match=argument):
         Reasons(**options)
+
+
+def test_models_do_not_share_their_draws() -> None:
+    """A changed input in which a reason falls makes it fall in every model with these weights, were it the same."""
+    models = [make_linear([1.0, 1.0 + small, 1.0, 1.0, 1.0]) for small in (0.0, 1e-6)]
+    metric = Reasons(LinfBall(0.3), top=2, draws=4)
+    maps = [metric(model, "input_x_gradient", ROWS).draw_maps for model in (*models, models[0])]
+    assert maps[0] is not None
+    assert maps[1] is not None
+    assert maps[2] is not None
+    assert torch.equal(maps[0], maps[2])
+    assert float((maps[0] - maps[1]).abs().amin(2).median()) > 1e-3
+
+
+def test_estimators_are_told_apart_by_their_answers() -> None:
+    def make_black_box(slope: float) -> standfast.Model:
+        def predict(rows: Any) -> Any:
+            risk = 1 / (1 + np.exp(-slope * rows.sum(1)))
+            return np.stack([1 - risk, risk], axis=1)
+
+        reference = torch.linspace(0, 1, 50).reshape(10, 5)
+        return standfast.Model.from_callable(predict, (0.0, 1.0), reference=reference)
+
+    numbers = [number_model(make_black_box(slope)) for slope in (1.0, 1.0, 1.1)]
+    assert numbers[0] == numbers[1] != numbers[2]
+
+
+def test_an_interval_of_models_holds_where_the_measurement_alone_matters() -> None:
+    """A reason that falls in one of five changed inputs, whatever the model: 40 models with 2 draws cover this."""
+    inputs = torch.tensor([[0.5, 0.5]]).double()
+    metric = Reasons(LinfBall(0.5), top=1, draws=2)
+    hits: list[int] = []
+    for number in range(40):
+        result = metric(make_linear([1.0, 0.6 + 1e-4 * number]), "input_x_gradient", inputs)
+        hits.append(int(result.named_for[0, 0]))
+    # the first product is the larger one if u > 0.6 v, for u and v that are uniform: in 70%
+    low, high = proportion_interval(sum(hits), 80, 0.999)
+    assert low < 0.7 < high
+    assert set(hits) == {0, 1, 2}
+
+
+def test_of_many_reasons_an_unrelated_map_names_a_part() -> None:
+    generator = torch.Generator().manual_seed(0)
+    maps, others = torch.randn(2, 200, 1, 20, 20, generator=generator)
+    found = Reasons(top=40).compare_unrelated(maps, others)
+    assert found is not None
+    # a tenth of the places, half of the signs
+    assert float(found.mean()) == pytest.approx(0.05, abs=0.01)
+    same = Reasons(top=40).compare_unrelated(maps, maps)
+    assert same is not None
+    assert bool((same == 1).all())

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import nn
 
 import standfast
+from standfast import reason_cards
 from standfast.neighbourhoods import LinfBall
 from standfast.reason_cards import ReasonCards
 
@@ -178,3 +180,65 @@ def test_shares_of_many_decisions() -> None:
 def test_what_does_not_fit_is_refused_before_the_run(options: dict[str, Any], argument: str) -> None:
     with pytest.raises(standfast.ArgumentError, match=argument):
         ask(**options)
+
+
+class Weighted(nn.Module):
+    """A number that is a weighted sum."""
+
+    def __init__(self, weights: list[float]) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.tensor(weights).double())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x @ self.weights)[:, None]
+
+
+def test_a_retrained_regressor_decides_otherwise_beyond_the_tolerance() -> None:
+    def make_model(weights: list[float]) -> standfast.Model:
+        return standfast.Model(Weighted(weights), (0.0, 1.0), device="cpu", task="regression:tolerance=0.3")
+
+    inputs = torch.tensor([[0.5, 0.5, 0.5]]).double()
+    with pytest.warns(UserWarning, match="2 retrained models can never show"):
+        found = standfast.reasons(
+            make_model([1.0, -2.0, 0.5]),
+            "input_x_gradient",
+            inputs,
+            top=2,
+            measurement=False,
+            retrained=[make_model([1.0, -2.0, 0.6]), make_model([1.0, -2.0, 5.0])],
+            progress=False,
+        )
+    card = found.card()
+    assert (card.models, card.deciding_otherwise, card.draws) == (2, 1, 1)
+
+
+def test_a_retrained_model_without_reasons_names_none_and_decides_the_same() -> None:
+    def make_model(scale: float) -> standfast.Model:
+        layer = nn.Linear(3, 2).double()
+        with torch.no_grad():
+            layer.weight.copy_(scale * torch.tensor([[0.0, 0.0, 0.0], [3.0, -2.0, 1.0]]))
+            layer.bias.copy_(torch.tensor([0.0, 9.0]))
+        return standfast.Model(layer, (0.0, 1.0), device="cpu")
+
+    with pytest.warns(UserWarning, match="2 retrained models can never show"):
+        found = ask(model=make_model(1.0), measurement=False, retrained=[make_model(1.1), make_model(0.0)])
+    for card in found:
+        assert (card.models, card.deciding_otherwise, card.draws) == (2, 0, 2)
+        assert [reason.probability for reason in card.reasons] == [0.5, 0.5]
+
+
+def test_retrained_models_are_asked_for_the_samples_that_a_limit_of_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def leave_out(*arguments: Any, **options: Any) -> Any:
+        """As `evaluate` with a limit of time that left out the first sample."""
+        asked.append(options)
+        found = standfast.evaluate(*arguments, **{**options, "minutes": None})
+        found.__dict__["samples"] = found.samples.filter(pl.col("sample") == 1)
+        return found
+
+    monkeypatch.setattr(reason_cards, "evaluate", leave_out)
+    with pytest.warns(UserWarning, match="1 retrained models can never show"):
+        ask(measurement=False, retrained=[make_data()[0]], minutes=4.0)
+    assert [options["minutes"] for options in asked] == [2.0, 2.0]
+    assert asked[1]["targets"].tolist() == [0, 1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
@@ -33,6 +34,8 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 _LARGEST_SEED = 2**31
 #: other backgrounds that show whether there is one
 _BACKGROUNDS_TRIED = 3
+#: weights of each tensor, at least, and rows of the reference, at most, by which models are told apart
+_WEIGHTS, _ANSWERED = 256, 8
 
 
 class Setting(NamedTuple):
@@ -49,20 +52,47 @@ class Setting(NamedTuple):
     measurement: int
 
 
-def draw_settings(seed: int, varied: Sequence[Source], numbers: range) -> list[Setting]:
+def number_model(model: Model) -> int:
+    """A number of a model, which another one has with its own weights or answers.
+
+    Draws of models that were trained again must not share their random numbers: a changed input in which a reason falls
+    would make it fall in all of these models. The number is that of some of the weights; of a model without any, such
+    as an estimator, that of answers to rows of the reference, to three digits, so that it is the same on all machines.
+    Without such rows it is that of no model.
+
+    >>> first, again = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    >>> number_model(Model(first, (0, 1))) == number_model(Model(again, (0, 1)))
+    False
+    """
+    content = hashlib.sha256()
+    weights = list(model.module.state_dict().values())
+    for weight in weights:
+        flat = weight.detach().flatten()
+        content.update(flat[:: max(1, len(flat) // _WEIGHTS)].double().cpu().numpy().tobytes())
+    if not weights and model.reference is not None:
+        rows = model.reference.known[:_ANSWERED].to(model.device, model.dtype).clamp(*model.bounds)
+        with torch.no_grad():
+            (answers,) = model.map_rows(lambda part: (model.forward(part),), rows, evaluations=0)
+        content.update(" ".join(f"{answer:.3g}" for answer in answers.flatten().tolist()).encode())
+    return int.from_bytes(content.digest()[:7], "big")
+
+
+def draw_settings(seed: int, varied: Sequence[Source], numbers: range, model: int = 0) -> list[Setting]:
     """The settings of the draws with these numbers.
 
-    No two draws have anything in common: neither those of one call, nor those in which other sources vary.
+    No two draws have anything in common: neither those of one call, nor those in which other sources vary, nor those of
+    another model. Two explainers of a model have the same draws.
 
     Args:
         seed: of the call.
         varied: the sources that are switched on.
         numbers: of the draws.
+        model: its number, of `number_model`.
     """
     which = sum(2**place for place, source in enumerate(SOURCES) if source in varied)
     settings: list[Setting] = []
     for number in numbers:
-        generator = np.random.default_rng([seed % 2**63, which, number])
+        generator = np.random.default_rng([seed % 2**63, model, which, number])
         drawn = generator.integers(1, _LARGEST_SEED, size=len(SOURCES)).tolist()
         is_on = [source in varied for source in SOURCES]
         settings.append(Setting(*(value if on else 0 for value, on in zip(drawn, is_on, strict=True))))

@@ -32,7 +32,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.reasons.draws import SOURCES, Drawn, Draws, Source, draw_settings
+from standfast.metrics.reasons.draws import SOURCES, Drawn, Draws, Source, draw_settings, number_model
 from standfast.metrics.reasons.places import Speaking, count_first, mark_first, measure_sizes, sum_channels
 from standfast.metrics.result import Result
 from standfast.neighbourhoods import Neighbourhood
@@ -186,7 +186,11 @@ class Reasons(Metric):
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         top = count_first(maps.shape[1:], self.top)
         signed, other_signed = (self._sign_first(sum_channels(each), top, each.ndim > 2) for each in (maps, others))
-        return (signed == other_signed).all(1).double()
+        if top <= MOST_DECIDED:
+            return (signed == other_signed).all(1).double()
+        reasons = signed != 0
+        named_again = ((signed == other_signed) & reasons).sum(1)
+        return named_again.double() / reasons.sum(1).clamp(min=1)
 
     def _sign_first(self, flat_maps: Tensor, top: int, shares_places: bool) -> Tensor:
         """For each feature of maps `(M, F)` 1 or -1 for the first ones, by their signs, and 0 for the others."""
@@ -206,7 +210,7 @@ class Reasons(Metric):
         draws = Draws(call, probe, region)
         varied = draws.find_varied([source for source in self.vary if source != "measurement" or region is not None])
         if varied:
-            self._draw_until_decided(call.seed, draws, varied, probe, counts)
+            self._draw_until_decided(call, draws, varied, probe, counts)
         found: dict[str, Any] = counts.describe(probe.usable())
         found["answer_score"] = measure_score(call.model.task, probe.logits, probe.targets, "probability")
         found["origin_input"] = call.inputs
@@ -216,15 +220,17 @@ class Reasons(Metric):
         found["varied"] = found["varied_seed"] | found["varied_background"] | found["varied_measurement"]
         return ReasonsResult(**probe.common_fields(self), **found)
 
-    def _draw_until_decided(self, seed: int, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts) -> None:
+    def _draw_until_decided(
+        self, call: Call, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts
+    ) -> None:
         """Draw for all samples in common batches; those whose reasons are decided leave them."""
         varies = torch.stack([draws.varied[source] for source in varied]).any(0)
         rows = probe.usable()
         open_rows = rows[varies[rows]]
-        drawn = 0
+        drawn, model = 0, number_model(call.model)
         for look, total in enumerate(counts.list_looks(), start=1):
             for start in range(drawn, total, _BLOCK):
-                settings = draw_settings(seed, varied, range(start, min(start + _BLOCK, total)))
+                settings = draw_settings(call.seed, varied, range(start, min(start + _BLOCK, total)), model)
                 if len(open_rows):
                     counts.add(open_rows, draws.explain(open_rows, settings))
             drawn = total

@@ -91,10 +91,9 @@ def _format_line(title: str, cells: Sequence[str]) -> str:
     widths = _NUMBERS[: len(cells)]
     room = _WIDTH - sum(widths)
     shown = title if len(title) < room else title[: room - 4] + "..."
-    line = shown.ljust(room)
-    for cell, width in zip(cells, widths, strict=True):
-        line += cell.rjust(width)
-    return line.rstrip()
+    # a cell that is wider than its column still stands apart from the one before it
+    columns = [f" {cell}".rjust(width) for cell, width in zip(cells, widths, strict=True)]
+    return (shown.ljust(room) + "".join(columns)).rstrip()
 
 
 def card_to_json(card: Card) -> dict[str, Any]:
