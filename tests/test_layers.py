@@ -41,7 +41,7 @@ LAYERS = (
     ("study",),
     ("results",),
     ("report",),
-    ("evaluation", "reason_cards"),
+    ("evaluation", "reason_cards", "background_sizes"),
     ("checks", "evidence", "pytest_plugin", "integrations", "cli", "__main__"),
 )
 RANK = {name: rank for rank, name in enumerate(name for names in LAYERS for name in names)}

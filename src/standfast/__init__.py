@@ -15,6 +15,7 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
     from standfast import algorithms, data, explainers, frames, metrics, neighbourhoods, similarity, tasks, zoo
+    from standfast.background_sizes import background_curve
     from standfast.checks import check
     from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
     from standfast.evaluation import estimate, evaluate, run_study
@@ -45,6 +46,7 @@ __all__ = [
     "TextModel",
     "__version__",
     "algorithms",
+    "background_curve",
     "check",
     "data",
     "estimate",
@@ -67,6 +69,7 @@ logging.getLogger("standfast").addHandler(logging.NullHandler())  # silent unles
 
 #: the modules of the public names that are no modules themselves
 _HOMES = {
+    "background_sizes": ("background_curve",),
     "checks": ("check",),
     "errors": ("ArgumentError", "StandfastError", "MissingExtraError", "ModelError"),
     "evaluation": ("estimate", "evaluate", "run_study"),

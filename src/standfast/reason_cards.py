@@ -96,7 +96,7 @@ class ReasonCards:
         Args:
             sample: which; the only one by default.
         """
-        return format_card(self.card(sample))
+        return self._format(self.card(sample))
 
     def __str__(self) -> str:
         lines = [self._format(card) for card in self.cards]
@@ -291,7 +291,7 @@ def reasons(
     >>> [card.sample for card in found], found.card(0).varied
     ([0, 1], ('measurement',))
     """
-    asked = _Asked(model, explainer, inputs, reference, decision, targets)
+    asked = Asked(model, explainer, inputs, reference, decision, targets)
     read_inputs = asked.read()
     neighbourhood = _choose_measurement(measurement, read_inputs)
     configured = Reasons(neighbourhood, top=top, demand=demand, draws=draws, speaking=speaking)
@@ -340,7 +340,7 @@ def reasons(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Asked:
     """What is explained."""
 
     model: Any
@@ -425,7 +425,7 @@ class _CounterSearch:
         seed: of the search.
     """
 
-    asked: _Asked
+    asked: Asked
     neighbourhood: Neighbourhood
     speaking: Speaking
     budget: int
