@@ -15,7 +15,6 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
     from standfast import algorithms, data, explainers, frames, metrics, neighbourhoods, similarity, tasks, zoo
-    from standfast.background_sizes import background_curve
     from standfast.checks import check
     from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
     from standfast.evaluation import estimate, evaluate, run_study
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from standfast.model import Model
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
     from standfast.question.texts import explain
-    from standfast.reason_cards import reasons
+    from standfast.reason_cards import background_curve, reasons
     from standfast.report import Results, load_results
     from standfast.report.plots import show
     from standfast.texts import CausalModel, TextModel
@@ -69,7 +68,6 @@ logging.getLogger("standfast").addHandler(logging.NullHandler())  # silent unles
 
 #: the modules of the public names that are no modules themselves
 _HOMES = {
-    "background_sizes": ("background_curve",),
     "checks": ("check",),
     "errors": ("ArgumentError", "StandfastError", "MissingExtraError", "ModelError"),
     "evaluation": ("estimate", "evaluate", "run_study"),
@@ -78,7 +76,7 @@ _HOMES = {
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "report.plots": ("show",),
     "question.texts": ("explain",),
-    "reason_cards": ("reasons",),
+    "reason_cards": ("background_curve", "reasons"),
     "texts": ("CausalModel", "TextModel"),
     "report": ("Results", "load_results"),
 }

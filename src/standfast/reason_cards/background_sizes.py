@@ -18,7 +18,7 @@ from standfast.metrics.reasons.backgrounds import Agreements, Backgrounds
 from standfast.metrics.reasons.places import Speaking, count_first
 from standfast.metrics.reasons.reasons import MOST_DECIDED
 from standfast.question.arguments import ExplainerLike, ModelLike
-from standfast.reason_cards import Asked
+from standfast.reason_cards.asked import Asked
 from standfast.statistics.clusters import clustered_interval
 
 _LEVEL = 0.95

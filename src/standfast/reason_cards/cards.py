@@ -20,28 +20,23 @@ from standfast.errors import as_number, check, check_integer, warn_user
 from standfast.evaluation import evaluate
 from standfast.explainers import Explainer
 from standfast.files import write_atomically
-from standfast.metrics import Metric
-from standfast.metrics.probe import Call
-from standfast.metrics.reasons.counter_search import SoughtFalls, find_falls
 from standfast.metrics.reasons.places import Speaking, count_first
 from standfast.metrics.reasons.reasons import MOST_DECIDED, Reasons
 from standfast.neighbourhoods import Neighbourhood
-from standfast.question.arguments import Arguments, ExplainerLike, ModelLike
-from standfast.question.grid import Samples
+from standfast.question.arguments import ExplainerLike, ModelLike
 from standfast.question.inputs import Inputs
+from standfast.reason_cards.asked import Asked
+from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
 from standfast.report import Results
 from standfast.report.cards import card_to_json, format_card, write_card
 from standfast.results.counter_examples import (
     CounterExample,
-    describe_changes,
     describe_counter_examples,
-    describe_swaps,
 )
 from standfast.results.reasons import Card
 from standfast.results.stored_reasons import METRIC, Place, read_card
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import count_least_models
-from standfast.tensors import seed_generators
 
 #: draws of each source alone, and of each model that was trained again
 _DRAWS_ALONE, _DRAWS_OF_MODEL = 40, 4
@@ -296,7 +291,7 @@ def reasons(
     neighbourhood = _choose_measurement(measurement, read_inputs)
     configured = Reasons(neighbourhood, top=top, demand=demand, draws=draws, speaking=speaking)
     number_of_reasons = _check_top(top, read_inputs)
-    _check_counter_examples(counter_examples, neighbourhood, read_inputs)
+    check_counter_examples(counter_examples, neighbourhood, read_inputs)
     trained = _train(model, retrained, retrain, models, demand, number_of_reasons)
     other_explainers = _list_explainers(others)
     options: dict[str, Any] = {
@@ -335,43 +330,8 @@ def reasons(
     found = _read_cards(given, again)
     if not counter_examples or neighbourhood is None:
         return found
-    search = _CounterSearch(asked, neighbourhood, speaking, counter_examples, as_number(seed))
+    search = CounterSearch(asked, neighbourhood, speaking, counter_examples, as_number(seed))
     return replace(found, counter_examples=search.find(found.cards))
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is explained."""
-
-    model: Any
-    explainer: Any
-    inputs: Any
-    reference: Any
-    decision: str | None
-    targets: Any
-
-    def read(self, changes: Sequence[Metric] = ()) -> Inputs:
-        """The inputs, and the model that takes them.
-
-        Args:
-            changes: metrics whose neighbourhoods the inputs have to allow.
-
-        Raises:
-            ArgumentError: they do not fit.
-        """
-        check(not isinstance(self.model, Mapping), "model", "one; models trained again are retrained=[...]", "several")
-        is_one = isinstance(self.explainer, str | Explainer) or callable(self.explainer)
-        check(is_one, "explainer", "one; others that would do as well are others=[...]", repr(self.explainer))
-        arguments = Arguments(
-            self.model,
-            self.explainer,
-            self.inputs,
-            METRIC,
-            reference=self.reference,
-            decision=self.decision,
-            targets=self.targets,
-        )
-        return arguments.read_inputs(list(changes))
 
 
 def _choose_measurement(measurement: Neighbourhood | bool | None, inputs: Inputs) -> Neighbourhood | None:
@@ -399,98 +359,6 @@ def _check_top(top: int | None, inputs: Inputs) -> int:
     is_possible = top is None or top <= features
     check(is_possible, "top", f"at most the number of features, {features}", top)
     return counted
-
-
-def _check_counter_examples(budget: int, neighbourhood: Neighbourhood | None, inputs: Inputs) -> None:
-    """Raise `ArgumentError` where counter-examples cannot be searched."""
-    check_integer(budget, "counter_examples", least=0)
-    if not budget:
-        return
-    expected = "0 without a measurement=, within which changes are searched"
-    check(neighbourhood is not None, "counter_examples", expected, budget)
-    samples = next(iter(inputs.samples.values()))
-    expected = "0 for images and series: each reason of rows and texts is one feature"
-    check(samples.inputs.ndim == 2, "counter_examples", expected, budget)
-
-
-@dataclass(frozen=True)
-class _CounterSearch:
-    """Searches changes of inputs after which reasons fall.
-
-    Attributes:
-        asked: what is explained.
-        neighbourhood: where changed inputs lie.
-        speaking: what features are ordered by.
-        budget: evaluations for each reason.
-        seed: of the search.
-    """
-
-    asked: Asked
-    neighbourhood: Neighbourhood
-    speaking: Speaking
-    budget: int
-    seed: int
-
-    def find(self, cards: Sequence[Card]) -> dict[int, tuple[CounterExample, ...]]:
-        """What is found for the reasons of cards, by the number of the sample."""
-        inputs = self.asked.read([Reasons(self.neighbourhood)])
-        neighbourhood = inputs.fit_neighbourhood(self.neighbourhood)
-        explainer = inputs.fit_explainer(self.asked.explainer)
-        ((samples, source),) = zip(inputs.samples.values(), inputs.models.values(), strict=True)
-        model = source.model(samples, "cpu")
-        found: dict[int, tuple[CounterExample, ...]] = {}
-        for part in samples.split(model):
-            numbers = range(*part.rows.indices(len(samples)))
-            own_cards = [card for card in cards if card.sample in numbers and card.reasons]
-            if not own_cards:
-                continue
-            rows = [numbers.index(card.sample) for card in own_cards]
-            own_inputs = part.model.check_inputs(part.take(samples.inputs)[rows])
-            targets = None if samples.targets is None else samples.targets[part.rows][rows].to(own_inputs.device)
-            with torch.inference_mode(False), part.model.naming(own_inputs), part.model.session():
-                call = Call(part.model, explainer, own_inputs, targets)
-                found.update(self._search(call, neighbourhood, own_cards, samples))
-        return found
-
-    def _search(
-        self, call: Call, neighbourhood: Neighbourhood, cards: Sequence[Card], samples: Samples
-    ) -> dict[int, tuple[CounterExample, ...]]:
-        """What is found for cards of inputs that a model runs together."""
-        asked_for = [(row, reason) for row, card in enumerate(cards) for reason in card.reasons]
-        device = call.inputs.device
-        sought = SoughtFalls(
-            rows=torch.tensor([row for row, _ in asked_for], device=device),
-            features=torch.tensor([reason.feature for _, reason in asked_for], device=device),
-            signs=torch.tensor([reason.sign for _, reason in asked_for], device=device),
-            top=cards[0].top,
-            speaking=self.speaking,
-        )
-        with seed_generators(self.seed, device):
-            falls = find_falls(call, neighbourhood, sought, self.budget, self.seed)
-        clean_inputs = call.inputs[sought.rows]
-        swaps = neighbourhood.name_swaps(clean_inputs, falls.inputs)
-        examples: dict[int, tuple[CounterExample, ...]] = {card.sample: () for card in cards}
-        for number, (row, reason) in enumerate(asked_for):
-            card = cards[row]
-            clean, changed = (inputs[number].cpu().numpy() for inputs in (clean_inputs, falls.inputs))
-            columns = samples.about.get("columns") or ()
-            is_found = bool(falls.found[number])
-            changes: Mapping[str, tuple[str, str]] = {}
-            if is_found and swaps is not None:
-                changes = describe_swaps(swaps[number], card.names)
-            elif is_found:
-                changes = describe_changes(clean, changed, card.names, columns)
-            example = CounterExample(
-                sample=card.sample,
-                reason=reason.name,
-                top=card.top,
-                changes=changes,
-                evaluations=int(falls.evaluations[number]),
-                turned=bool(falls.turned[number]),
-                changed=changed if is_found else None,
-            )
-            examples[card.sample] += (example,)
-        return examples
 
 
 def _train(

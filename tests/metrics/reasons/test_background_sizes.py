@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import standfast
-from standfast.background_sizes import BackgroundCurve, BackgroundSize, background_curve
+from standfast.reason_cards import BackgroundCurve, BackgroundSize, background_curve
 
 WEIGHTS = np.array([3.0, -2.0, 2.2, 1.0])
 ROWS = torch.rand(600, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
