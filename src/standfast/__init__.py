@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from standfast.model import Model
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
     from standfast.question.texts import explain
-    from standfast.reason_cards import reasons
+    from standfast.reason_cards import background_curve, reasons
     from standfast.report import Results, load_results
     from standfast.report.plots import show
     from standfast.texts import CausalModel, TextModel
@@ -45,6 +45,7 @@ __all__ = [
     "TextModel",
     "__version__",
     "algorithms",
+    "background_curve",
     "check",
     "data",
     "estimate",
@@ -75,7 +76,7 @@ _HOMES = {
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "report.plots": ("show",),
     "question.texts": ("explain",),
-    "reason_cards": ("reasons",),
+    "reason_cards": ("background_curve", "reasons"),
     "texts": ("CausalModel", "TextModel"),
     "report": ("Results", "load_results"),
 }

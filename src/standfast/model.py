@@ -10,7 +10,7 @@ import operator
 import sys
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -512,6 +512,14 @@ class Model:
             return self
         found = copy.copy(self)
         found.reference = self.reference.redraw(seed)
+        return found
+
+    def with_background_rows(self, rows: Tensor) -> Model:
+        """This model with these rows `(B, F)` of its reference, for what averages over some; itself without one."""
+        if self.reference is None:
+            return self
+        found = copy.copy(self)
+        found.reference = replace(self.reference, rows=rows.to(self.reference.rows))
         return found
 
     def reference_for(self, x: Tensor) -> Reference | None:

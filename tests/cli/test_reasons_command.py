@@ -47,6 +47,19 @@ def test_a_customer_gets_a_card(pipeline: Path) -> None:
     assert card["explainer"].startswith("kernel_shap")
 
 
+def test_a_customer_gets_counter_examples(pipeline: Path) -> None:
+    search = ("--measurement", "--counter-examples", "60")
+    code, shown, error = call(*CUSTOMER, "--row", "17", *search, "--out", "card.json")
+    assert code == 0, error
+    examples = json.loads((pipeline / "card.json").read_text())["counter_examples"]
+    assert len(examples) == 2
+    assert all(example["evaluations"] <= 60 for example in examples)
+    assert "first 2" in " ".join(shown.split())
+    code, _, error = call(*CUSTOMER, "--row", "17", "--counter-examples", "60")
+    assert code != 0
+    assert "counter_examples: expected 0 without a measurement=" in " ".join(error.split())
+
+
 def test_several_rows_get_a_file_each(pipeline: Path) -> None:
     code, _, error = call(*CUSTOMER, "--row", "3", "--row", "5", "--out", "card.html")
     assert code == 0, error

@@ -93,6 +93,11 @@ def test_functions_may_return_columns_by_name_or_all_classes() -> None:
     def by_class(estimator: Any, frame: Any, targets: Any) -> Any:
         return np.stack([np.full((len(frame), 6), -1.0), np.full((len(frame), 6), 1.0)], axis=2)
 
+    def as_tensor(estimator: Any, frame: Any, targets: Any) -> Any:
+        return torch.arange(6.0).expand(len(frame), 6)
+
+    assert FrameExplainer(as_tensor)(model, rows)[0].tolist() == [0, 1, 2, 3, 4, 5]
+
     signs = FrameExplainer(by_class)(model, rows, torch.tensor([0, 1, 0, 1, 1]))[:, 0]
     assert signs.tolist() == [-1, 1, -1, 1, 1]
     with pytest.raises(ModelError, match="6 columns, or as many as the pipeline makes of them, got 4"):

@@ -620,6 +620,14 @@ def reasons(
     bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
     task: Annotated[str | None, typer.Option(help="What the model answers, if no classes.")] = None,
     draws: Annotated[int, typer.Option(help="At most so many variations.", min=1)] = 400,
+    counter_examples: Annotated[
+        int,
+        typer.Option(
+            help="With --measurement: search, for each reason, a small change after which it is not named, in so many"
+            " changes, such as 500.",
+            min=0,
+        ),
+    ] = 0,
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     trust: Annotated[
         bool, typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere.")
@@ -661,6 +669,7 @@ def reasons(
         others=other or [],
         decision=decision,
         draws=draws,
+        counter_examples=counter_examples,
         seed=seed,
     )
     found = name_rows(found, row or [], data)

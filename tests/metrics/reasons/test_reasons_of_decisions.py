@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 import torch
@@ -164,9 +165,70 @@ def test_shares_of_many_decisions() -> None:
     assert groups["group"].to_list() == ["a", "a", "b", "b"]
 
 
+def explain_incomes(**options: Any) -> ReasonCards:
+    """A linear rule of a frame, whose contributions are 1.5, 1.2 and 0.9."""
+
+    class Rule:
+        classes_ = np.array([0, 1])
+
+        def predict_proba(self, frame: Any) -> Any:
+            numbers = frame.to_numpy().astype(float)
+            score = 1 / (1 + np.exp(-(numbers @ np.array([0.03, 0.02, 0.01]))))
+            return np.stack([1 - score, score], axis=1)
+
+        def predict(self, frame: Any) -> Any:
+            return self.predict_proba(frame).argmax(1)
+
+    def explain(estimator: Any, frame: Any, targets: Any) -> Any:
+        return frame.to_numpy() * np.array([0.03, 0.02, 0.01])
+
+    frame = pd.DataFrame({"income": [50, 80], "debt": [60, 10], "age": [90, 10]})
+    reference = pd.DataFrame({name: [0, 20, 40, 100] * 2 for name in frame.columns})
+    changes = standfast.neighbourhoods.TableChanges({"income": 30, "debt": 30})
+    asked = {
+        "reference": reference,
+        "measurement": changes,
+        "counter_examples": 150,
+        "draws": 20,
+        "top": 2,
+        "progress": False,
+        **options,
+    }
+    return standfast.reasons(Rule(), explain, frame, **asked)
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_counter_examples_are_told_in_the_words_of_the_frame(tmp_path: Path) -> None:
+    found = explain_incomes()
+    income, debt = found.counter_examples[0]
+    assert income.changes == {"income": ("50", "30")}  # 3 * 30 is no more than 90; rows are whole numbers
+    assert debt.changes == {"debt": ("60", "45")}
+    sentence = "With income 30 instead of 50, income is no longer among the first 2."
+    assert str(income) == sentence
+    assert sentence in found.to_html(tmp_path / "card.html", 0).read_text()
+    assert sentence in " ".join(str(found).split())
+    content = json.loads(found.to_json(tmp_path / "card.json", 0).read_text())
+    assert [example["changes"] for example in content["counter_examples"]] == [
+        {"income": ["50", "30"]},
+        {"debt": ["60", "45"]},
+    ]
+    # of the other row, 2.4 stays far above 0.2 and 0.1
+    assert [example.found for example in found.counter_examples[1]] == [False, True]
+    assert "none takes income out of the first 2" in " ".join(str(found).split())
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_no_counter_examples_without_a_search(tmp_path: Path) -> None:
+    found = explain_incomes(counter_examples=0)
+    assert found.counter_examples == {}
+    assert "Counter-example" not in found.to_html(tmp_path / "card.html", 0).read_text()
+
+
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
+        ({"counter_examples": 100, "measurement": False}, "counter_examples"),
+        ({"counter_examples": -1}, "counter_examples"),
         ({"top": 4}, "top"),
         ({"explainer": ["saliency", "random"]}, "explainer"),
         ({"retrained": []}, "retrained"),
@@ -242,3 +304,22 @@ def test_retrained_models_are_asked_for_the_samples_that_a_limit_of_time_left(mo
         ask(measurement=False, retrained=[make_data()[0]], minutes=4.0)
     assert [options["minutes"] for options in asked] == [2.0, 2.0]
     assert asked[1]["targets"].tolist() == [0, 1]
+
+
+def test_a_counter_example_of_a_text_is_explained_by_hand() -> None:
+    reader = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    text = "a good and fine film with a nice but dull end for many people who think"
+    typos = standfast.neighbourhoods.Typos(rate=0.3)
+    found = standfast.reasons(
+        reader, "occlusion", [text], measurement=typos, top=2, counter_examples=200, draws=5, progress=False
+    )
+    dull, good = found.counter_examples[0]
+    assert (dull.found, good.found) == (False, True)
+    words = text.split()
+    for place, (before, after) in good.changes.items():
+        number = int(place.removeprefix("word ")) - 1
+        assert repr(words[number]) == before
+        words[number] = after.strip("'")
+    ((*explained,),) = standfast.explain(reader, "occlusion", [" ".join(words)])
+    sizes = {word: abs(value) for word, value in explained}
+    assert "good" not in sorted(sizes, key=sizes.__getitem__)[-2:]

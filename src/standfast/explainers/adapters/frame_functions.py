@@ -84,7 +84,7 @@ class FrameExplainer(Explainer):
         if hasattr(returned, "columns"):
             names = [str(name) for name in returned.columns]
             returned = returned.to_numpy()
-        else:
+        elif not isinstance(returned, Tensor):  # whose `values` is a method
             returned = getattr(returned, "values", returned)
         if isinstance(returned, Tensor):
             returned = returned.detach().cpu()

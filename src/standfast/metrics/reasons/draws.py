@@ -288,7 +288,7 @@ def reseed(explainer: Explainer, seed: int) -> Explainer:
         is_seed = option == "seed" and type(held) is int
         return held + seed if is_seed else held  # type: ignore[operator]
 
-    return _change_options(explainer, change)
+    return change_options(explainer, change)
 
 
 def redraw_background(explainer: Explainer, seed: int) -> Explainer:
@@ -306,7 +306,7 @@ def redraw_background(explainer: Explainer, seed: int) -> Explainer:
             return held
         return Background(held.inputs[resample(len(held), seed)])
 
-    return _change_options(explainer, change)
+    return change_options(explainer, change)
 
 
 def resample(count: int, seed: int) -> Array:
@@ -314,7 +314,7 @@ def resample(count: int, seed: int) -> Array:
     return np.random.default_rng(seed).integers(0, count, size=count)
 
 
-def _change_options(explainer: Explainer, change: Callable[[str, object], object]) -> Explainer:
+def change_options(explainer: Explainer, change: Callable[[str, object], object]) -> Explainer:
     """The explainer with options, and those of explainers within it, as `change(name, value)` gives them."""
     changes: dict[str, Any] = {}
     options: tuple[dataclasses.Field[Any], ...] = ()
@@ -322,7 +322,7 @@ def _change_options(explainer: Explainer, change: Callable[[str, object], object
         options = dataclasses.fields(explainer)
     for option in options:
         held = getattr(explainer, option.name)
-        changed = _change_options(held, change) if isinstance(held, Explainer) else change(option.name, held)
+        changed = change_options(held, change) if isinstance(held, Explainer) else change(option.name, held)
         if changed is not held:
             changes[option.name] = changed
     return dataclasses.replace(explainer, **changes) if changes else explainer  # type: ignore[type-var]

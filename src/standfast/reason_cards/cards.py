@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,16 @@ from standfast.files import write_atomically
 from standfast.metrics.reasons.places import Speaking, count_first
 from standfast.metrics.reasons.reasons import MOST_DECIDED, Reasons
 from standfast.neighbourhoods import Neighbourhood
-from standfast.question.arguments import Arguments, ExplainerLike, ModelLike
+from standfast.question.arguments import ExplainerLike, ModelLike
 from standfast.question.inputs import Inputs
+from standfast.reason_cards.asked import Asked
+from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
 from standfast.report import Results
 from standfast.report.cards import card_to_json, format_card, write_card
+from standfast.results.counter_examples import (
+    CounterExample,
+    describe_counter_examples,
+)
 from standfast.results.reasons import Card
 from standfast.results.stored_reasons import METRIC, Place, read_card
 from standfast.statistics.proportions import proportion_interval
@@ -36,6 +43,8 @@ from standfast.study.forecast.choice import check_minutes
 _DRAWS_ALONE, _DRAWS_OF_MODEL = 40, 4
 #: of fewer decisions, none is compared with the others
 _FEWEST_COMPARED = 10
+#: the letters of a line of text
+_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -62,12 +71,14 @@ class ReasonCards:
         cards: one for each decision that could be explained, in the order of the samples.
         skipped: why others could not, by the number of the sample.
         results: of the draws; with models that were trained again those of the given model.
+        counter_examples: where they were searched, one for each reason of a decision, by the number of the sample.
     """
 
     cards: tuple[Card, ...]
     skipped: Mapping[int, str]
     results: Results
     retrained: Results | None = field(default=None)
+    counter_examples: Mapping[int, tuple[CounterExample, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.cards)
@@ -81,12 +92,21 @@ class ReasonCards:
         Args:
             sample: which; the only one by default.
         """
-        return format_card(self.card(sample))
+        return self._format(self.card(sample))
 
     def __str__(self) -> str:
-        lines = [format_card(card) for card in self.cards]
+        lines = [self._format(card) for card in self.cards]
         lines += [f"sample {sample}: {status}, and so not explained" for sample, status in self.skipped.items()]
         return "\n\n".join(lines)
+
+    def _format(self, card: Card) -> str:
+        """A card as plain text, with what was found that makes its reasons fall."""
+        found = self._describe_falls(card)
+        return format_card(card) + (f"\n{textwrap.fill(found, _WIDTH)}" if found else "")
+
+    def _describe_falls(self, card: Card) -> str:
+        """The counter-examples of a card, in sentences."""
+        return describe_counter_examples(self.counter_examples.get(card.sample, ()))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.cards)} decisions, {len(self.skipped)} skipped)"
@@ -99,7 +119,8 @@ class ReasonCards:
             sample: which; the only one by default.
         """
         card = self.card(sample)
-        write_card(card, Path(path), comparison=self._describe_place(card))
+        found = self._describe_falls(card) or None
+        write_card(card, Path(path), counter_example=found, comparison=self._describe_place(card))
         return Path(path)
 
     def to_json(self, path: str | Path, sample: int | None = None) -> Path:
@@ -108,7 +129,11 @@ class ReasonCards:
         Args:
             path, sample: as of `to_html`.
         """
-        text = json.dumps(card_to_json(self.card(sample)), indent=1, ensure_ascii=False, allow_nan=False)
+        card = self.card(sample)
+        plain = card_to_json(card)
+        if card.sample in self.counter_examples:
+            plain["counter_examples"] = [example.plain() for example in self.counter_examples[card.sample]]
+        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
         write_atomically(Path(path), text.encode())
         return Path(path)
 
@@ -213,6 +238,7 @@ def reasons(
     speaking: Speaking = "both",
     draws: int = 400,
     alone: bool = True,
+    counter_examples: int = 0,
     seed: int = 0,
     out: str | Path | None = None,
     workers: int | str = 1,
@@ -240,6 +266,9 @@ def reasons(
         speaking: `"for"` to take only features that speak for the answer; `"both"` orders by absolute values.
         draws: at most so many variations of the given model.
         alone: also find out what each source of variation does alone.
+        counter_examples: search, for each reason, a small change within the neighbourhood of `measurement` after which
+            it is no longer named while the answer stays; at most so many changed inputs are explained for each reason,
+            500 say. 0 for no search. Of rows and texts. They are searched by each call, and not stored.
         seed, out, workers, minutes, progress: as for `evaluate`. With `out`, a second call goes on where one has ended.
 
     Returns:
@@ -256,12 +285,13 @@ def reasons(
     >>> [card.sample for card in found], found.card(0).varied
     ([0, 1], ('measurement',))
     """
-    asked = _Asked(model, explainer, inputs, reference, decision, targets)
+    asked = Asked(model, explainer, inputs, reference, decision, targets)
     read_inputs = asked.read()
     neighbourhood = _choose_measurement(measurement, read_inputs)
     configured = Reasons(neighbourhood, top=top, demand=demand, draws=draws, speaking=speaking)
     number_of_reasons = _check_top(top, read_inputs)
     limit = check_minutes(minutes)
+    check_counter_examples(counter_examples, neighbourhood, read_inputs)
     trained = _train(model, retrained, retrain, models, demand, number_of_reasons)
     other_explainers = _list_explainers(others)
     options: dict[str, Any] = {
@@ -298,39 +328,11 @@ def reasons(
             out=None if folder is None else folder / "retrained",
             **options,
         )
-    return _read_cards(given, again)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What is explained."""
-
-    model: Any
-    explainer: Any
-    inputs: Any
-    reference: Any
-    decision: str | None
-    targets: Any
-
-    def read(self) -> Inputs:
-        """The inputs, and the model that takes them.
-
-        Raises:
-            ArgumentError: they do not fit.
-        """
-        check(not isinstance(self.model, Mapping), "model", "one; models trained again are retrained=[...]", "several")
-        is_one = isinstance(self.explainer, str | Explainer) or callable(self.explainer)
-        check(is_one, "explainer", "one; others that would do as well are others=[...]", repr(self.explainer))
-        arguments = Arguments(
-            self.model,
-            self.explainer,
-            self.inputs,
-            METRIC,
-            reference=self.reference,
-            decision=self.decision,
-            targets=self.targets,
-        )
-        return arguments.read_inputs([])
+    found = _read_cards(given, again)
+    if not counter_examples or neighbourhood is None:
+        return found
+    search = CounterSearch(asked, neighbourhood, speaking, counter_examples, as_number(seed))
+    return replace(found, counter_examples=search.find(found.cards))
 
 
 def _choose_measurement(measurement: Neighbourhood | bool | None, inputs: Inputs) -> Neighbourhood | None:

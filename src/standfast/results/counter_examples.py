@@ -1,0 +1,154 @@
+"""`CounterExample`: a small change of an input after which one of its reasons is no longer named, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from standfast.cells.words import describe_cell
+from standfast.results.stored_reasons import format_value
+from standfast.tensors import Array
+
+#: so many changed cells are named in a sentence
+_MOST_NAMED = 4
+#: two numbers that differ are written with at most so many digits
+_MOST_DIGITS = 17
+
+
+@dataclass(frozen=True)
+class CounterExample:
+    """What a search has found for one reason.
+
+    It shows that a reason can fall. Where none was found, this does not show that there is none.
+
+    Attributes:
+        sample: the number of the decision.
+        reason: the name of the feature.
+        top: how many features are reasons, k.
+        changes: by the name of each changed feature its words before and after; empty where none was found.
+        evaluations: how many changed inputs were explained for this reason.
+        turned: the feature is still among the first k, and speaks the other way.
+        changed: the changed input as numbers, `(F,)`; None where none was found.
+
+    >>> print(CounterExample(17, "town", 4, {"income": ("2,545", "2,540")}, 500))
+    With income 2,540 instead of 2,545, town is no longer among the first 4.
+    >>> print(CounterExample(17, "income", 4, {}, 500))
+    Of 500 changes that were tried, none takes income out of the first 4.
+    """
+
+    sample: int
+    reason: str
+    top: int
+    changes: Mapping[str, tuple[str, str]]
+    evaluations: int
+    turned: bool = False
+    changed: Array | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is one."""
+        return bool(self.changes)
+
+    def plain(self) -> dict[str, Any]:
+        """All of it but the numbers of the changed input, as JSON has it."""
+        changes = {name: list(words) for name, words in self.changes.items()}
+        return {
+            "sample": self.sample,
+            "reason": self.reason,
+            "found": self.found,
+            "changes": changes,
+            "turned": self.turned,
+            "evaluations": self.evaluations,
+            "words": str(self),
+        }
+
+    def __str__(self) -> str:
+        if not self.found:
+            return describe_none([self])
+        named = [f"{name} {after} instead of {before}" for name, (before, after) in self.changes.items()]
+        others = len(named) - _MOST_NAMED
+        shown = [*named[:_MOST_NAMED], f"{others} further changes"] if others > 0 else named
+        places = "the first" if self.top == 1 else f"among the first {self.top}"
+        falls = f"{self.reason} speaks the other way" if self.turned else f"{self.reason} is no longer {places}"
+        return f"With {_join(shown)}, {falls}."
+
+
+def describe_counter_examples(examples: Sequence[CounterExample]) -> str:
+    """What was found for the reasons of one decision, in sentences; empty where nothing was searched.
+
+    >>> town = CounterExample(17, "town", 4, {"income": ("2,545", "2,540")}, 500)
+    >>> income, debt = (CounterExample(17, name, 4, {}, 500) for name in ("income", "debt"))
+    >>> describe_counter_examples([income, debt, town]).split(". ")[1]
+    'Of 500 changes that were tried, none takes income or debt out of the first 4.'
+    """
+    sentences = [str(example) for example in examples if example.found]
+    lacking = [example for example in examples if not example.found]
+    if lacking:
+        sentences.append(describe_none(lacking))
+    return " ".join(sentences)
+
+
+def describe_none(examples: Sequence[CounterExample]) -> str:
+    """That none was found for the reasons of these, in a sentence."""
+    names = _join([example.reason for example in examples], "or")
+    evaluations = max(example.evaluations for example in examples)
+    places = "the first place" if examples[0].top == 1 else f"the first {examples[0].top}"
+    return f"Of {evaluations} changes that were tried, none takes {names} out of {places}."
+
+
+def describe_changes(
+    before: Array, after: Array, names: Sequence[str], columns: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, tuple[str, str]]:
+    """The words before and after of each changed cell, by the names of the features.
+
+    Args:
+        before, after: rows of numbers, `(F,)`.
+        names: of the features.
+        columns: of a data frame, as `standfast.frames.Column.plain` describes them.
+
+    >>> import numpy as np
+    >>> describe_changes(np.array([2545.0, 1.00001, 3.0]), np.array([2540.0, 1.00002, 3.0]), ["income", "debt", "age"])
+    {'income': ('2,545', '2,540'), 'debt': ('1.00001', '1.00002')}
+    """
+    described: dict[str, tuple[str, str]] = {}
+    for place, (old, new) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
+        if old == new:
+            continue
+        column = columns[place] if place < len(columns) else {}
+        words = tuple(describe_cell(column, number) if column else "" for number in (old, new))
+        described[names[place]] = (words[0], words[1]) if all(words) else tell_apart(old, new)
+    return described
+
+
+def describe_swaps(swaps: str, words: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The same of a text, whose new words are a JSON object with positions as keys.
+
+    >>> describe_swaps('{"1": "goood"}', ["a", "good", "film"])
+    {'word 2': ("'good'", "'goood'")}
+    """
+    described: dict[str, tuple[str, str]] = {}
+    for place, new_word in json.loads(swaps).items():
+        after = repr(str(new_word)) if new_word else "left out"
+        described[f"word {int(place) + 1}"] = (repr(words[int(place)]), after)
+    return described
+
+
+def tell_apart(before: float, after: float) -> tuple[str, str]:
+    """Two numbers as words that differ, with as few digits as possible.
+
+    >>> tell_apart(0.25, 0.3), tell_apart(2545.0, 2544.99)
+    (('0.25', '0.3'), ('2,545', '2,544.99'))
+    """
+    words = (format_value(before), format_value(after))
+    digits = 4
+    while words[0] == words[1] and digits < _MOST_DIGITS:
+        digits += 1
+        words = (f"{before:,.{digits}g}", f"{after:,.{digits}g}")
+    return words
+
+
+def _join(names: Sequence[str], last: str = "and") -> str:
+    """Several names in a sentence."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
