@@ -111,6 +111,13 @@ def has_map(card: Card) -> bool:
     return card.origin is not None and card.shares is not None and card.signs is not None
 
 
+def has_no_signs(card: Card) -> bool:
+    """Whether no feature speaks against the answer, as in maps of sizes alone: absolute gradients, say."""
+    if card.origin is None or np.size(card.origin) < 2:
+        return False
+    return bool((np.nan_to_num(np.asarray(card.origin, dtype=float)) >= 0).all())
+
+
 @dataclass(frozen=True)
 class Area:
     """The part of a map that holds.

@@ -11,6 +11,7 @@ from standfast.report.cards.facts import (
     format_share,
     format_shares,
     has_map,
+    has_no_signs,
     is_text,
     measure_area,
     name_part,
@@ -286,6 +287,8 @@ class _Writer:
             least = count_least_models(card.demand, reasons=len(card.reasons), look=None)
             if self.models < least:
                 notes.append(say_of_card("too_few_models", self.models, least, format_share(card.demand)))
+        if has_no_signs(card):
+            notes.append(say_of_card("no_signs"))
         if card.few_models:
             notes.append(say_of_card("few_models", self.models))
         few = [name_reason(card, reason) for reason in card.reasons if reason.few_draws]
