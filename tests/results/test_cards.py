@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from standfast.report.cards.words import describe_card
 from standfast.results.reasons import Card, StoredDraws, Wanted, make_card
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import decide_reasons
@@ -236,3 +237,12 @@ def test_of_many_reasons_the_share_that_is_named_again_counts_other_models() -> 
     assert card.same == pytest.approx(5 / 6)
     assert card.same_low < 5 / 6 < card.same_high
     assert make(make_draws(origin=list(origin)), top=30, others={"o": [make_draws(origin=list(turned))]}).same == 0.75
+
+
+def test_a_map_without_signs_is_named_as_such() -> None:
+    signed, unsigned = (
+        describe_card(make(make_draws(np.tile(origin, (50, 1)), list(origin))))
+        for origin in (ORIGIN, [3.0, 2.0, 1.0, 0.5])
+    )
+    assert not any("sizes without signs" in note for note in signed.notes)
+    assert any("sizes without signs" in note for note in unsigned.notes)

@@ -93,7 +93,8 @@ def name_rows(found: ReasonCards, rows: Sequence[int], data: str) -> ReasonCards
     numbers = dict(enumerate(rows))
     cards = tuple(replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in found)
     skipped = {numbers.get(sample, sample): status for sample, status in found.skipped.items()}
-    return replace(found, cards=cards, skipped=skipped)
+    examples = {numbers.get(sample, sample): found_ones for sample, found_ones in found.counter_examples.items()}
+    return replace(found, cards=cards, skipped=skipped, counter_examples=examples)
 
 
 def _choose_explainer(setting: Setting) -> str:

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 import standfast
-from standfast import reason_cards
 from standfast.neighbourhoods import LinfBall
 from standfast.reason_cards import ReasonCards
+from standfast.reason_cards import cards as reason_cards
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -118,6 +118,13 @@ def title_reason(card: Card, reason: Reason) -> str:
     return reason.words if reason.words.startswith(name) else name
 
 
+def has_no_signs(card: Card) -> bool:
+    """Whether no feature speaks against the answer, as in maps of sizes alone: absolute gradients, say."""
+    if card.origin is None or np.size(card.origin) < 2:
+        return False
+    return bool((np.nan_to_num(np.asarray(card.origin, dtype=float)) >= 0).all())
+
+
 @dataclass(frozen=True)
 class Area:
     """The part of a map that holds.

@@ -11,6 +11,7 @@ from standfast.report.cards.facts import (
     format_share,
     format_shares,
     has_map,
+    has_no_signs,
     is_text,
     measure_area,
     name_part,
@@ -290,6 +291,8 @@ class _Writer:
         card = self.card
         notes = [say_of_card("unused", source) for source in card.unused]
         notes += self._note_models()
+        if has_no_signs(card):
+            notes.append(say_of_card("no_signs"))
         few = [name_reason(card, reason) for reason in card.reasons if reason.few_draws]
         if few and self.is_tested:
             notes.append(say_of_card("few_draws", few))
@@ -302,7 +305,8 @@ class _Writer:
 
     def _note_models(self) -> list[str]:
         """Whether there are too few retrained models."""
-        card, notes = self.card, []
+        card = self.card
+        notes: list[str] = []
         if not self.models:
             return []
         least = count_least_models(card.demand, reasons=max(1, len(card.reasons)), look=None)
