@@ -54,6 +54,7 @@ def test_a_customer_gets_counter_examples(pipeline: Path) -> None:
     examples = json.loads((pipeline / "card.json").read_text())["counter_examples"]
     assert len(examples) == 2
     assert all(example["evaluations"] <= 60 for example in examples)
+    assert [example["sample"] for example in examples] == [17, 17]
     assert "first 2" in " ".join(shown.split())
     code, _, error = call(*CUSTOMER, "--row", "17", "--counter-examples", "60")
     assert code != 0

@@ -93,8 +93,11 @@ def name_rows(found: ReasonCards, rows: Sequence[int], data: str) -> ReasonCards
     numbers = dict(enumerate(rows))
     cards = tuple(replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in found)
     skipped = {numbers.get(sample, sample): status for sample, status in found.skipped.items()}
-    examples = {numbers.get(sample, sample): found_ones for sample, found_ones in found.counter_examples.items()}
-    return replace(found, cards=cards, skipped=skipped, counter_examples=examples)
+    counter_examples = {
+        numbers.get(sample, sample): tuple(replace(example, sample=numbers.get(sample, sample)) for example in examples)
+        for sample, examples in found.counter_examples.items()
+    }
+    return replace(found, cards=cards, skipped=skipped, counter_examples=counter_examples)
 
 
 def _choose_explainer(setting: Setting) -> str:

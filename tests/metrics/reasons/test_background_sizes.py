@@ -57,12 +57,22 @@ def test_shares_are_those_of_the_known_shapley_values() -> None:
     assert curve.sizes[-1].same > 0.97
 
 
-def test_intervals_hold() -> None:
-    """Of 30 simulated curves; the two decisions of a pair share their rows, so they are no independent draws."""
-    expected = simulate(8)
-    curves = [measure(sizes=(0.25,), pairs=20, seed=seed).sizes[0] for seed in range(30)]
-    holding = sum(size.low <= expected <= size.high for size in curves)
-    assert holding >= 25  # fewer have a probability below 1% where 95% hold
+def test_the_same_decision_eight_times_says_no_more_than_once() -> None:
+    """Both backgrounds of a pair explain all decisions, so pairs are what counts."""
+    once, often = (measure(inputs=INPUTS[:1].repeat(count, 1), sizes=(0.25,), pairs=40).sizes[0] for count in (1, 8))
+    assert (once.decisions, often.decisions) == (1, 8)
+    assert 0 < once.same < 1
+    assert (often.same, often.low, often.high) == pytest.approx((once.same, once.low, once.high))
+
+
+def test_a_reason_that_speaks_the_other_way_is_another_one() -> None:
+    """The first feature is at the mean of all rows: it speaks for the answer with about half of the backgrounds."""
+    inputs = torch.cat([ROWS.mean(0)[:1], torch.full((3,), 0.5, dtype=torch.float64)])[None]
+    layer = nn.Linear(4, 2).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]]))
+    curve = measure(model=standfast.Model(layer, (0.0, 1.0), device="cpu"), inputs=inputs, top=1, sizes=(1,))
+    assert curve.sizes[0].low < 0.5 < curve.sizes[0].high
 
 
 def test_few_rows_are_drawn_with_replacement() -> None:

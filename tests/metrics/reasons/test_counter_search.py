@@ -98,7 +98,8 @@ def test_steps_and_categories_stay_what_they_are() -> None:
 @pytest.mark.parametrize("top", [1, 3, 5])
 def test_a_reason_has_fallen_where_the_places_say_so(speaking: Speaking, top: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    maps = torch.randn(400, 5, generator=generator).mul(3).round()  # with ties and zeros
+    maps = torch.randn(400, 5, generator=generator).double().mul(3).round()  # with ties and zeros
+    maps *= 1 + 1e-8 * torch.randn(400, 5, generator=generator).double()  # ties up to rounding
     features = torch.randint(0, 5, (400,), generator=generator)
     signs = torch.ones(400) if speaking == "for" else torch.randint(0, 2, (400,), generator=generator) * 2.0 - 1
     sought = SoughtFalls(torch.zeros_like(features), features, signs, top, speaking)

@@ -17,8 +17,7 @@ from torch import nn
 
 import standfast
 from standfast.neighbourhoods import LinfBall
-from standfast.reason_cards import ReasonCards
-from standfast.reason_cards import cards as reason_cards
+from standfast.reason_cards import ReasonCards, cards
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -299,7 +298,7 @@ def test_retrained_models_are_asked_for_the_samples_that_a_limit_of_time_left(mo
         found.__dict__["samples"] = found.samples.filter(pl.col("sample") == 1)
         return found
 
-    monkeypatch.setattr(reason_cards, "evaluate", leave_out)
+    monkeypatch.setattr(cards, "evaluate", leave_out)
     with pytest.warns(UserWarning, match="1 retrained models can never show"):
         ask(measurement=False, retrained=[make_data()[0]], minutes=4.0)
     assert [options["minutes"] for options in asked] == [2.0, 2.0]
