@@ -246,3 +246,16 @@ def test_a_map_without_signs_is_named_as_such() -> None:
     )
     assert not any("sizes without signs" in note for note in signed.notes)
     assert any("sizes without signs" in note for note in unsigned.notes)
+
+
+def test_an_explainer_without_signs_says_nothing_against_the_signs_of_another_one() -> None:
+    own = make_draws(np.tile(ORIGIN, (100, 1)))
+    sizes = make_draws(np.tile(np.abs(ORIGIN), (100, 1)), origin=np.abs(ORIGIN).tolist(), explainer="saliency")
+    assert sizes.is_unsigned
+    assert not own.is_unsigned
+    turned = sizes.with_signs_of(own)
+    assert turned.origin.tolist() == ORIGIN
+    assert turned.named_against.tolist() == [0, 100, 0, 0]
+    card = make(own, others={"saliency": [turned]})
+    assert [reason.probability for reason in card.reasons] == [1.0, 1.0]
+    assert own.with_signs_of(sizes) is own

@@ -72,6 +72,32 @@ class StoredDraws:
         return None if self.maps is None else self.maps[np.isfinite(self.maps).all(1)]
 
     @property
+    def is_unsigned(self) -> bool:
+        """Whether the maps have sizes alone, such as absolute gradients, and say nothing of signs."""
+        has_negative = bool((self.origin < 0).any())
+        if self.maps is not None and len(self.maps):
+            has_negative = has_negative or bool((np.nan_to_num(self.maps) < 0).any())
+        return not has_negative and not bool(self.named_against.any())
+
+    def with_signs_of(self, other: StoredDraws) -> StoredDraws:
+        """The same with the signs of another explainer's map, if it says nothing of signs itself, and the other does.
+
+        Else every reason against the answer would fall where one of the explainers has no signs.
+        """
+        if not self.is_unsigned or other.is_unsigned:
+            return self
+        signs = np.where(other.origin < 0, -1.0, 1.0)
+        is_against = signs < 0
+        return dataclasses.replace(
+            self,
+            origin=self.origin * signs,
+            named_for=np.where(is_against, 0, self.named_for),
+            named_against=np.where(is_against, self.named_for, 0),
+            mean=self.mean * signs,
+            maps=None if self.maps is None else self.maps * signs,
+        )
+
+    @property
     def made(self) -> int:
         """Of so many draws, the first ones, it is known what they show: also those that do not keep the answer."""
         return 0 if self.maps is None else min(len(self.maps), self.drawn)
@@ -760,22 +786,38 @@ def _describe_alone(
             maps[source] = draws.kept_maps
     if present:
         maps["retraining"] = np.stack([model.origin for model in present])
+    variances = _share_variance(maps, named)
     other_maps = [draws[0].origin for draws in others.values() if draws and draws[0] is not None]
-    variances = {
-        source: values[:, named.order].var(0, ddof=1).sum() for source, values in maps.items() if len(values) > 1
-    }
-    total = sum(variances.values())
-    if other_maps:
+    if other_maps:  # in other units
         maps["explainer"] = np.stack([given.origin, *other_maps])
-    found: list[Alone] = []
+    return tuple(
+        _describe_source(source, values, wanted, named, variances.get(source, math.nan))
+        for source, values in maps.items()
+    )
+
+
+def _share_variance(maps: Mapping[Source, Array], named: _Named) -> dict[Source, float]:
+    """The share of each source in the variance of the reasons' values, of all sources with several maps."""
+    variances: dict[Source, float] = {}
     for source, values in maps.items():
-        signed = wanted.sign_first(values) if len(values) else np.zeros(values.shape)
-        count, same = len(values), int(named.is_same(signed).sum())
-        missing = tuple((signed[:, named.order] != named.signs[named.order]).mean(0).tolist()) if count else ()
-        low, high = proportion_interval(same, count, _LEVEL) if count else (math.nan, math.nan)
-        share = same / count if count else math.nan
-        if source == "explainer":  # these are all that there are
-            low = high = share
-        variance = float(variances[source] / total) if source in variances and total else math.nan
-        found.append(Alone(source, count, share, low, high, variance, missing))
-    return tuple(found)
+        if len(values) > 1:
+            variances[source] = float(values[:, named.order].var(0, ddof=1).sum())
+    total = sum(variances.values())
+    if not total:
+        return {}
+    return {source: variance / total for source, variance in variances.items()}
+
+
+def _describe_source(source: Source, maps: Array, wanted: Wanted, named: _Named, variance: float) -> Alone:
+    """What one source does, by its maps `(R, F)`."""
+    count = len(maps)
+    if not count:
+        return Alone(source, 0, math.nan, math.nan, math.nan, variance)
+    signed = wanted.sign_first(maps)
+    same = int(named.is_same(signed).sum())
+    missing = (signed[:, named.order] != named.signs[named.order]).mean(0)
+    share = same / count
+    low, high = proportion_interval(same, count, _LEVEL)
+    if source == "explainer":  # these are all that there are
+        low, high = share, share
+    return Alone(source, count, share, low, high, variance, tuple(missing.tolist()))

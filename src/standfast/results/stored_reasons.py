@@ -111,7 +111,8 @@ def read_card(
             continue
         places = [Place(data, name, other, sample) for name in counted]
         of_models = [_read_other(by_models, of_model, given, own_answer) for of_model in places]
-        by_others[other] = [of_given, *(None if isinstance(found, str) else found for found in of_models)]
+        draws_of_models = [of_given, *(None if isinstance(found, str) else found for found in of_models)]
+        by_others[other] = [None if draws is None else draws.with_signs_of(given) for draws in draws_of_models]
     alone: dict[Source, StoredDraws] = {}
     for label in labels[1:]:
         own_view = results.metric_results(data, model, label)

@@ -206,3 +206,11 @@ def test_of_several_sources_the_worst_one_is_named() -> None:
     words = describe_card(replace(card, alone=alone))
     assert words.falling[0].why == "named in 60% of 40 other backgrounds alone"
     assert "other backgrounds leave it out" in words.summary
+
+
+def test_a_card_says_what_was_not_tried() -> None:
+    notes = " ".join(describe_card(make_customer()).notes)
+    assert "Not tried" in notes
+    assert "retrained models" in notes
+    again = " ".join(describe_card(make_retrained()).notes)
+    assert "retrained models and" not in again

@@ -20,7 +20,7 @@ from standfast.report.cards.facts import (
 )
 from standfast.report.sentences import fill
 from standfast.results.formatting import join_names
-from standfast.results.reasons import Alone, Card, Reason
+from standfast.results.reasons import Alone, Card, Reason, Source
 from standfast.statistics.reasons import count_least_models
 
 _TEMPLATE = "cards/sentences.txt"
@@ -86,6 +86,10 @@ class CardWords:
             if reason.feature == feature:
                 return reason
         return None
+
+
+#: sources that a user switches on, and of which a card says that they were not tried
+_TRIED_BY_USERS: tuple[Source, ...] = ("measurement", "retraining")
 
 
 def say_of_card(macro: str, *values: object) -> str:
@@ -290,6 +294,9 @@ class _Writer:
         """What else has to be known."""
         card = self.card
         notes = [say_of_card("unused", source) for source in card.unused]
+        untried = [source for source in _TRIED_BY_USERS if source not in (*card.varied, *card.unused)]
+        if card.varied and untried:
+            notes.append(say_of_card("untried", untried))
         notes += self._note_models()
         if has_no_signs(card):
             notes.append(say_of_card("no_signs"))
