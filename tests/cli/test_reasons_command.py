@@ -61,6 +61,17 @@ def test_a_customer_gets_counter_examples(pipeline: Path) -> None:
     assert "counter_examples: expected 0 without a measurement=" in " ".join(error.split())
 
 
+@pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
+def test_retrained_models_are_files(pipeline: Path) -> None:
+    for name in ("again.joblib", "once-more.joblib"):
+        (pipeline / name).write_bytes((pipeline / "pipeline.joblib").read_bytes())
+    again = ("--retrained", "again.joblib", "--retrained", "once-more.joblib")
+    code, _, error = call(*CUSTOMER, "--row", "17", *again, "--out", "card.json")
+    assert code == 0, error
+    card = json.loads((pipeline / "card.json").read_text())
+    assert (card["models"], card["deciding_otherwise"]) == (2, 0)
+
+
 def test_several_rows_get_a_file_each(pipeline: Path) -> None:
     code, _, error = call(*CUSTOMER, "--row", "3", "--row", "5", "--out", "card.html")
     assert code == 0, error

@@ -614,6 +614,9 @@ def reasons(
         ),
     ] = None,
     other: Annotated[list[str] | None, typer.Option(help="Another explainer that would do as well.")] = None,
+    retrained: Annotated[
+        list[str] | None, typer.Option(help="A model that was trained again, as --model; may be given several times.")
+    ] = None,
     reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
     weights: Annotated[str | None, typer.Option(help="Of a module:function.")] = None,
     label: Annotated[str | None, typer.Option(help="Of a table: the column that has the classes.")] = None,
@@ -652,6 +655,7 @@ def reasons(
         row or [],
         explainer=explainer,
         trust=trust,
+        retrained=retrained or [],
         weights=weights,
         label=label,
         bounds=within,
@@ -666,6 +670,7 @@ def reasons(
         top=top,
         demand=demand,
         measurement=measurement,
+        retrained=asked.retrained,
         others=other or [],
         decision=decision,
         draws=draws,

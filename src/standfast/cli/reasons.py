@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,14 @@ class Asked:
     Attributes:
         model, inputs, reference: as it takes them.
         explainer: one that suits the model.
+        retrained: models that were trained again; None where there are none.
     """
 
     model: Any
     inputs: Any
     reference: Any
     explainer: str
+    retrained: list[Any] | None = None
 
 
 def read_rows(
@@ -41,6 +43,7 @@ def read_rows(
     *,
     explainer: str | None = None,
     trust: bool = False,
+    retrained: Sequence[str] = (),
     **options: Any,
 ) -> Asked:
     """Load a model and some rows of its data.
@@ -50,6 +53,7 @@ def read_rows(
         rows: their numbers, from 0; none for all rows.
         explainer: a name; None for one that suits the model.
         trust: run code in a pickled file, or of a module elsewhere.
+        retrained: models that were trained again, as `model`.
         options: `weights`, `task`, `label`, `bounds` and `reference`, None where they are not given.
 
     Raises:
@@ -69,16 +73,26 @@ def read_rows(
         check(0 <= row < count, "--row", f"a number from 0 to {count - 1}, as {data} has {count} rows", row)
     chosen = list(rows) or list(range(count))
     name = _choose_explainer(setting) if explainer is None else explainer
+    again = [_load_again(text, setting, folder, trust, options) for text in retrained] or None
     reader = setting.samples.reader
     if isinstance(reader, FrameReader):
         table = reader.table
         function = find_frame_function(setting.tried)
         assert function is not None  # as every model of data frames has one
-        return Asked(function.estimator, table.decode(setting.samples.inputs[chosen]), table.decode(table.rows), name)
+        frame, reference = table.decode(setting.samples.inputs[chosen]), table.decode(table.rows)
+        return Asked(function.estimator, frame, reference, name, again)
     if isinstance(reader, TextReader):
         text_model = load_estimator(of_model, folder)
-        return Asked(text_model, [reader.texts[row] for row in chosen], None, name)
-    return Asked(setting.tried, setting.samples.inputs[chosen], None, name)
+        return Asked(text_model, [reader.texts[row] for row in chosen], None, name, again)
+    return Asked(setting.tried, setting.samples.inputs[chosen], None, name, again)
+
+
+def _load_again(text: str, setting: Setting, folder: Path, trust: bool, options: Mapping[str, Any]) -> Any:
+    """A model that was trained again, in the form in which the given one is explained."""
+    source = read_source(text, "--model", folder, trust, task=options.get("task"))
+    if setting.samples.reader is not None:
+        return load_estimator(source, folder)
+    return try_setting(source, setting.data, folder).tried
 
 
 def name_rows(found: ReasonCards, rows: Sequence[int], data: str) -> ReasonCards:
