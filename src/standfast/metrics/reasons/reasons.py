@@ -310,8 +310,8 @@ class _Counts:
 
     def _scatter(self, rows: Tensor, values: Tensor) -> Tensor:
         """Values of the origins with these numbers `(n, ...)` among those of all, NaN for the others `(P, ...)`."""
-        whole = torch.full((len(self.flat_maps), *values.shape[1:]), torch.nan, dtype=torch.float32)
-        whole[rows.cpu()] = values.float().cpu()
+        whole = values.new_full((len(self.flat_maps), *values.shape[1:]), torch.nan, dtype=torch.float32)
+        whole[rows] = values.float()
         return whole
 
     def _is_ordered(self, rows: Tensor, maps: Tensor) -> Tensor:
@@ -323,11 +323,12 @@ class _Counts:
         descends = in_order[..., :-1] >= in_order[..., 1:]
         return (descends | ~is_reason[..., 1:]).all(2)
 
-    def count_hits(self, row: int) -> Array:
-        """In how many draws each reason of an origin is named with its sign, `(reasons,)`, in the order of sizes."""
-        places = self._order[row][self.signed[row][self._order[row]] != 0]
-        named = torch.where(self.signed[row] > 0, self.named_for[row], self.named_against[row])
-        return np.asarray(named[places].cpu())
+    def _count_hits(self, rows: Tensor) -> Array:
+        """In how many draws each reason of these origins is named with its sign, `(n, k)`; -1 beyond their reasons."""
+        order, signed = self._order[rows], self.signed[rows]
+        named = torch.where(signed > 0, self.named_for[rows], self.named_against[rows])
+        hits = torch.where(signed != 0, named, -1).gather(1, order)
+        return np.asarray(hits.cpu())
 
     def look(self, rows: Tensor, look: int) -> list[bool]:
         """Whether all reasons of the origins with these numbers `(n,)` are decided."""
@@ -335,21 +336,21 @@ class _Counts:
         if not self.decides_each:
             return [True] * len(rows)
         decided: list[bool] = []
-        for row, kept in zip(rows.tolist(), self.kept[rows].tolist(), strict=True):
-            if not kept:
-                decided.append(False)
-                continue
-            states = [
-                reason.state for reason in decide_reasons(self.count_hits(row), kept, self.metric.demand, look=look)
-            ]
-            self.holding[row], self.falling[row] = states.count("holds"), states.count("falls")
-            decided.append("undecided" not in states)
+        counts: list[tuple[int, int]] = []
+        for hits, kept in zip(self._count_hits(rows), self.kept[rows].tolist(), strict=True):
+            states: list[str] = []
+            if kept:
+                found = decide_reasons(hits[hits >= 0], kept, self.metric.demand, look=look)
+                states = [reason.state for reason in found]
+            decided.append(bool(states) and "undecided" not in states)
+            counts.append((states.count("holds"), states.count("falls")))
+        holding, falling = send(counts, rows.device, torch.int64).reshape(-1, 2).T
+        self.holding[rows], self.falling[rows] = holding, falling
         return decided
 
-    def _estimate(self, row: int, kept: int) -> tuple[float, float, float]:
+    def _estimate(self, row: int, kept: int, same: int) -> tuple[float, float, float]:
         """The value of an origin of which so many draws keep the answer, with its interval."""
         if self.decides_each:
-            same = int(self.same[row])
             return same / kept, *proportion_interval(same, kept, 0.95)
         shares = torch.cat([block[row] for block in self._named_again]).double().numpy()
         found = estimate_mean(shares[np.isfinite(shares)], 0.95)
@@ -359,15 +360,17 @@ class _Counts:
         """The fields of the result; `rows` `(n,)` can be evaluated."""
         count = len(self.flat_maps)
         shares = torch.full((4, count), torch.nan, dtype=torch.float64)
+        self._named_again = [block.cpu() for block in self._named_again]
+        columns = torch.stack([self.kept, self.same, self.same_order]).cpu().numpy()
         for row in rows.tolist():
-            kept = int(self.kept[row])
+            kept, same, in_order = (int(number) for number in columns[:, row])
             if kept:
-                shares[:3, row] = torch.tensor(self._estimate(row, kept))
-                shares[3, row] = int(self.same_order[row]) / kept
+                shares[:3, row] = torch.tensor(self._estimate(row, kept, same))
+                shares[3, row] = in_order / kept
         device = self.flat_maps.device
         value, low, high, same_order = shares.to(device)
         chance = torch.full((count,), self.top / self.flat_maps.shape[1], dtype=torch.float64, device=device)
-        no_draws = torch.full((count, 0, self.flat_maps.shape[1]), torch.nan, dtype=torch.float32)
+        no_draws = torch.full((count, 0, self.flat_maps.shape[1]), torch.nan, dtype=torch.float32, device=device)
         return {
             "value": value,
             "low": low,
@@ -384,5 +387,5 @@ class _Counts:
             "named_for": self.named_for,
             "named_against": self.named_against,
             "mean_map": (self.total / self.kept.clamp(min=1)[:, None]).float(),
-            "draw_maps": torch.cat([no_draws, *self._blocks], dim=1).to(device) if self.is_stored else None,
+            "draw_maps": torch.cat([no_draws, *self._blocks], dim=1) if self.is_stored else None,
         }
