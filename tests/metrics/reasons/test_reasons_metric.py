@@ -244,3 +244,15 @@ def test_of_many_reasons_an_unrelated_map_names_a_part() -> None:
     same = Reasons(top=40).compare_unrelated(maps, maps)
     assert same is not None
     assert bool((same == 1).all())
+
+
+def test_the_seed_of_an_adapter_counts_only_if_the_package_draws() -> None:
+    """Every adapter has a seed; a function without random numbers has none to vary."""
+
+    def explain(module: nn.Module, inputs: Any, targets: Any, noise: float = 0.0) -> Any:
+        return np.array([[5.0, 4.0, 3.0, 2.0, 1.0 + (noise and noise * np.random.rand())]] * len(inputs))  # noqa: NPY002
+
+    fixed, noisy = (standfast.explainers.from_quantus(explain, noise=noise) for noise in (0.0, 1.0))
+    model = make_linear([1.0] * 5)
+    assert not Reasons(draws=5)(model, fixed, ROWS).varied_seed.any()
+    assert Reasons(draws=5)(model, noisy, ROWS).varied_seed.all()

@@ -8,6 +8,7 @@ import itertools
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from traceback import walk_stack
@@ -210,7 +211,25 @@ class ForeignExplainer(Explainer):
         with torch.enable_grad(), seed_generators(seed, x.device) as has_drawn:
             out = self.explain(model, rows, classes)
             random = has_drawn()
+        noted = _NOTED.get()
+        if noted is not None:
+            noted.append(random)
         return shape_like_inputs(out, x, self.label).detach(), random
+
+
+#: whether each call of a package has drawn random numbers, where somebody wants to know
+_NOTED: ContextVar[list[bool] | None] = ContextVar("noted draws", default=None)
+
+
+@contextlib.contextmanager
+def note_draws() -> Iterator[list[bool]]:
+    """Note inside whether calls of other packages draw random numbers, which the seeds of their adapters hide."""
+    noted: list[bool] = []
+    token = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(token)
 
 
 class _ReLULayers(FunctionMode):

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from standfast.explainers import Explainer
+from standfast.explainers.adapters.base import ForeignExplainer, note_draws
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.reasons.places import ROUNDING
 from standfast.model import Model
@@ -167,11 +168,12 @@ class Draws:
     def _draws_numbers(self, rows: Tensor) -> bool:
         """Whether the explainer has a seed, or draws from the generators of the process, as a function may."""
         explainer = self._call.explainer
-        if reseed(explainer, 1) is not explainer:
+        # every adapter of another package has a seed, whether or not the package draws
+        if reseed(explainer, 1) is not explainer and not isinstance(explainer, ForeignExplainer):
             return True
-        with seed_generators(0, self._call.inputs.device) as has_drawn:
+        with seed_generators(0, self._call.inputs.device) as has_drawn, note_draws() as noted:
             explainer.attribute_all(self._call.model, self._call.inputs[rows[:1]], self._probe.targets[rows[:1]])
-            return has_drawn()
+            return has_drawn() or any(noted)
 
     def _has_background(self, rows: Tensor) -> Tensor:
         """Whether another background changes the map of each of these origins, bool `(n,)`."""
