@@ -1,8 +1,8 @@
 """How often the intervals and decisions of reasons are right; prints the tables of `docs/reasons-statistics.md`.
 
-python benchmarks/reasons/coverage.py clusters --runs 2000
-python benchmarks/reasons/coverage.py means --runs 400
-python benchmarks/reasons/coverage.py decisions --runs 2000
+python benchmarks/reasons/interval_coverage.py clusters --runs 2000
+python benchmarks/reasons/interval_coverage.py means --runs 400
+python benchmarks/reasons/interval_coverage.py decisions --runs 2000
 """
 
 from __future__ import annotations
