@@ -137,3 +137,15 @@ def test_agreement_needs_stored_maps() -> None:
         found.agreement()
     with pytest.raises(ArgumentError, match="data"):
         evaluate(make_model(), "saliency").agreement("other")
+
+
+def test_the_seed_of_an_adapter_is_none_if_its_package_draws_nothing() -> None:
+    """Every adapter of another package has a seed; agreement is no merit where nothing is drawn."""
+
+    def explain(module: Any, inputs: Any, targets: Any, noise: float = 0.0) -> Any:
+        return np.array([[4.0, 3.0, 2.0, 1.0 + (noise and noise * np.random.rand())]] * len(inputs))  # noqa: NPY002
+
+    fixed, noisy = (standfast.explainers.from_quantus(explain, noise=noise) for noise in (0.0, 1.0))
+    model = Model(nn.Linear(4, 2).double(), (-2.0, 2.0), device="cpu")
+    assert not SeedAgreement(seeds=3)(model, fixed, ROWS).varied.any()
+    assert SeedAgreement(seeds=3)(model, noisy, ROWS).varied.all()

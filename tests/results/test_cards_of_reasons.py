@@ -248,14 +248,12 @@ def test_a_map_without_signs_is_named_as_such() -> None:
     assert any("sizes without signs" in note for note in unsigned.notes)
 
 
-def test_an_explainer_without_signs_says_nothing_against_the_signs_of_another_one() -> None:
+def test_maps_without_a_negative_number_are_told_from_others() -> None:
+    """Their signs are not made up: an explainer with signs may have none that is negative by chance."""
     own = make_draws(np.tile(ORIGIN, (100, 1)))
     sizes = make_draws(np.tile(np.abs(ORIGIN), (100, 1)), origin=np.abs(ORIGIN).tolist(), explainer="saliency")
-    assert sizes.is_unsigned
-    assert not own.is_unsigned
-    turned = sizes.with_signs_of(own)
-    assert turned.origin.tolist() == ORIGIN
-    assert turned.named_against.tolist() == [0, 100, 0, 0]
-    card = make(own, others={"saliency": [turned]})
-    assert [reason.probability for reason in card.reasons] == [1.0, 1.0]
-    assert own.with_signs_of(sizes) is own
+    assert sizes.is_never_negative
+    assert not own.is_never_negative
+    card = make(own, others={"saliency": [sizes]})
+    assert card.reasons[0].probability == 1.0
+    assert card.reasons[1].probability == pytest.approx(0.5, abs=0.2)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.reasons.draws import reseed, vary
+from standfast.metrics.reasons.draws import draws_numbers, vary
 from standfast.metrics.result import Result
 from standfast.records import Count, Range
 from standfast.similarity import Similarity
@@ -157,7 +157,7 @@ class SeedAgreement(Metric):
         maps = torch.stack(found, dim=1).detach()
         probe.skip(~maps.flatten(1).isfinite().all(1), "nonfinite")
         rows = probe.usable()
-        has_seed = reseed(call.explainer, 1) is not call.explainer
+        has_seed = len(rows) > 0 and draws_numbers(call, probe.targets, int(rows[0]))
         fields = self._compare(maps[rows], has_seed)
         scattered = {name: torch.from_numpy(np.asarray(each)).to(rows.device) for name, each in fields.items()}
         small = maps[:1].numel() <= _STORED

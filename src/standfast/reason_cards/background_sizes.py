@@ -16,10 +16,10 @@ from standfast.errors import as_number, check, check_integer, is_number
 from standfast.metrics.probe import Call
 from standfast.metrics.reasons.backgrounds import Agreements, Backgrounds
 from standfast.metrics.reasons.places import Speaking, count_first
-from standfast.metrics.reasons.reasons import MOST_DECIDED
 from standfast.question.arguments import ExplainerLike, ModelLike
 from standfast.reason_cards.asked import Asked
 from standfast.statistics.clusters import clustered_interval
+from standfast.statistics.reasons import MOST_DECIDED
 
 _LEVEL = 0.95
 

@@ -21,7 +21,7 @@ from standfast.evaluation import evaluate
 from standfast.explainers import Explainer
 from standfast.files import write_atomically
 from standfast.metrics.reasons.places import Speaking, count_first
-from standfast.metrics.reasons.reasons import MOST_DECIDED, Reasons
+from standfast.metrics.reasons.reasons import Reasons
 from standfast.neighbourhoods import Neighbourhood
 from standfast.question.arguments import ExplainerLike, ModelLike
 from standfast.question.inputs import Inputs
@@ -29,14 +29,11 @@ from standfast.reason_cards.asked import Asked
 from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
 from standfast.report import Results
 from standfast.report.cards import card_to_json, format_card, write_card
-from standfast.results.counter_examples import (
-    CounterExample,
-    describe_counter_examples,
-)
+from standfast.results.counter_examples import CounterExample, describe_counter_examples
 from standfast.results.reasons import Card
 from standfast.results.stored_reasons import METRIC, Place, read_card
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import count_least_models
+from standfast.statistics.reasons import MOST_DECIDED, count_least_models
 from standfast.study.forecast.choice import check_minutes
 
 #: draws of each source alone, and of each model that was trained again
@@ -436,11 +433,12 @@ def _find_targets(given: Results, count: int) -> Tensor | None:
     Of samples that a limit of time left out it is 0: they have no card.
     """
     rows = given.samples.filter(pl.col("label") == METRIC).unique("sample").sort("sample")
-    if rows["answer"].null_count() < len(rows) if "answer" in rows.columns else False:
+    has_numbers = "answer" in rows.columns and rows["answer"].null_count() < len(rows)
+    if has_numbers:
         return None
-    found = torch.zeros(count, dtype=torch.int64)
-    found[rows["sample"].to_list()] = torch.tensor(rows["targets"].to_list(), dtype=torch.int64)
-    return found
+    targets = torch.zeros(count, dtype=torch.int64)
+    targets[rows["sample"].to_list()] = torch.tensor(rows["targets"].to_list(), dtype=torch.int64)
+    return targets
 
 
 def _read_cards(given: Results, again: Results | None) -> ReasonCards:

@@ -19,7 +19,7 @@ import numpy as np
 from standfast.statistics.clusters import clustered_interval
 from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import Foresight, ReasonDecision, State, decide_reasons
+from standfast.statistics.reasons import MOST_DECIDED, ROUNDING, Foresight, ReasonDecision, State, decide_reasons
 from standfast.statistics.simultaneous import SimultaneousMeans, simultaneous_means
 from standfast.tensors import Array
 
@@ -28,10 +28,6 @@ Source = Literal["seed", "background", "measurement", "retraining", "explainer"]
 _LEVEL = 0.95
 #: the ends of the range over draws
 _RANGE = (0.05, 0.95)
-#: as of `metrics.reasons.places`: two sizes are equal if they differ by less, as a share of the largest one
-_ROUNDING = 1e-6
-#: each of so many reasons is decided; of more only shares are known
-MOST_DECIDED = 20
 
 
 @dataclass(frozen=True)
@@ -72,30 +68,12 @@ class StoredDraws:
         return None if self.maps is None else self.maps[np.isfinite(self.maps).all(1)]
 
     @property
-    def is_unsigned(self) -> bool:
-        """Whether the maps have sizes alone, such as absolute gradients, and say nothing of signs."""
+    def is_never_negative(self) -> bool:
+        """Whether no map has a negative number, as absolute gradients have none."""
         has_negative = bool((self.origin < 0).any())
         if self.maps is not None and len(self.maps):
             has_negative = has_negative or bool((np.nan_to_num(self.maps) < 0).any())
         return not has_negative and not bool(self.named_against.any())
-
-    def with_signs_of(self, other: StoredDraws) -> StoredDraws:
-        """The same with the signs of another explainer's map, if it says nothing of signs itself, and the other does.
-
-        Else every reason against the answer would fall where one of the explainers has no signs.
-        """
-        if not self.is_unsigned or other.is_unsigned:
-            return self
-        signs = np.where(other.origin < 0, -1.0, 1.0)
-        is_against = signs < 0
-        return dataclasses.replace(
-            self,
-            origin=self.origin * signs,
-            named_for=np.where(is_against, 0, self.named_for),
-            named_against=np.where(is_against, self.named_for, 0),
-            mean=self.mean * signs,
-            maps=None if self.maps is None else self.maps * signs,
-        )
 
     @property
     def made(self) -> int:
@@ -117,7 +95,9 @@ class Reason:
         range_low, range_high: 5% to 95% of the draws: what no number of draws makes smaller.
         place: at the clean input, from 1; features that share one have the last of them.
         probability: the share of draws that name it among the first k with the sign that it has here; of a feature
-            that is no reason, with any sign. Its interval is `probability_low` to `probability_high`.
+            that is no reason, with any sign. Of a reason, `probability_low` and `probability_high` are the limits that
+            decide its state: each is one-sided, at a level that allows for all reasons and looks. Of another feature
+            they are its 95% interval.
         state: `"holds"`, `"falls"` or `"undecided"` of a reason; empty of another feature.
         foreseen: about how many draws, or models, would decide.
         few_draws: the interval of the mean is of few draws that differ.
@@ -290,7 +270,7 @@ class Wanted:
         [[1, -1, 0, 0]]
         """
         sizes = self.measure_sizes(maps)
-        slack = _ROUNDING * sizes.max(axis=1, keepdims=True)
+        slack = ROUNDING * sizes.max(axis=1, keepdims=True)
         ordered = -np.sort(-np.pad(sizes, ((0, 0), (0, 1))), axis=1)
         last_in, first_out = ordered[:, self.top - 1 : self.top], ordered[:, self.top : self.top + 1]
         marked = sizes > first_out + slack
@@ -711,7 +691,7 @@ class _Builder:
 def _find_places(sizes: Array) -> Array:
     """The place of each feature, from 1, `(F,)`; features that share one have the last of them."""
     ordered = np.sort(sizes)
-    slack = _ROUNDING * ordered[-1]
+    slack = ROUNDING * ordered[-1]
     return np.asarray(len(sizes) - np.searchsorted(ordered, sizes - slack, side="left"))
 
 

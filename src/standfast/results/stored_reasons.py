@@ -111,8 +111,12 @@ def read_card(
             continue
         places = [Place(data, name, other, sample) for name in counted]
         of_models = [_read_other(by_models, of_model, given, own_answer) for of_model in places]
-        draws_of_models = [of_given, *(None if isinstance(found, str) else found for found in of_models)]
-        by_others[other] = [None if draws is None else draws.with_signs_of(given) for draws in draws_of_models]
+        by_others[other] = [of_given, *(None if isinstance(found, str) else found for found in of_models)]
+        if of_given is not None and of_given.is_never_negative and not given.is_never_negative:
+            notes.append(
+                f"No number of {other} is negative here, so it names no reason against the answer with its sign; if it"
+                " has no signs at all, those reasons are steadier than it seems."
+            )
     alone: dict[Source, StoredDraws] = {}
     for label in labels[1:]:
         own_view = results.metric_results(data, model, label)
@@ -291,9 +295,8 @@ def _name_features(view: MetricResults, stored: StoredSample) -> tuple[list[tupl
         column = view.columns[place] if place < len(view.columns) else None
         words_of_cell = describe_cell(column, number) if column is not None else ""
         cells.append(words_of_cell or format_value(number))
-    return [(name, f"{name} {cell}") for name, cell in zip(names, cells, strict=True)], dict(
-        zip(names, cells, strict=True)
-    )
+    columns = dict(zip(names, cells, strict=True))
+    return [(name, f"{name} {cell}") for name, cell in zip(names, cells, strict=True)], columns
 
 
 def format_value(number: float) -> str:

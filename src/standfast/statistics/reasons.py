@@ -22,6 +22,11 @@ from standfast.statistics.decisions import count_until, spend_level
 from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import Array
 
+#: each of so many reasons is decided; of more, as the pixels of an image are, only shares are known
+MOST_DECIDED = 20
+#: two features share a place if their sizes differ by less, as a share of the largest one of their map
+ROUNDING = 1e-6
+
 State = Literal["holds", "falls", "undecided"]
 
 _SAME = 1e-3  # a share this near to the demand will not be decided

@@ -14,7 +14,7 @@ import standfast
 from conftest import small_net
 from standfast.metrics import Reasons
 from standfast.metrics.reasons.draws import draw_settings, number_model, redraw_background, reseed
-from standfast.metrics.reasons.places import find_places, mark_first
+from standfast.metrics.reasons.places import mark_first
 from standfast.neighbourhoods import LinfBall
 from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import draw_seed
@@ -144,7 +144,6 @@ def test_features_that_share_the_last_place_are_out_of_a_table_and_in_of_an_imag
     assert mark_first(sizes, 2, False).sum(1).tolist() == [1, 0, 1]
     assert mark_first(sizes, 2, True).sum(1).tolist() == [3, 4, 1]
     assert mark_first(sizes, 4, False).sum(1).tolist() == [4, 4, 1]
-    assert find_places(sizes)[0].tolist() == [1, 3, 3, 4]
 
 
 def test_a_constant_map_names_nothing() -> None:

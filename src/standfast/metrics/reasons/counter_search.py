@@ -25,8 +25,9 @@ from torch import Tensor
 from standfast.algorithms.searches.auto import AutoSearch
 from standfast.algorithms.searches.base import Outcome
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.reasons.places import ROUNDING, Speaking, measure_sizes
+from standfast.metrics.reasons.places import Speaking, measure_sizes
 from standfast.neighbourhoods import Neighbourhood, Region
+from standfast.statistics.reasons import ROUNDING
 
 #: halvings of what is left of a change, which end at a millionth of it
 _HALVINGS = 20

@@ -21,10 +21,10 @@ from torch import Tensor
 from standfast.explainers import Explainer
 from standfast.explainers.adapters.base import ForeignExplainer, note_draws
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.reasons.places import ROUNDING
 from standfast.model import Model
 from standfast.neighbourhoods import Region
 from standfast.records import Background
+from standfast.statistics.reasons import ROUNDING
 from standfast.tasks import measure_margin
 from standfast.tensors import Array, seed_generators
 
@@ -159,21 +159,11 @@ class Draws:
             if source == "measurement":
                 changes[rows] = self._region is not None
             elif source == "seed" and len(rows):
-                changes[rows] = self._draws_numbers(rows)
+                changes[rows] = draws_numbers(self._call, self._probe.targets, int(rows[0]))
             elif len(rows):
                 changes[rows] = self._has_background(rows)
             self.varied[source] = changes
         return [source for source in sources if bool(self.varied[source].any())]
-
-    def _draws_numbers(self, rows: Tensor) -> bool:
-        """Whether the explainer has a seed, or draws from the generators of the process, as a function may."""
-        explainer = self._call.explainer
-        # every adapter of another package has a seed, whether or not the package draws
-        if reseed(explainer, 1) is not explainer and not isinstance(explainer, ForeignExplainer):
-            return True
-        with seed_generators(0, self._call.inputs.device) as has_drawn, note_draws() as noted:
-            explainer.attribute_all(self._call.model, self._call.inputs[rows[:1]], self._probe.targets[rows[:1]])
-            return has_drawn() or any(noted)
 
     def _has_background(self, rows: Tensor) -> Tensor:
         """Whether another background changes the map of each of these origins, bool `(n,)`."""
@@ -250,6 +240,25 @@ class Draws:
         shown = torch.where(finite.reshape(-1, *[1] * (maps.ndim - 1)), maps, torch.nan)
         shape = (len(rows), count)
         return Drawn(shown.detach().reshape(*shape, *maps.shape[1:]), (finite & (margin < 0)).reshape(shape))
+
+
+def draws_numbers(call: Call, targets: Tensor, row: int) -> bool:
+    """Whether the explainer of a call draws random numbers, by a seed of its own or from the generators of the process.
+
+    Every adapter of another package has a seed, whether or not the package draws; so it is tried.
+
+    Args:
+        call: within the session of its model.
+        targets: what is explained, of all inputs.
+        row: the number of an input that can be explained.
+    """
+    explainer = call.explainer
+    if reseed(explainer, 1) is not explainer and not isinstance(explainer, ForeignExplainer):
+        return True
+    one = slice(row, row + 1)
+    with seed_generators(0, call.inputs.device) as has_drawn, note_draws() as noted:
+        explainer.attribute_all(call.model, call.inputs[one], targets[one])
+        return has_drawn() or any(noted)
 
 
 def _differ(maps: Tensor, others: Tensor) -> Tensor:

@@ -12,14 +12,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from standfast.statistics.reasons import ROUNDING
 from standfast.tensors import is_image
 
 #: what speaks for the answer alone counts, or also what speaks against it
 Speaking = Literal["both", "for"]
 #: how many features of a row count by default, and which share of the positions of an image or a series
 TOP, TOP_SHARE = 4, 0.1
-#: two values are equal if they differ by less, as a share of the largest one of their map
-ROUNDING = 1e-6
 
 
 def sum_channels(maps: Tensor) -> Tensor:
@@ -73,16 +72,3 @@ def mark_first(sizes: Tensor, top: int, shares_places: bool) -> Tensor:
     if shares_places:
         return (sizes >= last_in - slack) & (sizes > slack)
     return sizes > first_out + slack
-
-
-def find_places(sizes: Tensor) -> Tensor:
-    """The place of each feature, from 1, int64 `(M, F)`; features that share one have the last of them.
-
-    For maps of few features.
-
-    >>> find_places(torch.tensor([[3.0, 1.0, 2.0, 2.0]])).tolist()
-    [[1, 4, 3, 3]]
-    """
-    slack = ROUNDING * sizes.amax(1)[:, None, None]
-    is_behind = sizes[:, None, :] >= sizes[:, :, None] - slack
-    return is_behind.sum(2)

@@ -39,7 +39,7 @@ from standfast.neighbourhoods import Neighbourhood
 from standfast.records import Count, Fraction
 from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import decide_reasons, schedule_looks
+from standfast.statistics.reasons import MOST_DECIDED, decide_reasons, schedule_looks
 from standfast.tasks import CLASS_WORDS, TaskWords, measure_score
 from standfast.tensors import Array, send
 from standfast.value_spec import Direction, ValueSpec
@@ -48,8 +48,6 @@ from standfast.value_spec import Direction, ValueSpec
 _BLOCK = 10
 #: the draws of maps with at most so many features are stored
 MOST_STORED = 1024
-#: each of so many reasons is decided; of more, as the pixels of an image are, only shares are known
-MOST_DECIDED = 20
 #: draws where nothing is decided
 _DRAWS_OF_MANY = 60
 
@@ -145,7 +143,6 @@ class Reasons(Metric):
 
     name: ClassVar[str] = "reasons"
     direction: ClassVar[Direction] = "higher"
-    evidence: ClassVar[str] = "drawn"
     citation: ClassVar[str] = "krishna2024disagreement"
     neighbourhood_option: ClassVar[str] = "neighbourhood"
     presets: ClassVar[Presets] = {"quick": {"draws": 50}}
@@ -162,7 +159,7 @@ class Reasons(Metric):
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """Of samples that vary in nothing there is no number."""
         top = options.get("top") or "k"
-        axis = f"probability that the first {top} features are the same"
+        axis = f"how often the first {top} features are named again"
         return ValueSpec(
             "Reasons named again",
             axis,
