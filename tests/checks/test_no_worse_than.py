@@ -68,6 +68,15 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return load_results(folder)
 
 
+def test_checks_that_are_left_out_earn_nothing(numbers: Results, checked: Results, tmp_path: Path) -> None:
+    """A baseline in which a check was passed asks for it; one without checks does not."""
+    base = freeze(checked, tmp_path / "base")
+    assert any(check.state == "passed" for sanity in checked.sanity.values() for check in sanity.checks)
+    assert {decision.outcome for decision in decide(numbers, base)} == {"undecided"}
+    change(base, lambda about: about.pop("checks"))
+    assert {decision.outcome for decision in decide(numbers, base)} == {"pass"}
+
+
 def test_an_undecided_check_is_compared_with_that_of_the_baseline(checked: Results, tmp_path: Path) -> None:
     """It keeps an explainer from meeting a limit, and not from being as it was."""
     assert {sanity.state for sanity in checked.sanity.values()} == {"undecided"}

@@ -27,12 +27,25 @@ def hold_to_sanity(found: Decisions, results: StoredResults) -> Decisions:
 
 def _hold(decision: Decision, results: StoredResults) -> Decision:
     sanity = results.sanity.get((decision.data, decision.model, decision.explainer))
-    if decision.outcome == "fail" or sanity is None or sanity.reason is None:
+    if sanity is None:
+        return _ask_for_checks(decision)
+    if decision.outcome == "fail" or sanity.reason is None:
         return decision
     if decision.baseline_sanity is None:
         return _apply(decision, sanity.reason, _ask_whether_good(sanity), sanity, results)
     worst_check, outcome = compare_sanity(sanity, decision.baseline_sanity)
     return _apply(decision, worst_check or sanity.reason, outcome, sanity, results)
+
+
+def _ask_for_checks(decision: Decision) -> Decision:
+    """A decision without sanity checks: not to ask must not earn what an explainer passed in the baseline."""
+    earlier = decision.baseline_sanity
+    if decision.outcome != "pass" or earlier is None:
+        return decision
+    if not any(_rank(check) == _PASSED for check in earlier.checks):
+        return decision
+    advice = "the baseline has sanity checks, and these results have none"
+    return replace(decision, outcome="undecided", needed=None, advice=advice)
 
 
 def _ask_whether_good(sanity: Sanity) -> Outcome:
