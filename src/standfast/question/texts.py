@@ -22,7 +22,7 @@ from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
 from standfast.neighbourhoods.text import CODES, Word, count_too_long, has_candidates
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
-from standfast.question.inputs import Given, Inputs, kinds, list_other_kinds
+from standfast.question.inputs import Given, Inputs, kinds
 from standfast.segments import FEWEST
 from standfast.tasks import Task
 from standfast.texts import TextModel, encode_texts
@@ -418,10 +418,10 @@ def explain(
     (['a', 'great', 'film'], 'great')
     """
     if not isinstance(model, TextModel):
-        others = ", ".join(kind.words for kind in list_other_kinds(Texts.name) if kind.name != "tensors")
         expected = (
             "a TextModel, since explain takes texts alone. Tensors are explained by"
-            f" standfast.explainers.get(name)(model, inputs); explainers of {others} are compared by evaluate"
+            " standfast.explainers.get(name)(model, inputs), rows of a data frame by standfast.reasons; explainers of"
+            " all kinds of inputs are compared by standfast.evaluate"
         )
         raise ArgumentError("model", expected, type(model).__name__)
     words_of_texts = model.split(list_texts(texts))
