@@ -20,7 +20,7 @@ from torch import Tensor
 
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
-from standfast.model import Model, module_name
+from standfast.model import ROW_ALIGNMENT, Model, module_name
 from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples
 from standfast.segments import check_one_for_all
 from standfast.study.identity import (
@@ -122,6 +122,8 @@ class _Pool:
         made_of: what the identities of its jobs are made of, beside the samples and the metric: the digest of model and
             data, those of the explainer with what the metric does otherwise for it, and the seed.
         count: the number of samples.
+        filling: how many samples fill a batch of the smallest size, if the metric takes turns; else 1. A job of fewer
+            would take about as long.
         work: about what the model does for a sample, in forward passes of one row.
         seconds: about how long that takes.
         given: the samples of a job, if they are given.
@@ -132,6 +134,7 @@ class _Pool:
     made_of: tuple[str, list[str], int]
     metric: Metric
     count: int
+    filling: int
     work: float
     seconds: float
     given: int | None
@@ -149,7 +152,8 @@ class _Pool:
             most = _UNKNOWN
         else:
             most = _ELEMENTS // (min(max(cost.evaluations, 1), _COPIES) * self.source.inputs[0].numel())
-        size = max(1, min(self.count, most, int(seconds / self.seconds)))
+        affordable = int(seconds / self.seconds)
+        size = max(1, min(self.count, most, max(affordable, self.filling)))
         return math.ceil(self.count / math.ceil(self.count / size))  # jobs of about the same size
 
     def cut(self, size: int) -> list[Job]:
@@ -202,11 +206,16 @@ class Plan:
 
     def continue_from(self, earlier: Mapping[str, Any]) -> Plan:
         """The plan with jobs of the same sizes as in the manifest of earlier results that answer the same question."""
-        sizes = {**self.manifest["sizes"], **earlier.get("sizes", {})}
+        return self._cut_anew({**self.manifest["sizes"], **earlier.get("sizes", {})})
+
+    def with_shorter_jobs(self, seconds: float, earlier: Mapping[str, Any], workers: int = 1) -> Plan:
+        """The plan with jobs as `make_plan` makes them for so many seconds, without asking the models again."""
+        return self._cut_anew(_choose_sizes(self._pools, earlier.get("sizes", {}), workers, min(seconds, _SECONDS)))
+
+    def _cut_anew(self, sizes: Mapping[str, int]) -> Plan:
         jobs = _cut(self._pools, sizes)
-        return replace(
-            self, jobs=jobs, manifest={**self.manifest, "sizes": sizes, "jobs": [job.identity for job in jobs]}
-        )
+        manifest = {**self.manifest, "sizes": dict(sizes), "jobs": [job.identity for job in jobs]}
+        return replace(self, jobs=jobs, manifest=manifest)
 
 
 def make_plan(
@@ -250,7 +259,7 @@ def make_plan(
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         made_of = digest([meeting.content, answers, grid.device.partition(":")[0], *meeting.describe_reference()])
         pools += _make_pools(grid, described, meeting, known, made_of, _choose_pace(meeting, asked.pace, grid.device))
-    sizes = _choose_sizes(pools, known, workers, min(seconds, _SECONDS))
+    sizes = _choose_sizes(pools, known.sizes, workers, min(seconds, _SECONDS))
     jobs = _cut(pools, sizes)
     code = read_own_modules() if own_code else {}
     planned_grid = PlannedGrid.extend(grid, planned=planned, code=code, isolated=described.isolated)
@@ -412,12 +421,20 @@ def _make_pools(
                 made_of=(made_of, explainer_parts, grid.seed),
                 metric=metric,
                 count=count,
+                filling=_count_filling(metric, grid.explainers[name]),
                 work=work,
                 seconds=work * pace + explanations * slowness[name],
                 given=grid.samples_per_job if together is None else count,
             )
             pools.append(pool)
     return pools
+
+
+def _count_filling(metric: Metric, explainer: Explainer) -> int:
+    """How many samples of a metric that takes turns fill the rows that a model runs at least; 1 for other metrics."""
+    if not metric.takes_turns:
+        return 1
+    return math.ceil(ROW_ALIGNMENT / explainer.rows_per_input)
 
 
 def _describe_pair(metric: Metric, explainer: Explainer) -> list[str]:
@@ -427,13 +444,15 @@ def _describe_pair(metric: Metric, explainer: Explainer) -> list[str]:
     return [Description(paired).digest] if is_other else []
 
 
-def _choose_sizes(pools: Sequence[_Pool], known: _Known, workers: int, limit: float) -> dict[str, int]:
+def _choose_sizes(
+    pools: Sequence[_Pool], earlier_sizes: Mapping[str, int], workers: int, limit: float
+) -> dict[str, int]:
     """How many samples the jobs of each pool get, by its key; as in earlier results, or by the time that they take."""
     total = sum(pool.seconds * pool.count for pool in pools)
     if workers > 1:
         limit = max(_LEAST_SECONDS, min(limit, total / (workers * _JOBS_PER_WORKER)))
     cut_freely = [pool for pool in pools if pool.metric.samples_together is None]
-    return {pool.key: pool.given or known.sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
+    return {pool.key: pool.given or earlier_sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
 
 
 def _list_evaluations(grid: Grid) -> list[tuple[int, str, Metric]]:
