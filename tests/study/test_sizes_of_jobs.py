@@ -14,7 +14,7 @@ from conftest import small_net
 from standfast.evaluation import Arguments
 from standfast.metrics import Metric, metrics
 from standfast.model import ROW_ALIGNMENT
-from standfast.study.plan import make_plan
+from standfast.study.plan import count_passes, make_plan
 
 BALL = standfast.LinfBall(0.1)
 
@@ -74,3 +74,9 @@ def test_a_job_of_a_metric_that_takes_turns_costs_little_more_than_one_sample(na
         options["neighbourhood"] = BALL  # type: ignore[assignment]
     metric = standfast.metrics.get(name, **options)
     assert count_rows(metric, ROW_ALIGNMENT) < 2.5 * count_rows(metric, 1)
+
+
+def test_an_explanation_from_predictions_alone_runs_no_model_backward() -> None:
+    sampled, saliency = standfast.explainers.get("kernel_shap:samples=30"), standfast.explainers.get("saliency")
+    assert count_passes(sampled) == sampled.rows_per_input
+    assert count_passes(saliency) == 3 * saliency.rows_per_input

@@ -52,8 +52,8 @@ _LEAST_PACE = 2e-5
 _CARD = 50
 #: asking an explainer of the user's takes about so long beside its explanations, of which it makes two
 _ASKING, _ASKED = 0.2, 2
-#: an explanation runs the model forward and backward, which takes about as long as three passes forward
-PASSES = 3
+#: forward and backward together take about as long as three passes forward
+_PASSES_WITH_GRADIENT = 3
 
 
 @dataclass(frozen=True)
@@ -555,7 +555,14 @@ class _Known:
 def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
     """About what a model of so many classes does for one sample, in forward passes of one row."""
     cost = metric.cost(classes)
-    return cost.explanations * explainer.rows_per_input * PASSES + cost.predictions
+    return cost.explanations * count_passes(explainer) + cost.predictions
+
+
+def count_passes(explainer: Explainer) -> int:
+    """About how long an explanation of an input takes, in forward passes of one row."""
+    if explainer.needs.gradients:
+        return explainer.rows_per_input * _PASSES_WITH_GRADIENT
+    return explainer.rows_per_input
 
 
 def inputs_for(model: Model, samples: Samples, checked: Tensor | None = None) -> tuple[Tensor, Tensor | None]:

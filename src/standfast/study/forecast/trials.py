@@ -29,7 +29,7 @@ from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid, Part
 from standfast.study.deadline import run_within
 from standfast.study.forecast.estimate import Basis, Estimate, Line
-from standfast.study.plan import PASSES, Job, Plan, inputs_for, job_seed
+from standfast.study.plan import Job, Plan, count_passes, inputs_for, job_seed
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
 _FIRST = 2.0
@@ -220,12 +220,12 @@ class _Trials:
     def _time_explanations(self, explainer: Explainer, limit: float) -> _Speed:
         """How long an explanation takes; of an explainer that needs longer than the limit what its rows take."""
         rows = explainer.rows_per_input
-        by_rows = _Speed(rows * PASSES * self.prediction, measured=False)
+        by_rows = _Speed(count_passes(explainer) * self.prediction, measured=False)
         part = self.samples.split(self.model, slice(0, max(1, _ROWS // rows)))[0]
         count = len(part.take(self.inputs))
         # a single row takes as long as those that it is filled up to
         filled = max(count * rows, _ROWS)
-        if filled * PASSES * self.prediction > limit:
+        if filled / rows * by_rows.seconds > limit:
             return by_rows
         inputs = part.take(self.inputs)
         targets = None if self.targets is None else self.targets[part.rows]
