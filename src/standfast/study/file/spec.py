@@ -17,7 +17,7 @@ imports the functions, and runs each model once. Either says all that it finds i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -276,12 +276,15 @@ class Study(Entry):
         return entry.path, entry.value.form if section == "data" else ""
 
     def _pairs(self) -> list[tuple[str, str]]:
-        own = [(each, model) for name, model in self.models.items() for each in model.value.spread(name)]
-        return [(data, name) for data in self.data for name, model in own if data in (model.value.data or self.data)]
+        data_of_models: dict[str, Container[str]] = {}
+        for entry_name, model in self.models.items():
+            for name in model.value.spread(entry_name):
+                data_of_models[name] = model.value.data or self.data
+        return [(data, name) for data in self.data for name, model_data in data_of_models.items() if data in model_data]
 
     def _find_entry(self, name: str) -> CheckedEntry[ModelEntry]:
         """The entry of a model, also of one of those with seeds."""
-        return next(model for own, model in self.models.items() if name in model.value.spread(own))
+        return next(model for entry_name, model in self.models.items() if name in model.value.spread(entry_name))
 
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:
