@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,8 @@ def decide_requirements(
     Raises:
         UnknownNameError, ArgumentError: a requirement names what the results do not have.
     """
-    return hold_to_sanity(
-        decide_with_baselines(results, requirements, look, read_baselines(requirements, folder)), results
-    )
+    decisions = decide_with_baselines(results, requirements, look, read_baselines(requirements, folder))
+    return hold_to_sanity(decisions, results)
 
 
 def read_baselines(requirements: Sequence[RequirementEntry], folder: str | Path) -> dict[str, Baseline]:
@@ -86,7 +86,8 @@ def read_baselines(requirements: Sequence[RequirementEntry], folder: str | Path)
     Raises:
         ArgumentError: there is no such baseline.
     """
-    return {e.no_worse_than: read_baseline(e.no_worse_than, folder) for e in requirements if e.no_worse_than}
+    names = [entry.no_worse_than for entry in requirements if entry.no_worse_than]
+    return {name: read_baseline(name, folder) for name in names}
 
 
 def decide_with_baselines(
@@ -99,24 +100,31 @@ def decide_with_baselines(
 
     Requirements whose baseline is not among them stay undecided.
     """
-    cases = []
-    for entry in requirements:
-        baseline = baselines.get(entry.no_worse_than or "")
-        for place in _list_places(results, entry, results.pairs):
-            if baseline is None or not _is_out_of_reach(results, entry, place, baseline):
-                cases.append((entry, *place))
-    found = []
-    for entry, data, model, label, explainer in cases:
-        own = look[data, model] if isinstance(look, Mapping) else look
+    combinations = [
+        (entry, *names)
+        for entry in requirements
+        for names in _list_combinations(results, entry, results.pairs)
+        if not _is_out_of_reach(results, entry, names, baselines.get(entry.no_worse_than or ""))
+    ]
+    decisions = []
+    for entry, data, model, label, explainer in combinations:
+        number = look[data, model] if isinstance(look, Mapping) else look
+        level = spend_level(entry.level, number, len(combinations))
         # what more samples would decide is decided at the next look, which has a smaller part of the error
-        levels = (spend_level(entry.level, turn, len(cases)) for turn in (own, own + 1))
-        case = _Case(results, entry, data, model, label, explainer, *levels)
-        missing = entry.no_worse_than is not None and entry.no_worse_than not in baselines
-        found.append(case.leave_open() if missing else case.decide(baselines.get(entry.no_worse_than or "")))
-    counts = [int(about.get("samples") or 0) for about in (results.manifest.get("data") or {}).values()]
-    most = max(look.values(), default=1) if isinstance(look, Mapping) else look
-    errors = tuple(describe_failures(results.summary))
-    return Decisions(tuple(found), most, max(counts, default=0), len(results.failures), errors)
+        next_level = spend_level(entry.level, number + 1, len(combinations))
+        case = _Case(results, entry, data, model, label, explainer, level, next_level)
+        if entry.no_worse_than is not None and entry.no_worse_than not in baselines:
+            decisions.append(case.leave_open())
+        else:
+            decisions.append(case.decide(baselines.get(entry.no_worse_than or "")))
+    samples = [int(about.get("samples") or 0) for about in (results.manifest.get("data") or {}).values()]
+    return Decisions(
+        tuple(decisions),
+        look=max(look.values(), default=1) if isinstance(look, Mapping) else look,
+        samples=max(samples, default=0),
+        failed=len(results.failures),
+        errors=tuple(describe_failures(results.summary)),
+    )
 
 
 def check_requirement(results: StoredResults, entry: RequirementEntry, baseline: Baseline | None) -> None:
@@ -131,7 +139,7 @@ def check_requirement(results: StoredResults, entry: RequirementEntry, baseline:
         ArgumentError: no results of this study could decide it.
     """
     manifest = results.manifest
-    for data, model, label, explainer in _list_places(results, entry, manifest["pairs"]):
+    for data, model, label, explainer in _list_combinations(results, entry, manifest["pairs"]):
         case = _Case(results, entry, data, model, label, explainer, entry.level, entry.level)
         case.check_metric()
         if baseline is not None and not find_misfit(manifest, label, explainer):
@@ -139,13 +147,13 @@ def check_requirement(results: StoredResults, entry: RequirementEntry, baseline:
 
 
 def _is_out_of_reach(
-    results: StoredResults, entry: RequirementEntry, place: tuple[str, str, str, str], baseline: Baseline
+    results: StoredResults, entry: RequirementEntry, names: tuple[str, str, str, str], baseline: Baseline | None
 ) -> bool:
     """Whether the metric cannot evaluate an explainer, and could not before, so that it is none of "all explainers"."""
-    _, _, label, explainer = place
-    if entry.explainer is not None or not find_misfit(results.manifest, label, explainer):
+    _, _, label, explainer = names
+    if baseline is None or entry.explainer is not None or not find_misfit(results.manifest, label, explainer):
         return False
-    return not baseline.has_rows(*place)
+    return not baseline.has_rows(*names)
 
 
 def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
@@ -158,40 +166,70 @@ def _find_direction(label: ConfiguredMetric) -> Direction:
     return label.spec.direction or label.direction
 
 
-def _list_places(
+def _list_combinations(
     results: StoredResults, entry: RequirementEntry, pairs: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, str, str, str]]:
-    """The data, models, labels and explainers that a requirement names."""
-    known = results.metrics
+    """The data, models, labels and explainers that a requirement names, of the pairs of data and model."""
+    labels = _choose_labels(results, entry)
+    explainers = _choose_explainers(results, entry)
+    chosen_data = _choose("data", entry.data, results.data)
+    chosen_models = _choose("model", entry.model, results.models)
+    for data, model in pairs:
+        if data in chosen_data and model in chosen_models:
+            for label, explainer in product(labels, explainers):
+                yield data, model, label, explainer
+
+
+def _choose_labels(results: StoredResults, entry: RequirementEntry) -> list[str]:
+    """The labels of the metric that a requirement names; without one, of all metrics with a better direction."""
+    metrics = results.metrics
     if entry.metric is None:
-        labels = [name for name, label in known.items() if _find_direction(label)]
-    else:
+        return [label for label, metric in metrics.items() if _find_direction(metric)]
+    labels = []
+    for label, metric in metrics.items():
         # of texts a label has the way of removing words behind it
-        labels = [
-            name
-            for name, label in known.items()
-            if entry.metric in (name, label.metric, name.removesuffix(f" ({label.removal})"))
-        ]
-        if not labels:
-            raise UnknownNameError("metric", entry.metric, list(known))
+        plain_label = label.removesuffix(f" ({metric.removal})")
+        if entry.metric in (label, metric.metric, plain_label):
+            labels.append(label)
+    if not labels:
+        raise UnknownNameError("metric", entry.metric, list(metrics))
+    return labels
+
+
+def _choose_explainers(results: StoredResults, entry: RequirementEntry) -> list[str]:
+    """The explainers that a requirement names; without one, all but controls and the one that it compares with."""
     names = list(results.explainers)
-    others = [name for name in names if name not in results.explainers.controls and name != entry.better_than]
     if entry.better_than is not None and entry.better_than not in names:
         raise UnknownNameError("explainer", entry.better_than, names)
-    explainers = _choose("explainer", entry.explainer, names) if entry.explainer else others
-    data, models = _choose("data", entry.data, results.data), _choose("model", entry.model, results.models)
-    for own_data, own_model in pairs:
-        if own_data in data and own_model in models:
-            for label in labels:
-                for explainer in explainers:
-                    yield own_data, own_model, label, explainer
+    if entry.explainer:
+        return _choose("explainer", entry.explainer, names)
+    return [name for name in names if name not in results.explainers.controls and name != entry.better_than]
 
 
-def _choose(kind: str, wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    for name in wanted or ():
-        if name not in known:
-            raise UnknownNameError(kind, name, list(known))
-    return list(wanted or known)
+def _choose(kind: str, requested: Sequence[str] | None, names: Sequence[str]) -> list[str]:
+    """The requested names, or else all; those that do not exist are an error."""
+    for name in requested or ():
+        if name not in names:
+            raise UnknownNameError(kind, name, list(names))
+    return list(requested or names)
+
+
+@dataclass(frozen=True)
+class _Ruling:
+    """What a limit on values comes to, before it is said for which explainer.
+
+    Attributes:
+        outcome, what, estimate, limit, better, unknown, needed, advice: as of `Decision`.
+    """
+
+    outcome: Outcome
+    what: str
+    estimate: Estimate
+    limit: float
+    better: Better
+    unknown: int
+    needed: int | None
+    advice: str
 
 
 @dataclass(frozen=True)
@@ -210,13 +248,13 @@ class _Case:
     def decide(self, baseline: Baseline | None) -> Decision:
         """The decision."""
         self.check_metric()
-        own = self._read(self.explainer)
+        values = self._read(self.explainer)
         if self.entry.better_than is not None:
-            return self._compare(own, self._read(self.entry.better_than))
+            return self._compare(values, self._read(self.entry.better_than))
         if baseline is not None:
-            return self._compare_with_baseline(own, baseline)
+            return self._compare_with_baseline(values, baseline)
         spec = self.results.metrics[self.label].spec
-        return self._decide_values(own, self.entry.limit, self.entry.side, spec.axis)
+        return self._decide_values(values, self.entry.limit, self.entry.side, spec.axis)
 
     def leave_open(self) -> Decision:
         """The decision where the baseline is not at hand."""
@@ -237,13 +275,12 @@ class _Case:
         if self.entry.kind in ("better_than", "no_worse_than") and not is_comparable:
             raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
 
-    def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
+    def _compare_with_baseline(self, values: SampleValues, baseline: Baseline) -> Decision:
         """Whether the values are not worse than those of a baseline on the same samples."""
-        about = self.results.manifest
         reference = baseline.values(self.data, self.model, self.label, self.explainer, self.results)
-        same_model = baseline.has_model(self.data, self.model, about)
-        loss = self._find_loss(own, reference, same_model)
-        lost = np.intersect1d(own.dropped, reference.samples)
+        same_model = baseline.has_model(self.data, self.model, self.results.manifest)
+        loss = self._find_loss(values, reference, same_model)
+        lost = np.intersect1d(values.dropped, reference.samples)
         if not self.entry.mean:  # a mean of what has no number is none, so they do not count there
             loss = _add_lost(loss, lost)
         count = baseline.count_samples(self.data)
@@ -258,18 +295,20 @@ class _Case:
             lost=0 if self.entry.mean else len(lost),
         )
 
-    def _find_loss(self, own: SampleValues, reference: SampleValues, same_model: bool) -> SampleValues:
+    def _find_loss(self, values: SampleValues, reference: SampleValues, same_model: bool) -> SampleValues:
         """By how much the values are worse than those of the baseline, on the samples that both have.
 
         The same model has the same true values. So where it also has the same bounds, because the same was measured,
         the difference is 0, although that of two bounds is not known.
         """
-        gain = self._subtract(own, reference)
+        gain = self._subtract(values, reference)
         low, high = -gain.high, -gain.low
         if same_model:
-            _, mine, theirs = np.intersect1d(own.samples, reference.samples, return_indices=True)
-            repeated = (own.low[mine] == reference.low[theirs]) & (own.high[mine] == reference.high[theirs])
-            low, high = np.where(repeated, 0.0, low), np.where(repeated, 0.0, high)
+            _, rows, reference_rows = np.intersect1d(values.samples, reference.samples, return_indices=True)
+            same_low = values.low[rows] == reference.low[reference_rows]
+            same_high = values.high[rows] == reference.high[reference_rows]
+            low = np.where(same_low & same_high, 0.0, low)
+            high = np.where(same_low & same_high, 0.0, high)
         return replace(gain, low=low, high=high)
 
     def _read(self, explainer: str) -> SampleValues:
@@ -283,31 +322,37 @@ class _Case:
             return misfit
         metric = self.results.summary.find(self.data, self.model, self.label)
         row = None if metric is None else metric.find_row(self.explainer)
-        if row is not None and row.has_nothing_varied:
+        if row is None:
+            return ""
+        if row.has_nothing_varied:
             return "there was nothing to vary"
-        return f"jobs failed: {shorten_error(row.error)}" if row is not None and row.error is not None else ""
+        return "" if row.error is None else f"jobs failed: {shorten_error(row.error)}"
 
-    def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
-        """By how much the own values are better, on the samples that both have."""
-        _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
-        low, other_low = merge_rounding(np.stack([own.low[mine], other.low[theirs]], axis=1)).T
-        high, other_high = merge_rounding(np.stack([own.high[mine], other.high[theirs]], axis=1)).T
-        difference = subtract((low, high), (other_low, other_high))
+    def _subtract(self, values: SampleValues, other: SampleValues) -> SampleValues:
+        """By how much the values are better than others, on the samples that both have."""
+        _, rows, other_rows = np.intersect1d(values.samples, other.samples, return_indices=True)
+        low, other_low = merge_rounding(np.stack([values.low[rows], other.low[other_rows]], axis=1)).T
+        high, other_high = merge_rounding(np.stack([values.high[rows], other.high[other_rows]], axis=1)).T
+        difference_low, difference_high = subtract((low, high), (other_low, other_high))
         if _find_direction(self.results.metrics[self.label]) == "lower":
-            difference = (-difference[1], -difference[0])
-        skipped = own.skipped + len(own.samples) - len(mine)
-        return SampleValues(own.samples[mine], *difference, skipped, own.mistaken + other.mistaken)
+            difference_low, difference_high = -difference_high, -difference_low
+        return SampleValues(
+            values.samples[rows],
+            difference_low,
+            difference_high,
+            skipped=values.skipped + len(values.samples) - len(rows),
+            mistaken=values.mistaken + other.mistaken,
+        )
 
     def _make(self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any) -> Decision:
         names = (self.data, self.model, self.explainer, self.label)
-        requested = {"requested": self.entry.level, **others}
-        same = [label for label in self.results.metrics.values() if self.entry.metric in (None, label.metric)]
-        several = self.entry.metric is None or (self.entry.metric != self.label and len(same) > 1)
-        asked = self.entry.kind in ("at_most_ln", "at_most_one_in")
-        limit = format_probability(self.entry.limit) if asked else None
-        words = say("requirement", self.entry, self.label if several else self.entry.metric, limit)
-        requested["probability"] = self._is_probability
-        return Decision(words, *names, outcome, what, estimate, **requested)
+        same_metric = [metric for metric in self.results.metrics.values() if self.entry.metric in (None, metric.metric)]
+        needs_label = self.entry.metric is None or (self.entry.metric != self.label and len(same_metric) > 1)
+        limits_probability = self.entry.kind in ("at_most_ln", "at_most_one_in")
+        limit = format_probability(self.entry.limit) if limits_probability else None
+        words = say("requirement", self.entry, self.label if needs_label else self.entry.metric, limit)
+        others = {"requested": self.entry.level, "probability": self._is_probability, **others}
+        return Decision(words, *names, outcome, what, estimate, **others)
 
     @property
     def _is_probability(self) -> bool:
@@ -334,80 +379,132 @@ class _Case:
             baseline: how many samples the baseline has.
             is_certain: whether values that are all 0 are so for every sample, because the model is the same.
         """
-        count, share = len(values.samples), self.entry.share
         if self.entry.mean:
-            exact = values.low == values.high
-            estimate = estimate_mean(values.low[exact], self.level)
-            if is_certain and count and not values.low.any() and not values.high.any():
-                estimate = Estimate(0.0, 0.0, 0.0, self.level, count)
-            outcome = estimate.decide(limit, better) if exact.all() else "undecided"
-            needed = foresee_mean(estimate_mean(values.low[exact], self.next_level), limit) if exact.all() else None
-            what, target = f"{'geometric ' * self._is_probability}mean of {axis}", limit
-            unknown, side = int((~exact).sum()), better
+            ruling = self._decide_mean(values, limit, better, axis, baseline, is_certain)
         else:
-            met, unmet, unknown = count_met(values.low, values.high, limit, better)
-            estimate = estimate_share(met, unmet, unknown, self.level, values.mistaken)
-            outcome = estimate.decide(share, "higher")
-            ahead = estimate_share(met, unmet, unknown, self.next_level, values.mistaken)
-            needed = foresee_share(ahead, share, values.mistaken)
-            what, target, side = "share of samples", share, "higher"
-        if not count:
-            none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
-            reason = self._find_why_empty()
-            none += f", because {reason}" if reason else ""
-            return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
-        advice = ""
-        if outcome == "undecided":
-            advice = say("advice", needed, unknown, self.entry.mean, baseline)
-            if not self.entry.mean and unknown:
-                # would it be undecided if all of the unknown values were known, whatever they are?
-                extremes = (met + unknown, unmet), (met, unmet + unknown)
-                known = (estimate_share(*counts, 0, self.level, values.mistaken) for counts in extremes)
-                if all(each.decide(share, "higher") == "undecided" for each in known):
-                    advice = say("advice", needed, 0, False, baseline)
+            ruling = self._decide_share(values, limit, better, baseline)
+        if not len(values.samples):
+            return self._make(
+                "undecided",
+                ruling.what,
+                None,
+                limit=ruling.limit,
+                better=ruling.better,
+                skipped=values.skipped,
+                advice=self._describe_empty(values.skipped),
+            )
         return self._make(
-            outcome,
-            what,
-            estimate,
-            limit=target,
-            better=side,
+            ruling.outcome,
+            ruling.what,
+            ruling.estimate,
+            limit=ruling.limit,
+            better=ruling.better,
             middle=_find_middle(values),
-            unknown=unknown,
+            unknown=ruling.unknown,
             skipped=values.skipped,
-            needed=needed if outcome == "undecided" else None,
-            advice=advice,
+            needed=ruling.needed,
+            advice=ruling.advice,
         )
 
-    def _compare(self, own: SampleValues, other: SampleValues) -> Decision:
+    def _describe_empty(self, skipped: int) -> str:
+        """That no sample counts, in words, and why."""
+        words = "no sample was evaluated"
+        if skipped:
+            words += f"; {skipped} were skipped"
+        reason = self._find_why_empty()
+        if reason:
+            words += f", because {reason}"
+        return words
+
+    def _decide_mean(
+        self, values: SampleValues, limit: float, better: Better, axis: str, baseline: int | None, is_certain: bool
+    ) -> _Ruling:
+        """Of the mean; the arguments are those of `_decide_values`."""
+        exact = values.low == values.high
+        estimate = estimate_mean(values.low[exact], self.level)
+        count = len(values.samples)
+        if is_certain and count and not values.low.any() and not values.high.any():
+            estimate = Estimate(0.0, 0.0, 0.0, self.level, count)
+        # a bound has no place in a mean, so with any of them nothing is decided
+        outcome: Outcome = estimate.decide(limit, better) if exact.all() else "undecided"
+        unknown = int((~exact).sum())
+        needed, advice = None, ""
+        if outcome == "undecided":
+            if exact.all():
+                needed = foresee_mean(estimate_mean(values.low, self.next_level), limit)
+            advice = say("advice", needed, unknown, True, baseline)
+        what = f"{'geometric ' * self._is_probability}mean of {axis}"
+        return _Ruling(outcome, what, estimate, limit, better, unknown, needed, advice)
+
+    def _decide_share(self, values: SampleValues, limit: float, better: Better, baseline: int | None) -> _Ruling:
+        """Of the share of samples that meet the limit; the arguments are those of `_decide_values`."""
+        share = self.entry.share
+        met, unmet, unknown = count_met(values.low, values.high, limit, better)
+        estimate = estimate_share(met, unmet, unknown, self.level, values.mistaken)
+        outcome = estimate.decide(share, "higher")
+        needed, advice = None, ""
+        if outcome == "undecided":
+            ahead = estimate_share(met, unmet, unknown, self.next_level, values.mistaken)
+            needed = foresee_share(ahead, share, values.mistaken)
+            # where no values of the bounds would decide it, to know them is of no use, and the advice leaves them out
+            could_decide = self._could_bounds_decide(met, unmet, unknown, values.mistaken)
+            advice = say("advice", needed, unknown if could_decide else 0, False, baseline)
+        return _Ruling(outcome, "share of samples", estimate, share, "higher", unknown, needed, advice)
+
+    def _could_bounds_decide(self, met: int, unmet: int, unknown: int, mistaken: float) -> bool:
+        """Whether it would be decided if all of the unknown values were known, and all met the limit, or none."""
+        for all_met, all_unmet in ((met + unknown, unmet), (met, unmet + unknown)):
+            estimate = estimate_share(all_met, all_unmet, 0, self.level, mistaken)
+            if estimate.decide(self.entry.share, "higher") != "undecided":
+                return True
+        return False
+
+    def _compare(self, values: SampleValues, other: SampleValues) -> Decision:
         """Whether the explainer is better than another one on the same samples."""
-        gain = self._subtract(own, other)
+        gain = self._subtract(values, other)
         count = len(gain.samples)
         p, effect, _ = signed_rank(gain.low, gain.high) if count else (1.0, 0.0, 0)
-        better = worse = 1.0
+        p_better = p_worse = 1.0  # of each direction alone
         if effect > 0:
-            better, worse = p / 2, 1 - p / 2
+            p_better, p_worse = p / 2, 1 - p / 2
         elif effect < 0:
-            better, worse = 1 - p / 2, p / 2
+            p_better, p_worse = 1 - p / 2, p / 2
         tail = (1 - self.level) / 2  # as an interval with two ends has
-        outcome: Outcome = "pass" if better <= tail else "fail" if worse <= tail else "undecided"
-        needed = None
-        if outcome == "undecided" and 0 < min(better, worse) < 0.4:
-            ends = min(better, worse), (1 - self.next_level) / 2
-            seen, wanted = (abs(float(ndtri(each))) for each in ends)
-            needed = max(count + 1, math.ceil(count * (wanted / seen) ** 2))
+        outcome: Outcome = "undecided"
+        if p_better <= tail:
+            outcome = "pass"
+        elif p_worse <= tail:
+            outcome = "fail"
         unknown = int(((gain.low < 0) & (gain.high > 0)).sum())
+        needed, advice = None, ""
+        if outcome == "undecided":
+            needed = self._foresee_test(min(p_better, p_worse), count)
+            advice = say("advice", needed, unknown, False, None)
         return self._make(
             outcome,
             "rank correlation of differences",
             Estimate(effect, math.nan, math.nan, self.level, count) if count else None,
             limit=0.0,
             better="higher",
-            p=min(better, worse) if count else None,
+            p=min(p_better, p_worse) if count else None,
             unknown=unknown,
             skipped=gain.skipped,
             needed=needed,
-            advice=say("advice", needed, unknown, False, None) if outcome == "undecided" else "",
+            advice=advice,
         )
+
+    def _foresee_test(self, p: float, count: int) -> int | None:
+        """About how many samples decide the test, whose statistic grows as their root; None where it shows too little.
+
+        Args:
+            p: of the direction that has the smaller one.
+            count: of samples so far.
+        """
+        if not 0 < p < 0.4:
+            return None
+        deviations = abs(float(ndtri(p)))
+        needed_deviations = abs(float(ndtri((1 - self.next_level) / 2)))
+        return max(count + 1, math.ceil(count * (needed_deviations / deviations) ** 2))
 
 
 def _add_lost(loss: SampleValues, lost: Array) -> SampleValues:
