@@ -18,7 +18,7 @@ SCHEMA = 1
 
 def format_markdown(found: Decisions) -> str:
     """A table for a pull request."""
-    rows = [(each, describe_estimate(each), describe_notes(each)) for each in found.decisions]
+    rows = [(decision, describe_estimate(decision), describe_notes(decision)) for decision in found.decisions]
     return fill_page("check.md", "standfast.checks", outcome=describe_outcome(found), rows=rows, errors=found.errors)
 
 
@@ -47,11 +47,17 @@ def escape_markdown(text: str) -> str:
 def to_plain(found: Decisions) -> dict[str, Any]:
     """All decisions as plain values, for JSON."""
     decisions = []
-    for each in found.decisions:
-        estimate = None if each.estimate is None else {k: _finite(v) for k, v in vars(each.estimate).items()}
-        sanity = None if each.baseline_sanity is None else asdict(each.baseline_sanity)
-        numbers = {"limit": _finite(each.limit), "estimate": estimate, "baseline_sanity": sanity}
-        decisions.append({**vars(each), **numbers})
+    for decision in found.decisions:
+        estimate, sanity = decision.estimate, decision.baseline_sanity
+        values = {
+            **vars(decision),
+            "limit": _finite(decision.limit),
+            "estimate": None
+            if estimate is None
+            else {name: _finite(number) for name, number in vars(estimate).items()},
+            "baseline_sanity": None if sanity is None else asdict(sanity),
+        }
+        decisions.append(values)
     return {
         "standfast_check": SCHEMA,
         "outcome": found.outcome,
@@ -76,17 +82,25 @@ def format_json(found: Decisions) -> str:
 
 def format_junit(found: Decisions) -> str:
     """JUnit XML: a failed requirement is a failure, an undecided one is skipped."""
-    counts = {key: sum(each.outcome == key for each in found.decisions) for key in ("fail", "undecided")}
-    numbers = {"tests": len(found.decisions), "failures": counts["fail"], "skipped": counts["undecided"]}
-    numbers["errors"] = found.failed
-    suite = ET.Element("testsuite", {"name": "standfast check", **{key: str(value) for key, value in numbers.items()}})
-    for each in found.decisions:
-        names = {"classname": f"standfast.{each.metric}", "name": each.name}
-        case = ET.SubElement(suite, "testcase", {key: _printable(name) for key, name in names.items()})
-        text = _printable("; ".join(filter(None, (describe_estimate(each), describe_notes(each)))))
-        if each.outcome == "fail":
+    outcomes = [decision.outcome for decision in found.decisions]
+    counts = {
+        "tests": len(outcomes),
+        "failures": outcomes.count("fail"),
+        "skipped": outcomes.count("undecided"),
+        "errors": found.failed,
+    }
+    attributes = {name: str(count) for name, count in counts.items()}
+    suite = ET.Element("testsuite", {"name": "standfast check", **attributes})
+    for decision in found.decisions:
+        case_attributes = {
+            "classname": _printable(f"standfast.{decision.metric}"),
+            "name": _printable(decision.name),
+        }
+        case = ET.SubElement(suite, "testcase", case_attributes)
+        text = _printable("; ".join(filter(None, (describe_estimate(decision), describe_notes(decision)))))
+        if decision.outcome == "fail":
             ET.SubElement(case, "failure", message=text)
-        elif each.outcome == "undecided":
+        elif decision.outcome == "undecided":
             ET.SubElement(case, "skipped", message=f"undecided: {text}")
         ET.SubElement(case, "system-out").text = text
     suites = ET.Element("testsuites")
