@@ -27,10 +27,13 @@ import re
 import polars as pl
 
 from standfast.report.exports.latex import to_latex
-from standfast.results import StoredResults
+from standfast.results import StoredResults, SummaryRow
 from standfast.results.tables import make_frame
 
 __all__ = ["scalars", "summary", "to_csv", "to_latex"]
+
+#: how the name of a median goes on, by the bound that it is
+_SIDES = {None: "", "upper": "_at_most", "lower": "_at_least", "unknown": "_unknown"}
 
 
 def summary(results: StoredResults) -> pl.DataFrame:
@@ -69,17 +72,26 @@ def scalars(results: StoredResults) -> dict[str, float]:
     A median that is only bounded is called `median_at_most` or `median_at_least`.
     """
     rows = results.summary.rows
-    many_data, many_models = len({row.data for row in rows}) > 1, len({row.model for row in rows}) > 1
+    several_data, several_models = len({row.data for row in rows}) > 1, len({row.model for row in rows}) > 1
     named: dict[str, float] = {}
     for row in rows:
-        where = [row.data] * many_data + [row.model] * many_models + [row.label, row.explainer]
+        where = [row.data] * several_data + [row.model] * several_models + [row.label, row.explainer]
         # a slash would begin a group, and MLflow accepts no other signs
         name = "/".join(re.sub(r"[^A-Za-z0-9_\-. :]", "_", part) for part in where if part)
-        named[f"{name}/count"] = 0.0 if row.estimate is None else float(row.estimate.count)
-        if row.estimate is not None:
-            side = {None: "", "upper": "_at_most", "lower": "_at_least", "unknown": "_unknown"}[row.estimate.bound]
-            values = {f"median{side}": row.estimate.value, "mean_rank": row.mean_rank}
-            values |= {"low": row.estimate.low, "high": row.estimate.high}
-            known = {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
-            named |= {f"{name}/{key}": value for key, value in known.items()}
+        named |= {f"{name}/{key}": value for key, value in _list_numbers(row).items()}
     return named
+
+
+def _list_numbers(row: SummaryRow) -> dict[str, float]:
+    """The finite numbers of a row by name."""
+    estimate = row.estimate
+    if estimate is None:
+        return {"count": 0.0}
+    numbers = {
+        "count": float(estimate.count),
+        f"median{_SIDES[estimate.bound]}": estimate.value,
+        "mean_rank": row.mean_rank,
+        "low": estimate.low,
+        "high": estimate.high,
+    }
+    return {name: number for name, number in numbers.items() if number is not None and math.isfinite(number)}
