@@ -54,10 +54,14 @@ class Estimate:
         >>> found.decide(0.6, "higher"), found.decide(0.7, "lower")
         ('pass', 'undecided')
         """
-        low, high, limit = (self.low, self.high, limit) if better == "higher" else (-self.high, -self.low, -limit)
+        low, high = self.low, self.high
+        if better == "lower":
+            low, high, limit = -high, -low, -limit
         if math.isnan(low) or math.isnan(high):
             return "undecided"
-        return "pass" if low >= limit else "fail" if high < limit else "undecided"
+        if low >= limit:
+            return "pass"
+        return "fail" if high < limit else "undecided"
 
 
 def spend_level(level: float, look: int, requirements: int = 1) -> float:
@@ -98,8 +102,10 @@ def estimate_share(met: int, unmet: int, unknown: int, level: float, mistaken: f
     count = met + unmet + unknown
     if count == 0:
         return Estimate(math.nan, 0.0, 1.0, level, 0)
-    low, high = proportion_interval(met, count, level)[0], proportion_interval(met + unknown, count, level)[1]
-    low, high = max(0.0, (low - mistaken) / (1 - mistaken)), min(1.0, high / (1 - mistaken))
+    low, _ = proportion_interval(met, count, level)
+    _, high = proportion_interval(met + unknown, count, level)
+    low = max(0.0, (low - mistaken) / (1 - mistaken))
+    high = min(1.0, high / (1 - mistaken))
     return Estimate((met + unknown / 2) / count, low, high, level, count)
 
 
@@ -121,13 +127,13 @@ def estimate_mean(values: Array, level: float) -> Estimate:
     if not deviation:
         return Estimate(value, -math.inf, math.inf, level, count)
     reach = float(stdtrit(count - 1, 1 - (1 - level) / 2)) / math.sqrt(count)
-    ends = [(-reach, reach)]
+    lower, upper = -reach, reach
     if count > 2:
         offset = values - value
         skewness = float((offset**3).mean() / (offset**2).mean() ** 1.5)
         skewness *= math.sqrt(count * (count - 1)) / (count - 2)
-        ends.append((_remove_skewness(-reach, skewness, count), _remove_skewness(reach, skewness, count)))
-    lower, upper = (end(each) for end, each in zip((min, max), zip(*ends, strict=True), strict=True))
+        lower = min(lower, _remove_skewness(-reach, skewness, count))
+        upper = max(upper, _remove_skewness(reach, skewness, count))
     return Estimate(value, value - upper * deviation, value - lower * deviation, level, count)
 
 
