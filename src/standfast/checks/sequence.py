@@ -224,12 +224,12 @@ def read_decisions(results: StoredResults) -> Decisions | None:
     if not looks or not requirements:
         return None
     states = _describe_states(results, digest(requirements))
-    look_at_these = next((look for look in looks if look["states"] == states), None)
-    if look_at_these is None:
+    index = _find_look(looks, states)
+    if index is None:
         words = "the results have changed since their requirements were decided; run `standfast check` again"
         raise StandfastError(f"{store.folder.address}: {words}")
     decisions = Decisions(
-        tuple(map(_restore, look_at_these["decisions"])),
+        tuple(map(_restore, looks[index]["decisions"])),
         look=max(_number_states(looks, states).values(), default=1),
         samples=max(_count_by_data(results).values(), default=0),
         failed=len(results.failures),
@@ -275,7 +275,8 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
     entries = [_restore_requirement(requirement) for requirement in requirements]
     looks = _read_looks(results.store)
     states = _describe_states(results, digest(requirements))
-    current = next(index for index, look in enumerate(looks) if look["states"] == states)
+    current = _find_look(looks, states)
+    assert current is not None  # as the decisions were read
 
     # read again, so that a look of an earlier version has all that a decision has now
     stored = [_restore(decision) for decision in looks[current]["decisions"]]
@@ -366,10 +367,18 @@ def _look(results: StoredResults, target: str, study: Study, baselines: Mapping[
         "jobs": _list_done_jobs(results),
         "decisions": [{"requirements": requirements, **_list_values(decision)} for decision in decisions],
     }
-    index = next((index for index, stored in enumerate(looks) if stored["states"] == states), len(looks))
-    looks[index : index + 1] = [look]  # the look at the same results is replaced, a new one is added at the end
+    index = _find_look(looks, states)
+    if index is None:
+        looks.append(look)
+    else:
+        looks[index] = look
     store.write_json(LOOKS, {"looks": looks})
     return hold_to_sanity(dataclasses.replace(now, decisions=tuple(decisions)), results)
+
+
+def _find_look(looks: Sequence[Mapping[str, Any]], states: list[dict[str, str]]) -> int | None:
+    """The place of the look at results in these states; None if nobody looked at them."""
+    return next((index for index, look in enumerate(looks) if look["states"] == states), None)
 
 
 def _list_done_jobs(results: StoredResults) -> list[str]:

@@ -300,8 +300,8 @@ def compare_with_controls(
         used = ~np.isnan(values[:, [column, *control_columns]]).any(axis=1)
         low, high = to_bounds(values[used], flags[used], censored_side)
         bad_low, bad_high = _turn((low, high), direction)
-        own = (bad_low[:, column], bad_high[:, column])
-        against = [_test_one_sided(own, (bad_low[:, control], bad_high[:, control])) for control in control_columns]
+        bad = [(bad_low[:, index], bad_high[:, index]) for index in (column, *control_columns)]
+        against = [_test_one_sided(bad[0], bad_of_control) for bad_of_control in bad[1:]]
         # the control that is hardest to beat; of equal p-values that with the smallest effect
         best = max(range(len(against)), key=lambda index: (against[index].p_better, -against[index].effect))
         best_column = control_columns[best]
@@ -324,11 +324,11 @@ class _OneSided:
     p_worse: float
 
 
-def _test_one_sided(own: tuple[Array, Array], control: tuple[Array, Array]) -> _OneSided:
+def _test_one_sided(explainer: tuple[Array, Array], control: tuple[Array, Array]) -> _OneSided:
     """The test of bounds of values of which less is better."""
     p, effect = 1.0, 0.0
-    if len(own[0]):
-        p, effect, _ = signed_rank(*subtract(control, own))
+    if len(explainer[0]):
+        p, effect, _ = signed_rank(*subtract(control, explainer))
     # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis
     return _OneSided(effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2)
 

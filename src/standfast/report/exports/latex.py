@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import groupby
 
 from standfast.errors import check
@@ -11,6 +11,7 @@ from standfast.report.words import make_environment
 from standfast.results import StoredResults
 from standfast.results.formatting import format_estimate, format_interval
 from standfast.results.summary import SummaryRow
+from standfast.value_spec import ValueSpec
 
 _ARROWS = {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}
 #: marks of explainers that do not pass the sanity checks, and of values that are not shown to be worse than the best
@@ -69,9 +70,6 @@ def to_latex(
     fits = label is None or re.fullmatch(r"[\w:.+-]+", label) is not None
     check(fits, "label", "letters, digits and : . + - _", repr(label))
     specs = {row.label: row.spec for row in rows}
-    head = [["explainer", *map(escape, specs)]]
-    if any(spec.direction for spec in specs.values()):
-        head.append(["", *(_ARROWS.get(spec.direction or "", "") for spec in specs.values())])
     groups = []
     for (data, model), group in groupby(rows, key=lambda row: (row.data, row.model)):
         groups.append((escape(f"{data}, {model}"), _fill_group(list(group), list(specs), intervals)))
@@ -86,9 +84,17 @@ def to_latex(
         caption=None if caption is None else escape(caption),
         label=label,
         columns="l" + "r" * len(specs),
-        head=head,
+        head=_fill_head(specs),
         groups=groups,
     )
+
+
+def _fill_head(specs: Mapping[str, ValueSpec]) -> list[list[str]]:
+    """The lines above the groups: labels, and arrows to the better side if any metric has one."""
+    head = [["explainer", *map(escape, specs)]]
+    if any(spec.direction for spec in specs.values()):
+        head.append(["", *(_ARROWS.get(spec.direction or "", "") for spec in specs.values())])
+    return head
 
 
 def _describe_counts(counts: Set[int]) -> str:

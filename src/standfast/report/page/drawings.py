@@ -128,13 +128,13 @@ def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
     """The drawings of a row of pictures; inputs are on the scale of `bounds`."""
     drawings = []
     panels: dict[str, list[_Panel]] = {}
-    for place, picture in enumerate(map(lay_slices, row.pictures)):
+    for position, picture in enumerate(map(lay_slices, row.pictures)):
         kind = _find_kind(picture, bool(row.tokens))
         if kind == "image":
             white = picture.signed or picture.change or picture.marks is not None
             drawings.append(Drawing(kind, picture.title, picture.alt, white, draw_picture(picture, bounds)))
         else:
-            panels.setdefault(kind, []).append(_Panel(picture, place, row.found))
+            panels.setdefault(kind, []).append(_Panel(picture, position, row.found))
     for kind, panels_of_kind in panels.items():
         content = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind](panels_of_kind, row)
         alt = ". ".join(panel.picture.alt for panel in panels_of_kind)

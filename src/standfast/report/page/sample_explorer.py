@@ -27,10 +27,7 @@ def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
     """Encode all rows as JSON for a script element; return it with the number of rows."""
     names = {"data": list(results.data), "model": list(results.models), "explainer": list(results.explainers)}
     names |= {"label": list(results.metrics), "status": ["ok"]}
-    tokens = {
-        data: list((about or {}).get("tokens") or ()) for data, about in (results.manifest.get("data") or {}).items()
-    }
-    texts = {data: tokens.get(data, []) for data in results.data}
+    texts = _read_texts(results)
     blocks = []
     for metric in results.metrics.values():
         frames = [metric_results.frame for metric_results in results.list_metric_results(metric.name)]
@@ -52,6 +49,12 @@ def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
         allow_nan=False,
     )
     return escape_script(content), sum(block["rows"] for block in blocks)
+
+
+def _read_texts(results: StoredResults) -> dict[str, list[Sequence[str]]]:
+    """The words of each sample of the data sets, which are empty where they are no texts."""
+    about = results.manifest.get("data") or {}
+    return {data: list((about.get(data) or {}).get("tokens") or ()) for data in results.data}
 
 
 def _write(words: Sequence[str]) -> str:
