@@ -18,15 +18,20 @@ from typing import Any
 import polars as pl
 import torch
 
-from standfast.checks.base import (
-    NO_BASELINE,
-    check_requirement,
-    decide_with_baselines,
-    find_misfit,
-    read_baselines,
-)
-from standfast.checks.baseline import Baseline, restore_sanity
+from standfast.checks.base import check_requirement, decide_with_baselines, read_baselines
+from standfast.checks.baseline import Baseline
+from standfast.checks.case import NO_BASELINE, find_misfit
 from standfast.checks.decision import Decision, Decisions
+from standfast.checks.looks import (
+    describe_states,
+    find_earlier,
+    find_look,
+    has_jobs,
+    list_values,
+    number_states,
+    read_looks,
+    restore_decision,
+)
 from standfast.checks.sanity import hold_to_sanity
 from standfast.errors import ArgumentError, StandfastError, check_integer
 from standfast.errors import check as check_argument
@@ -37,14 +42,13 @@ from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import StoredResults
 from standfast.results.results import JOB_COLUMNS, SAMPLE_COLUMNS
-from standfast.statistics.decisions import Estimate
 from standfast.study.executors import Executor
 from standfast.study.file.document import StudyError
 from standfast.study.file.entries import RequirementEntry
 from standfast.study.file.problems import Problem, StudyFieldError, errors_at
 from standfast.study.file.spec import Study, load_study, study_from
 from standfast.study.plan import describe_grid
-from standfast.study.store import LOOKS, DamagedFileError, Store, digest
+from standfast.study.store import LOOKS, Store, digest
 
 
 def check(
@@ -219,18 +223,18 @@ def read_decisions(results: StoredResults) -> Decisions | None:
         StandfastError: the file of the looks is damaged, or the results are others than at each look.
     """
     store = results.store
-    looks = _read_looks(store)
+    looks = read_looks(store)
     requirements = _read_requirements(results)
     if not looks or not requirements:
         return None
-    states = _describe_states(results, digest(requirements))
-    index = _find_look(looks, states)
+    states = describe_states(results, digest(requirements))
+    index = find_look(looks, states)
     if index is None:
         words = "the results have changed since their requirements were decided; run `standfast check` again"
         raise StandfastError(f"{store.folder.address}: {words}")
     decisions = Decisions(
-        tuple(map(_restore, looks[index]["decisions"])),
-        look=max(_number_states(looks, states).values(), default=1),
+        tuple(map(restore_decision, looks[index]["decisions"])),
+        look=max(number_states(looks, states).values(), default=1),
         samples=max(_count_by_data(results).values(), default=0),
         failed=len(results.failures),
         errors=tuple(describe_failures(results.summary)),
@@ -273,14 +277,14 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
         return Confirmation()
     requirements = _read_requirements(results)
     entries = [_restore_requirement(requirement) for requirement in requirements]
-    looks = _read_looks(results.store)
-    states = _describe_states(results, digest(requirements))
-    current = _find_look(looks, states)
+    looks = read_looks(results.store)
+    states = describe_states(results, digest(requirements))
+    current = find_look(looks, states)
     assert current is not None  # as the decisions were read
 
     # read again, so that a look of an earlier version has all that a decision has now
-    stored = [_restore(decision) for decision in looks[current]["decisions"]]
-    decided = _decide_again(results, entries, _number_states(looks, states), folder)
+    stored = [restore_decision(decision) for decision in looks[current]["decisions"]]
+    decided = _decide_again(results, entries, number_states(looks, states), folder)
     unknown = {decision.name for decision in decided if decision.advice == NO_BASELINE}
     stored_names = {decision.name for decision in stored}
     not_stored = [decision.name for decision in decided if decision.name not in stored_names]
@@ -288,7 +292,7 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
     unconfirmed = _drop_confirmed(stored, decided)
     for look in looks[:current]:
         results_then = load_results(results.store, jobs=look["jobs"])
-        decided_then = _decide_again(results_then, entries, _number_states(looks, look["states"]), folder)
+        decided_then = _decide_again(results_then, entries, number_states(looks, look["states"]), folder)
         unconfirmed = _drop_confirmed(unconfirmed, _select_kept(decided_then, look, results))
     names = [*(decision.name for decision in unconfirmed), *not_stored]
     return Confirmation(
@@ -306,17 +310,15 @@ def _restore_requirement(stored: Mapping[str, Any]) -> RequirementEntry:
 
 def _select_kept(decisions: Sequence[Decision], look: Mapping[str, Any], results: StoredResults) -> list[Decision]:
     """Of the decisions of an earlier look those that were kept: they decide, and their jobs are still those of now."""
-    return [
-        decision for decision in decisions if decision.outcome != "undecided" and _has_jobs(look, results, decision)
-    ]
+    return [decision for decision in decisions if decision.outcome != "undecided" and has_jobs(look, results, decision)]
 
 
 def _drop_confirmed(stored: Sequence[Decision], decided: Sequence[Decision]) -> list[Decision]:
     """The stored decisions that are not among those that were decided again."""
-    decided_values = [_list_values(decision) for decision in decided]
+    decided_values = [list_values(decision) for decision in decided]
     unconfirmed = []
     for decision in stored:
-        stored_values = _list_values(decision)
+        stored_values = list_values(decision)
         if not any(_is_near(stored_values, values) for values in decided_values):
             unconfirmed.append(decision)
     return unconfirmed
@@ -353,32 +355,25 @@ def _is_near(stored: object, decided: object) -> bool:
 def _look(results: StoredResults, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
     store = Store(target)
-    looks = _read_looks(store)
+    looks = read_looks(store)
     requirements = digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
-    states = _describe_states(results, requirements)
-    now = decide_with_baselines(results, study.requirements, _number_states(looks, states), baselines)
+    states = describe_states(results, requirements)
+    now = decide_with_baselines(results, study.requirements, number_states(looks, states), baselines)
     earlier_looks = [look for look in looks if look["states"] != states]
-    decisions = [
-        _find_earlier(earlier_looks, results, decision, requirements) or decision for decision in now.decisions
-    ]
+    decisions = [find_earlier(earlier_looks, results, decision, requirements) or decision for decision in now.decisions]
     look = {
         "states": states,
         "samples": _count_by_data(results),
         "jobs": _list_done_jobs(results),
-        "decisions": [{"requirements": requirements, **_list_values(decision)} for decision in decisions],
+        "decisions": [{"requirements": requirements, **list_values(decision)} for decision in decisions],
     }
-    index = _find_look(looks, states)
+    index = find_look(looks, states)
     if index is None:
         looks.append(look)
     else:
         looks[index] = look
     store.write_json(LOOKS, {"looks": looks})
     return hold_to_sanity(dataclasses.replace(now, decisions=tuple(decisions)), results)
-
-
-def _find_look(looks: Sequence[Mapping[str, Any]], states: list[dict[str, str]]) -> int | None:
-    """The place of the look at results in these states; None if nobody looked at them."""
-    return next((index for index, look in enumerate(looks) if look["states"] == states), None)
 
 
 def _list_done_jobs(results: StoredResults) -> list[str]:
@@ -391,121 +386,3 @@ def _list_done_jobs(results: StoredResults) -> list[str]:
 def _count_by_data(results: StoredResults) -> dict[str, int]:
     """How many samples of each data set were evaluated."""
     return dict(results.summary.samples)
-
-
-def _describe_states(results: StoredResults, requirements: str) -> list[dict[str, str]]:
-    """For each data set and model: its values, and a digest of all that its decisions are made on.
-
-    Jobs are known by their content, so their identities stand for data, model, metrics, explainers and seed.
-    """
-    # sanity checks are no look: they say nothing of the numbers
-    metric_jobs = results.jobs.filter(pl.col("label") != SanityChecks.name)
-    states = []
-    for data, model in results.pairs:
-        jobs = metric_jobs.filter((pl.col("data") == data) & (pl.col("model") == model))["job"].to_list()
-        state = {"data": data, "model": model}
-        state["values"] = str((results.manifest["models"][model] or {}).get("digest"))
-        state["state"] = digest([requirements, sorted(jobs)])
-        states.append(state)
-    return states
-
-
-def _number_states(
-    looks: Sequence[Mapping[str, Any]], states: Sequence[Mapping[str, str]]
-) -> dict[tuple[str, str], int]:
-    """The number of the look at each state, by data and model."""
-    return {(state["data"], state["model"]): _count_look(looks, state) for state in states}
-
-
-def _count_look(looks: Sequence[Mapping[str, Any]], state: Mapping[str, str]) -> int:
-    """The number of a look at the results of one model; looks at a model with other values are not counted."""
-    numbers: dict[str, int] = {}
-    for look in looks:
-        for looked_at in look["states"]:
-            if (looked_at["data"], looked_at["values"]) == (state["data"], state["values"]):
-                numbers.setdefault(looked_at["state"], len(numbers) + 1)
-    return numbers.get(state["state"], len(numbers) + 1)
-
-
-def _find_earlier(
-    looks: Sequence[Mapping[str, Any]], results: StoredResults, now: Decision, requirements: str
-) -> Decision | None:
-    """What an earlier look decided, if the jobs of its samples are those of now: the same data, model and settings."""
-    for look in looks:
-        if not _has_jobs(look, results, now):
-            continue
-        for entry in look["decisions"]:
-            decision = _restore(entry)
-            same = entry["requirements"] == requirements and (decision.name, decision.metric) == (now.name, now.metric)
-            if same and decision.outcome != "undecided":
-                return decision
-    return None
-
-
-def _has_jobs(look: Mapping[str, Any], results: StoredResults, decision: Decision) -> bool:
-    """Whether a look was at the same jobs as now, up to the number of its samples."""
-    names = {"data": decision.data, "model": decision.model, "explainer": decision.explainer, "label": decision.metric}
-    jobs = results.jobs.filter(*(pl.col(column) == name for column, name in names.items()))
-    size = pl.col("stop") - pl.col("start")
-    full_jobs = jobs.filter(size == size.max())  # a smaller one, the last, may have grown since
-    looked_at = full_jobs.filter(pl.col("stop") <= look["samples"].get(decision.data, 0))["job"].to_list()
-    return bool(looked_at) and set(looked_at) <= set(look["jobs"])
-
-
-def _list_values(decision: Decision) -> dict[str, Any]:
-    """The fields of a decision as plain values."""
-    return _to_json(dataclasses.asdict(decision))
-
-
-def _to_json(content: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN and no infinity: null for NaN, and the text `"inf"` or `"-inf"`."""
-    return {name: _to_plain(value) for name, value in content.items()}
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return _to_json(value)
-    if isinstance(value, (list, tuple)):
-        return [_to_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
-
-
-def _restore(stored: Mapping[str, Any]) -> Decision:
-    """A decision of an earlier look."""
-    names = {field.name for field in dataclasses.fields(Decision)}
-    content = {name: value for name, value in stored.items() if name in names}
-    estimate = content.get("estimate")
-    if estimate is not None:
-        numbers = {name: _restore_number(estimate[name]) for name in ("value", "low", "high")}
-        content["estimate"] = Estimate(**{**estimate, **numbers})
-    if content.get("baseline_sanity") is not None:
-        content["baseline_sanity"] = restore_sanity(content["baseline_sanity"])
-    return Decision(**content)
-
-
-def _restore_number(stored: float | str | None) -> float:
-    return math.nan if stored is None else float(stored)
-
-
-def _read_looks(store: Store) -> list[dict[str, Any]]:
-    """The looks so far.
-
-    Raises:
-        DamagedFileError: the file cannot be read, so that it is not known how often somebody looked.
-    """
-    advice = "Earlier looks cannot be counted without it: delete the results and start again."
-    try:
-        looks: list[dict[str, Any]] = store.read_json(LOOKS, advice)["looks"]
-        for look in looks:
-            look["jobs"], look["samples"], [state["state"] for state in look["states"]]
-            for entry in look["decisions"]:
-                _restore(entry)
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, StandfastError):
-            raise
-        raise DamagedFileError("it has no looks", f"{store.folder.address}/{LOOKS}", advice) from error
-    return looks
