@@ -45,9 +45,9 @@ def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
     return str(((manifest.get("misfits") or {}).get(label) or {}).get(explainer) or "")
 
 
-def find_direction(label: ConfiguredMetric) -> Direction:
+def find_direction(metric: ConfiguredMetric) -> Direction:
     """Which values are better: those of one explainer can be compared even where explainers are not ranked."""
-    return label.spec.direction or label.direction
+    return metric.spec.direction or metric.direction
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,12 @@ class Case:
         Raises:
             ArgumentError: it is not.
         """
-        label = self.results.metrics[self.label]
-        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not label.spec.log_probability:
+        metric = self.results.metrics[self.label]
+        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not metric.spec.log_probability:
             raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
         # numbers on the scale of each explainer's maps can be compared with earlier ones of the same explainer alone
-        is_ranked = label.spec.direction is not None
-        is_comparable = is_ranked if self.entry.kind == "better_than" else find_direction(label) is not None
+        is_ranked = metric.spec.direction is not None
+        is_comparable = is_ranked if self.entry.kind == "better_than" else find_direction(metric) is not None
         if self.entry.kind in ("better_than", "no_worse_than") and not is_comparable:
             raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
 

@@ -120,12 +120,12 @@ def describe_notes(decision: Decision) -> str:
     return say("notes", decision)
 
 
-def describe_outcome(found: Decisions) -> str:
+def describe_outcome(decisions: Decisions) -> str:
     """The outcome of all requirements, in one line."""
-    return say("outcome", found)
+    return say("outcome", decisions)
 
 
-def format_text(found: Decisions) -> str:
+def format_text(decisions: Decisions) -> str:
     """Lines for a terminal.
 
     >>> from standfast.statistics.decisions import Estimate
@@ -135,11 +135,11 @@ def format_text(found: Decisions) -> str:
     >>> print(format_text(Decisions((one,))).splitlines()[0])
     PASS       saliency: worst_case: median at least 0.6
     """
-    several = len({(decision.data, decision.model) for decision in found.decisions}) > 1
+    several = len({(decision.data, decision.model) for decision in decisions.decisions}) > 1
     lines = []
-    for decision in found.decisions:
+    for decision in decisions.decisions:
         where = f" ({decision.model} on {decision.data})" if several else ""
         lines.append(f"{decision.outcome.upper():<10} {decision.explainer}: {decision.requirement}{where}")
         for text in (describe_estimate(decision), describe_notes(decision)):
             lines += textwrap.wrap(text, 100, initial_indent=" " * 11, subsequent_indent=" " * 13)
-    return "\n".join([*lines, "", *textwrap.wrap(describe_outcome(found), 110)])
+    return "\n".join([*lines, "", *textwrap.wrap(describe_outcome(decisions), 110)])

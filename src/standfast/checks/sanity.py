@@ -20,9 +20,9 @@ _RANKS = {"failed": 0, "untested": 1, "undecided": 1}
 _PASSED = 2
 
 
-def hold_to_sanity(found: Decisions, results: StoredResults) -> Decisions:
+def hold_to_sanity(decisions: Decisions, results: StoredResults) -> Decisions:
     """The decisions, where an explainer passes only if the sanity checks allow it."""
-    return replace(found, decisions=tuple(_hold(decision, results) for decision in found.decisions))
+    return replace(decisions, decisions=tuple(_hold(decision, results) for decision in decisions.decisions))
 
 
 def _hold(decision: Decision, results: StoredResults) -> Decision:

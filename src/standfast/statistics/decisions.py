@@ -161,7 +161,7 @@ def count_until(decided: Callable[[int], bool], start: int) -> int | None:
     return high
 
 
-def foresee_share(found: Estimate, share: float, mistaken: float = 0.0) -> int | None:
+def foresee_share(estimate: Estimate, share: float, mistaken: float = 0.0) -> int | None:
     """About how many samples decide whether at least `share` of all meet the condition, if the estimate is right.
 
     None where the estimate is at the limit itself, so that no number of samples is enough.
@@ -169,24 +169,24 @@ def foresee_share(found: Estimate, share: float, mistaken: float = 0.0) -> int |
     >>> foresee_share(estimate_share(19, 1, 0, 0.95), 0.9), foresee_share(estimate_share(9, 1, 0, 0.95), 0.9)
     (141, None)
     """
-    rate = found.value
+    rate = estimate.value
 
     def decided(count: int) -> bool:
         met = round(rate * count)
-        return estimate_share(met, count - met, 0, found.level, mistaken).decide(share, "higher") != "undecided"
+        return estimate_share(met, count - met, 0, estimate.level, mistaken).decide(share, "higher") != "undecided"
 
     if math.isnan(rate) or abs(rate - share) < 1e-3:
         return None
-    return count_until(decided, found.count)
+    return count_until(decided, estimate.count)
 
 
-def foresee_mean(found: Estimate, limit: float) -> int | None:
+def foresee_mean(estimate: Estimate, limit: float) -> int | None:
     """About how many samples decide on which side of `limit` the mean is, if mean and deviation stay as they are."""
-    reach = (found.high - found.low) / 2
-    distance = abs(found.value - limit)
+    reach = (estimate.high - estimate.low) / 2
+    distance = abs(estimate.value - limit)
     if not (math.isfinite(reach) and reach > 0) or distance < 1e-3 * reach:
         return None
-    return max(found.count + 1, math.ceil(found.count * (reach / distance) ** 2))
+    return max(estimate.count + 1, math.ceil(estimate.count * (reach / distance) ** 2))
 
 
 def count_met(low: Array, high: Array, limit: float, better: Literal["higher", "lower"]) -> tuple[int, int, int]:

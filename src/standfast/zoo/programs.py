@@ -124,7 +124,7 @@ def load_estimator(content: bytes, name: str) -> Any:
         raise ArgumentError("path", "a pickled estimator that can be loaded", _reason(error)) from error
 
 
-def as_module(found: object, argument: str, task: Task | None = None) -> nn.Module:
+def as_module(candidate: object, argument: str, task: Task | None = None) -> nn.Module:
     """A module as it is, and a fitted estimator as what it tells of a task, by default of classes.
 
     Raises:
@@ -133,14 +133,14 @@ def as_module(found: object, argument: str, task: Task | None = None) -> nn.Modu
     >>> as_module(nn.Identity(), "model")
     Identity()
     """
-    if isinstance(found, nn.Module):
-        return found
+    if isinstance(candidate, nn.Module):
+        return candidate
     task = Classification() if task is None else task
-    is_estimator = any(has_method(found, method) for method in ("predict_proba", "decision_function", "predict"))
-    name = "none" if found is None else type(found).__name__
+    is_estimator = any(has_method(candidate, method) for method in ("predict_proba", "decision_function", "predict"))
+    name = "none" if candidate is None else type(candidate).__name__
     check(is_estimator, argument, "a torch.nn.Module, or an estimator with predict_proba", name)
     try:
-        reading = choose_reading(found, task)
+        reading = choose_reading(candidate, task)
     except ArgumentError as error:
         raise ArgumentError(argument, f"a torch.nn.Module, or {error.expected}", error.got) from error
     if reading.task is not None and reading.task.below != task.below:
