@@ -76,12 +76,12 @@ def decide_with_baselines(
 
     Requirements whose baseline is not among them stay undecided.
     """
-    combinations = [
-        (entry, *names)
-        for entry in requirements
-        for names in _list_combinations(results, entry, results.pairs)
-        if not _is_out_of_reach(results, entry, names, baselines.get(entry.no_worse_than or ""))
-    ]
+    combinations = []
+    for entry in requirements:
+        baseline = baselines.get(entry.no_worse_than or "")
+        for names in _list_combinations(results, entry, results.pairs):
+            if not _is_out_of_reach(results, entry, names, baseline):
+                combinations.append((entry, *names))
     decisions = []
     for entry, data, model, label, explainer in combinations:
         number = look[data, model] if isinstance(look, Mapping) else look

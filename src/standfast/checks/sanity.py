@@ -71,12 +71,14 @@ def _apply(decision: Decision, check: Check, outcome: Outcome, sanity: Sanity, r
         return decision
     if outcome == "pass":
         return replace(decision, sanity=words)
-    needed, checked = sanity.needed, int(results.manifest["sanity"]["samples"])
+    needed = sanity.needed
     if needed is None:
         return replace(decision, outcome="undecided", sanity=words, needed=None, advice="")
     advice = f"about {needed:,} samples for the sanity checks"
-    if needed > checked:  # more samples of the study alone would not be looked at
-        advice, needed = f"{advice}: sanity: {needed} in the study", None
+    if needed > int(results.manifest["sanity"]["samples"]):
+        # more samples of the study alone would not be looked at
+        advice += f": sanity: {needed} in the study"
+        needed = None
     return replace(decision, outcome="undecided", sanity=words, needed=needed, advice=advice)
 
 

@@ -163,12 +163,13 @@ def _check_requirements(study: Study) -> dict[str, Baseline]:
         return baselines
     grid = study.grid(check=False)
     baselines = {name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()}
-    samples, jobs = pl.DataFrame(schema=SAMPLE_COLUMNS), pl.DataFrame(schema=JOB_COLUMNS)
-    none = StoredResults(Store("memory://requirements"), describe_grid(grid), samples, jobs, 0)
+    no_samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
+    no_jobs = pl.DataFrame(schema=JOB_COLUMNS)
+    no_results = StoredResults(Store("memory://requirements"), describe_grid(grid), no_samples, no_jobs, 0)
     errors: list[StudyFieldError] = []
     for index, entry in enumerate(study.requirements):
         with errors_at("requirements", index, keys=entry.known(), into=errors):
-            check_requirement(none, entry, baselines.get(entry.no_worse_than or ""))
+            check_requirement(no_results, entry, baselines.get(entry.no_worse_than or ""))
     if errors:
         raise study._document.error(problem for error in errors for problem in error.problems)
     return baselines

@@ -270,12 +270,13 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     content = _unpack(path)
     header = 4 + 4 * dimensions
     check(len(content) >= header, str(path), f"an IDX file, at least {header} bytes", f"{len(content)} bytes")
-    magic, expected = content[:4], bytes([0, 0, UNSIGNED_BYTE, dimensions])
-    words = f"the IDX magic number {int.from_bytes(expected)} (unsigned bytes in {dimensions} dimensions)"
-    check(magic == expected, str(path), words, int.from_bytes(magic))
+    magic = bytes([0, 0, UNSIGNED_BYTE, dimensions])
+    expected = f"the IDX magic number {int.from_bytes(magic)} (unsigned bytes in {dimensions} dimensions)"
+    check(content[:4] == magic, str(path), expected, int.from_bytes(content[:4]))
     sizes = struct.unpack(f">{dimensions}I", content[4:header])
     check(min(sizes) >= 1, str(path), "no empty dimension", f"sizes {sizes}")
-    values, expected_values = len(content) - header, math.prod(sizes)
+    values = len(content) - header
+    expected_values = math.prod(sizes)
     check(values == expected_values, str(path), f"{expected_values} values for sizes {sizes}", f"{values} values")
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).reshape(sizes)
 

@@ -140,8 +140,8 @@ def repeat_jobs(
         agreements: dict[str, Agreement] = {}
         for job in sorted(chosen, key=lambda job: (job.data, job.model)):
             name = _name(job)
-            rows, arrays = _select_rows(results, job.identity), results.artefacts(job.identity)
-            agreements[name] = _compare(worker, job, rows, arrays)
+            rows = _select_rows(results, job.identity)
+            agreements[name] = _compare(worker, job, rows, results.artefacts(job.identity))
             tell(f"{name}: {agreements[name]}")
     return Replay(agreements, results.planned, changed, seed)
 

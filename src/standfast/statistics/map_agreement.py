@@ -139,7 +139,8 @@ def find_two_groups(values: Array, count: int) -> Array:
     matrix[:, first, second] = values
     matrix[:, second, first] = values
     # the two seeds that are least similar are in different groups; the others are where they are more similar
-    rows, least_similar = np.arange(len(values)), values.argmin(1)
+    rows = np.arange(len(values))
+    least_similar = values.argmin(1)
     in_first_group = matrix[rows, first[least_similar]] >= matrix[rows, second[least_similar]]
     is_within = in_first_group[:, first] == in_first_group[:, second]
 

@@ -303,7 +303,8 @@ def _arrange(part: pl.DataFrame, spec: Readable, explainers: list[str], samples:
     value = pl.col(spec.column).cast(pl.Float64)
     counts = (pl.col("status") == "ok") & value.is_finite().fill_null(False)
     for name in spec.only:
-        counts &= pl.col(name).cast(pl.Boolean).fill_null(False) if name in part.columns else pl.lit(False)
+        is_true = pl.col(name).cast(pl.Boolean).fill_null(False)
+        counts &= is_true if name in part.columns else pl.lit(False)
     if spec.varied in part.columns:
         counts &= pl.col(spec.varied).cast(pl.Boolean).fill_null(True)
     is_censored = pl.lit(False)  # as are all values without the column
@@ -314,12 +315,14 @@ def _arrange(part: pl.DataFrame, spec: Readable, explainers: list[str], samples:
     )
     repeats = part["repeat"].unique().sort().to_list()
     shape = (max(1, len(repeats)), len(samples), len(explainers))
-    values, censored = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    values = np.full(shape, np.nan)
+    censored = np.zeros(shape, dtype=bool)
     columns = {name: column for column, name in enumerate(explainers)}
     cell = (
         np.searchsorted(repeats, part["repeat"].to_numpy()),
         np.searchsorted(samples, part["sample"].to_numpy()),
         [columns[name] for name in part["explainer"]],
     )
-    values[cell], censored[cell] = part["value"].to_numpy(), part["censored"].to_numpy()
+    values[cell] = part["value"].to_numpy()
+    censored[cell] = part["censored"].to_numpy()
     return values, censored

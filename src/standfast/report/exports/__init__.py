@@ -72,7 +72,8 @@ def scalars(results: StoredResults) -> dict[str, float]:
     A median that is only bounded is called `median_at_most` or `median_at_least`.
     """
     rows = results.summary.rows
-    several_data, several_models = len({row.data for row in rows}) > 1, len({row.model for row in rows}) > 1
+    several_data = len({row.data for row in rows}) > 1
+    several_models = len({row.model for row in rows}) > 1
     named: dict[str, float] = {}
     for row in rows:
         where = [row.data] * several_data + [row.model] * several_models + [row.label, row.explainer]

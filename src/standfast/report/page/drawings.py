@@ -232,7 +232,9 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
             panel.parts = [Lane("", "", _colour_marks(panel, 0))]
             continue
         for channel in shown:
-            low, high = (-panel.limit, panel.limit) if panel.change else (lowest[channel], highest[channel])
+            low, high = lowest[channel], highest[channel]
+            if panel.change:
+                low, high = -panel.limit, panel.limit
             points = _list_points(line[channel], low, high) if len(line) == channels else ""
             name = name_entry(row.features, channel, "channel") if channels > 1 or row.features else ""
             panel.parts.append(Lane(name, points, _colour_ground(panel, channel, channels)))
