@@ -21,7 +21,7 @@ import polars as pl
 from torch import Tensor
 
 from standfast.checks.obstacles import Frozen, find_obstacles
-from standfast.checks.values import SampleValues, read_mistaken, read_values
+from standfast.checks.values import SampleValues, read_mistaken, read_sample_values
 from standfast.errors import ArgumentError, StandfastError, check
 from standfast.files import read_file, write_atomically
 from standfast.metrics.sanity import RULES
@@ -203,7 +203,7 @@ def _read_all(results: StoredResults) -> Iterator[Frozen]:
         for label, metric in results.metrics.items():
             view = results.metric_results(data, model, label)
             for explainer in view.present:
-                values = read_values(metric.spec, view.rows_for(explainer))
+                values = read_sample_values(metric.spec, view.rows_for(explainer))
                 yield Frozen(data, model, metric, explainer, values)
 
 

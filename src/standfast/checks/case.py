@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from standfast.checks.baseline import Baseline
 from standfast.checks.decision import Better, Decision
-from standfast.checks.values import SampleValues, read_values
+from standfast.checks.values import SampleValues, read_sample_values
 from standfast.errors import ArgumentError
 from standfast.report.sentences import say
 from standfast.results import ConfiguredMetric, StoredResults
@@ -149,7 +149,7 @@ class Case:
 
     def _read(self, explainer: str) -> SampleValues:
         rows = self.results.metric_results(self.data, self.model, self.label).rows_for(explainer)
-        return read_values(self.results.metrics[self.label].spec, rows)
+        return read_sample_values(self.results.metrics[self.label].spec, rows)
 
     def _find_why_empty(self) -> str:
         """Why no sample counts: the metric does not fit, had nothing to vary, or jobs failed; empty if none is so."""

@@ -108,7 +108,7 @@ def has_jobs(look: Mapping[str, Any], results: StoredResults, decision: Decision
     return bool(looked_at) and set(looked_at) <= set(look["jobs"])
 
 
-def list_values(decision: Decision) -> dict[str, Any]:
+def list_fields(decision: Decision) -> dict[str, Any]:
     """The fields of a decision as plain values."""
     return _to_json(dataclasses.asdict(decision))
 

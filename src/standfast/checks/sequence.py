@@ -27,7 +27,7 @@ from standfast.checks.looks import (
     find_earlier,
     find_look,
     has_jobs,
-    list_values,
+    list_fields,
     number_states,
     read_looks,
     restore_decision,
@@ -316,10 +316,10 @@ def _select_kept(decisions: Sequence[Decision], look: Mapping[str, Any], results
 
 def _drop_confirmed(stored: Sequence[Decision], decided: Sequence[Decision]) -> list[Decision]:
     """The stored decisions that are not among those that were decided again."""
-    decided_values = [list_values(decision) for decision in decided]
+    decided_values = [list_fields(decision) for decision in decided]
     unconfirmed = []
     for decision in stored:
-        stored_values = list_values(decision)
+        stored_values = list_fields(decision)
         if not any(_is_near(stored_values, values) for values in decided_values):
             unconfirmed.append(decision)
     return unconfirmed
@@ -366,7 +366,7 @@ def _look(results: StoredResults, target: str, study: Study, baselines: Mapping[
         "states": states,
         "samples": _count_by_data(results),
         "jobs": _list_done_jobs(results),
-        "decisions": [{"requirements": requirements, **list_values(decision)} for decision in decisions],
+        "decisions": [{"requirements": requirements, **list_fields(decision)} for decision in decisions],
     }
     index = find_look(looks, states)
     if index is None:

@@ -75,7 +75,7 @@ def ucr(name: str, split: str = "train", download: bool = False, *, standardize:
     values = _to_tensor(inputs[split])
     observed = ~values.isnan()
     if standardize:
-        mean, deviation = compute_moments(_to_tensor(inputs["train"]))
+        mean, deviation = measure_channels(_to_tensor(inputs["train"]))
         values = (values - mean) / deviation
     values = torch.where(observed, values, 0.0)
     check(bool(values.isfinite().all()), f"ucr:{name}", "finite values, or NaN for missing ones", "infinity")
@@ -88,12 +88,12 @@ def _to_tensor(series: _Array) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(series, np.float32))
 
 
-def compute_moments(series: Tensor) -> tuple[Tensor, Tensor]:
+def measure_channels(series: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of each channel of `series` (N, C, T), each (C, 1); NaN values are ignored.
 
     The deviation of a channel that is constant, or has no values, is 1.
 
-    >>> mean, deviation = compute_moments(torch.tensor([[[1.0, 3.0], [5.0, 5.0]], [[1.0, float("nan")], [5.0, 5.0]]]))
+    >>> mean, deviation = measure_channels(torch.tensor([[[1.0, 3.0], [5.0, 5.0]], [[1.0, float("nan")], [5.0, 5.0]]]))
     >>> mean.flatten().tolist(), deviation.flatten().tolist()
     ([1.6667, 5.0], [0.9428, 1.0])
     """

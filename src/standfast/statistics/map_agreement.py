@@ -44,7 +44,7 @@ def _sign_differences(maps: Array) -> Array:
     return np.asarray(np.sign(maps[:, :, None] - maps[:, None, :]))
 
 
-def mark_first(maps: Array, k: int) -> Array:
+def _mark_largest(maps: Array, k: int) -> Array:
     """Which k entries of maps `(n, F)` have the largest absolute values, bool `(n, F)`; of equal ones the first."""
     order = np.argsort(-np.abs(maps), axis=1, kind="stable")[:, :k]
     marked = np.zeros(maps.shape, dtype=bool)
@@ -54,13 +54,13 @@ def mark_first(maps: Array, k: int) -> Array:
 
 def overlap(a: Array, b: Array, k: int) -> Array:
     """The share of the first k entries of maps `(n, F)` that both have, `(n,)`."""
-    in_common = mark_first(a, k) & mark_first(b, k)
+    in_common = _mark_largest(a, k) & _mark_largest(b, k)
     return np.asarray(in_common.sum(1) / min(k, a.shape[1]))
 
 
 def agree_in_sign(a: Array, b: Array, k: int) -> Array:
     """The share of the first k entries of either of two maps `(n, F)` whose signs are the same, `(n,)`."""
-    among_first = mark_first(a, k) | mark_first(b, k)
+    among_first = _mark_largest(a, k) | _mark_largest(b, k)
     same_sign = np.sign(a) == np.sign(b)
     return np.asarray((same_sign & among_first).sum(1) / among_first.sum(1))
 

@@ -55,7 +55,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Lane:
+class ChannelLane:
     """A channel over time: its name, the points of its line in a square of 100, and the data URI of its ground."""
 
     name: str
@@ -64,7 +64,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Word:
+class ColouredWord:
     """A word of a text.
 
     Attributes:
@@ -229,7 +229,7 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     lowest, highest = values.min(axis=1), values.max(axis=1)  # the same scale before and after
     for panel, line in pairs:
         if panel.marks is not None and panel.marks.ndim == 1:  # the same for all channels: one strip
-            panel.parts = [Lane("", "", _colour_marks(panel, 0))]
+            panel.parts = [ChannelLane("", "", _colour_marks(panel, 0))]
             continue
         for channel in shown:
             low, high = lowest[channel], highest[channel]
@@ -237,7 +237,7 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
                 low, high = -panel.limit, panel.limit
             points = _list_points(line[channel], low, high) if len(line) == channels else ""
             name = name_entry(row.features, channel, "channel") if channels > 1 or row.features else ""
-            panel.parts.append(Lane(name, points, _colour_ground(panel, channel, channels)))
+            panel.parts.append(ChannelLane(name, points, _colour_ground(panel, channel, channels)))
     return {"panels": [panel for panel, _ in pairs], "steps": steps, "left_out": channels - len(shown)}
 
 
@@ -368,7 +368,7 @@ def _choose_folded(panels: Sequence[_Panel], count: int) -> set[int]:
     return set(range(FIRST_WORDS, count)) - with_neighbours
 
 
-def _colour_words(panel: _Panel, words: Sequence[str]) -> list[Word]:
+def _colour_words(panel: _Panel, words: Sequence[str]) -> list[ColouredWord]:
     """Each word on its colour; last, relevance of an embedding beyond the words."""
     array = np.atleast_2d(panel.array)
     words = list(words[: array.shape[1]])
@@ -376,9 +376,9 @@ def _colour_words(panel: _Panel, words: Sequence[str]) -> list[Word]:
         marks = np.where(panel.marks > 0, panel.marks, len(panel.picture.colours) + 1)
         lowest = marks if marks.ndim == 1 else marks.min(axis=0)
         colours = [*panel.picture.colours, _PLAIN]
-        return [Word(word, colours[mark - 1]) for word, mark in zip(words, lowest.tolist(), strict=False)]
+        return [ColouredWord(word, colours[mark - 1]) for word, mark in zip(words, lowest.tolist(), strict=False)]
     if panel.plain:
-        return [Word(word, _PLAIN) for word in words]
+        return [ColouredWord(word, _PLAIN) for word in words]
     values = np.abs(array).max(axis=0) if panel.change else array.sum(axis=0)
     limit = float(np.abs(values).max()) or 1.0
     beyond = values[len(words) :]
@@ -389,7 +389,7 @@ def _colour_words(panel: _Panel, words: Sequence[str]) -> list[Word]:
     rgb = _mix_green(shares) if panel.change else colour_signed(shares)
     is_dark = rgb @ np.array([0.299, 0.587, 0.114]) < 0.55  # by how bright red, green and blue are to the eye
     codes = ["#" + bytes(colour).hex() for colour in np.rint(255 * rgb).astype(np.uint8)]
-    return [Word(word, code, dark) for word, code, dark in zip(words, codes, is_dark.tolist(), strict=True)]
+    return [ColouredWord(word, code, dark) for word, code, dark in zip(words, codes, is_dark.tolist(), strict=True)]
 
 
 def _mix_green(shares: Array) -> Array:
