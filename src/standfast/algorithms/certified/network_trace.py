@@ -122,20 +122,14 @@ class _Tracer(FunctionMode):
         if not depends:
             return func(*args, **kwargs)
         plain = strip_underscore(name)
-        values = list(args)
         if plain == "batch_norm":  # whose forms have other orders
-            kwargs = bind_arguments(func, args, kwargs)
-            func, args, values = F.batch_norm, [], []
+            func, args, kwargs = F.batch_norm, [], bind_arguments(func, args, kwargs)
             kwargs.pop("cudnn_enabled", None)
-        begins_with_tensor = len(values) > 0 and isinstance(values[0], Tensor)
-        passed = kwargs
-        if not begins_with_tensor and "input" in kwargs:  # `input=...`, or a number first
-            values = [kwargs["input"], *values]
-            kwargs = {keyword: value for keyword, value in kwargs.items() if keyword != "input"}
+        values, keywords = _separate(args, kwargs)
         # copied before the call, which may work in place
         constants = [value.detach().double().clone() if isinstance(value, Tensor) else value for value in values]
         sources = [self.find_step(value) for value in values]
-        out = func(*args, **passed)
+        out = func(*args, **kwargs)
         if not isinstance(out, Tensor):
             if name in _VALUES or find_tensors([out]):
                 raise self._unsupported(name)
@@ -145,7 +139,8 @@ class _Tracer(FunctionMode):
             raise self._unsupported(name)
         shapes = [None if source is None else self.nodes[source].shape for source in sources]
         device = next(iter(self._steps.values()))[1].device
-        self._record(Call(name, plain, constants, kwargs, shapes, out.shape[1:], device, self._layer), sources, out)
+        call = Call(name, plain, constants, keywords, shapes, out.shape[1:], device, self._layer)
+        self._record(call, sources, out)
         return out
 
     @property
@@ -180,3 +175,11 @@ class _Tracer(FunctionMode):
         affine = isinstance(rule, Affine | Sum) and all(self.nodes[source].affine for source in sources)
         self.nodes.append(Node(rule, tuple(sources), shape, affine))
         return len(self.nodes) - 1
+
+
+def _separate(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The values that a function works on, and its other arguments; `input` is the first value, also by its name."""
+    begins_with_tensor = len(args) > 0 and isinstance(args[0], Tensor)
+    if begins_with_tensor or "input" not in kwargs:
+        return list(args), kwargs
+    return [kwargs["input"], *args], {keyword: value for keyword, value in kwargs.items() if keyword != "input"}

@@ -288,7 +288,7 @@ class _Problems:
         looks = plan_looks(few, options.error)
         estimates, open_problems = self._draw_first(few, looks, limit, is_short=few < largest)
         if few < largest:
-            self._run_longer(open_problems, looks, largest)
+            self._run_longer(open_problems, looks, largest, options.error)
         estimates |= {problem.number: problem.latest for problem in open_problems}
         return self._join([estimates[number] for number in every])
 
@@ -313,20 +313,20 @@ class _Problems:
             open_problems += part
         return estimates, open_problems
 
-    def _run_longer(self, problems: Sequence[_Open], looks: Looks, largest: int) -> None:
+    def _run_longer(self, problems: Sequence[_Open], looks: Looks, largest: int, error: float) -> None:
         """A lean run after a short one that shows no hidden mode, and a wide run where one of both shows it."""
         options = self.options
-        unfinished = [problem for problem in problems if not bool(problem.latest.reaches(options.error))]
-        hinting = [problem for problem in unfinished if problem.excess > _HINT]
-        quiet = [problem for problem in unfinished if problem.excess <= _HINT]
+        unfinished = [problem for problem in problems if not bool(problem.latest.reaches(error))]
+        hinting, quiet = _split_by_excess(unfinished, _HINT)
         for part in self._split(quiet, largest):
             self._descend(part, self._draw_again(part, looks, largest), plan_lean(options, largest), options, True)
+        hiding, _ = _split_by_excess(quiet, _HIDDEN)
         unresolved = [problem for problem in quiet if problem.excess > _HIDDEN or not bool(problem.latest.resolved)]
-        with_sign = hinting + [problem for problem in quiet if problem.excess > _HIDDEN]
         for part in (*self._split(hinting, largest), *self._split(unresolved, largest)):
             self._descend(part, self._draw_again(part, looks, largest), plan_wide(options, largest), options)
         # a wide run without the sign has lost what the run before had seen
-        self._repeat_lost([problem for problem in with_sign if problem.excess <= _HIDDEN])
+        _, lost = _split_by_excess([*hinting, *hiding], _HIDDEN)
+        self._repeat_lost(lost)
 
     def _repeat_lost(self, lost: Sequence[_Open]) -> None:
         """Another wide run, pooled with the first, for problems of which the first has lost what was seen before it."""
@@ -441,6 +441,12 @@ class _Open:
         """The estimate of the last run that counts, with all that was spent."""
         assert self.estimate is not None
         return replace(self.estimate, model_evaluations=torch.full_like(self.estimate.model_evaluations, self.spent))
+
+
+def _split_by_excess(problems: Sequence[_Open], limit: float) -> tuple[list[_Open], list[_Open]]:
+    """The problems whose last run has a larger excess of variance, and the others."""
+    above = [problem for problem in problems if problem.excess > limit]
+    return above, [problem for problem in problems if problem.excess <= limit]
 
 
 class _Run:
