@@ -98,6 +98,10 @@ class Region:
         """Which parameters choose among candidates; None where the neighbourhood has none (`chooses`)."""
         return None
 
+    def find_movable(self) -> Tensor:
+        """See `Neighbourhood.find_movable`; bool `(P,)`."""
+        return torch.ones(len(self), dtype=torch.bool, device=self.device)
+
     def effective_points(self, points: Tensor, problem: Tensor) -> Tensor:
         """The points `(M, *shape)` as they took effect: what steps and rules made of them, where there are any."""
         return points
@@ -315,6 +319,14 @@ class Neighbourhood(metaclass=ConfigurationType):
         Raises:
             ArgumentError: the inputs are no floats `(P, ...)` within the bounds; the bounds are something else.
         """
+
+    def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Which of the inputs `(N, ...)` can change at all, bool `(N,)`; all of them by default.
+
+        A row of a table whose numbers are too small for a step has nothing around it, nor has a text without a word
+        that another one could replace. That its explanation stays the same is no merit.
+        """
+        return torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
 
     @abstractmethod
     def describe(self) -> str:

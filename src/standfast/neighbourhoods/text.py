@@ -166,6 +166,12 @@ class TextChange(Transformation):
         ordered = torch.zeros(inputs.shape[1], dtype=torch.bool, device=inputs.device)
         return Choices(others + 1, torch.zeros_like(others), ordered, find_points, is_countable[number_of_code].all(1))
 
+    def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """Those with a word that has candidates. No word's candidates are kept."""
+        codes, number_of_code = torch.unique(inputs, return_inverse=True)
+        has_candidates = [next(_find_others(self, int(code)), None) is not None for code in codes.tolist()]
+        return send(has_candidates, inputs.device, torch.bool)[number_of_code].any(1)
+
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The texts with some words changed."""
         options = _list_options(self, inputs)
@@ -186,11 +192,6 @@ class TextChange(Transformation):
             )
             for pair in pairs
         ]
-
-
-def has_candidates(change: TextChange, codes: Tensor) -> bool:
-    """Whether any of the words of codes `(N, W)` can change. No word's candidates are kept."""
-    return any(True for code in torch.unique(codes).tolist() for _ in _find_others(change, int(code)))
 
 
 def count_too_long(change: TextChange, codes: Tensor) -> int:

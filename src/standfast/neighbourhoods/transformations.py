@@ -377,6 +377,10 @@ class TransformedRegion(Region):
         clipped = torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
         return clipped.reshape(-1, *self.input_shape)
 
+    def find_movable(self) -> Tensor:
+        """Which of the inputs the transformation can change at all, bool `(P,)`."""
+        return self.transformation.find_movable(self.inputs, self.bounds)
+
     @property
     def choices(self) -> Choices | None:
         """Which parameters choose among candidates; None where the transformation has none."""
@@ -466,6 +470,10 @@ class Compose(Transformation):
 
     def acts_on_slices(self, inputs: Tensor) -> bool:
         return any(part.acts_on_slices(inputs) for part in self.parts)
+
+    def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Those that any part can change."""
+        return torch.stack([part.find_movable(inputs, bounds) for part in self.parts]).any(0)
 
     def count_parameters(self, shape: Sequence[int]) -> int:
         return sum(part.count_parameters(shape) for part in self.parts)

@@ -20,7 +20,7 @@ from standfast.frames import is_frame
 from standfast.metrics import Metric
 from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
-from standfast.neighbourhoods.text import CODES, Word, count_too_long, has_candidates
+from standfast.neighbourhoods.text import CODES, Word, count_too_long
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
 from standfast.question.inputs import Given, Inputs, kinds
 from standfast.segments import FEWEST
@@ -348,7 +348,7 @@ def check_change(neighbourhood: Neighbourhood, rows: Tensor) -> None:
         parts = neighbourhood.parts
     changes = [part for part in parts if isinstance(part, TextChange)]
     check(len(changes) == len(parts), "neighbourhood", _CHANGES, repr(neighbourhood))
-    acts = any(has_candidates(change, rows) for change in changes)
+    acts = any(bool(change.find_movable(rows).any()) for change in changes)
     check(acts, "neighbourhood", "changes of at least one word of the texts", f"{neighbourhood} without any")
     _warn_of_long_words(changes, rows)
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from standfast.errors import StandfastError
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
 from standfast.model import ROW_ALIGNMENT, Model, module_name
@@ -129,6 +130,7 @@ class _Pool:
         combination: the digest of model and data.
         explained_by: the digests of the explainer, with what the metric does otherwise for it.
         seed: of the grid.
+        movable: which samples have anything else in the metric's neighbourhood, bool `(N,)`; None where it has none.
         count: the number of samples.
         filling: how many samples fill a batch of the smallest size, if the metric takes turns; else 1. A job of fewer
             would take about as long.
@@ -146,6 +148,7 @@ class _Pool:
     combination: str
     explained_by: list[str]
     seed: int
+    movable: Tensor | None
     metric: Metric
     count: int
     filling: int
@@ -180,21 +183,23 @@ class _Pool:
         return [self._make_job(start, min(start + size, self.count)) for start in range(0, self.count, size)]
 
     def _make_job(self, start: int, stop: int) -> Job:
-        identity = digest(
-            [
-                self.combination,
-                self.source.digest_samples(start, stop),
-                self.data,
-                self.model,
-                start,
-                self.repeat,
-                self.seed,
-                self.label,
-                self.source.digest_metric(self.label, start, stop),
-                self.explainer,
-                self.explained_by,
-            ]
-        )
+        consists_of: list[object] = [
+            self.combination,
+            self.source.digest_samples(start, stop),
+            self.data,
+            self.model,
+            start,
+            self.repeat,
+            self.seed,
+            self.label,
+            self.source.digest_metric(self.label, start, stop),
+            self.explainer,
+            self.explained_by,
+        ]
+        still_samples = [] if self.movable is None else (~self.movable[start:stop]).nonzero()[:, 0].tolist()
+        if still_samples:  # which earlier versions called stable, so that their jobs are others
+            consists_of.append(still_samples)
+        identity = digest(consists_of)
         names = self.data, self.model, self.explainer, self.label
         return Job(identity, *names, self.repeat, start, stop, (stop - start) * self.work)
 
@@ -439,6 +444,7 @@ def _make_pools(
     extras = meeting.samples.extras
     bound = {label: metric.bind(extras=extras) for label, metric in grid.measured.items()}
     source = _Source(meeting.samples, meeting.inputs, bound, described.metrics)
+    movable_by = {label: _find_movable(metric, meeting) for label, metric in grid.measured.items()}
     pools: list[_Pool] = []
     for repeat, label, metric in _list_evaluations(grid):
         together = metric.samples_together
@@ -459,6 +465,7 @@ def _make_pools(
                 combination=combination,
                 explained_by=explainer_parts,
                 seed=grid.seed,
+                movable=movable_by[label],
                 metric=metric,
                 count=count,
                 filling=_count_filling(metric, grid.explainers[name]),
@@ -468,6 +475,17 @@ def _make_pools(
             )
             pools.append(pool)
     return pools
+
+
+def _find_movable(metric: Metric, meeting: _Meeting) -> Tensor | None:
+    """Which samples have anything else in the neighbourhood of a metric, bool `(N,)`; None where it has none."""
+    neighbourhood = metric.neighbourhood_in_use
+    if neighbourhood is None:
+        return None
+    try:
+        return neighbourhood.find_movable(meeting.inputs, meeting.model.bounds).cpu()
+    except StandfastError:  # it does not fit the inputs, as each job will say
+        return None
 
 
 def _count_filling(metric: Metric, explainer: Explainer) -> int:
