@@ -287,19 +287,22 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
     stored = [restore_decision(decision) for decision in looks[current]["decisions"]]
     decided = _decide_again(results, entries, number_states(looks, states), folder)
     unknown = {decision.name for decision in decided if decision.advice == NO_BASELINE}
-    stored_names = {decision.name for decision in stored}
-    not_stored = [decision.name for decision in decided if decision.name not in stored_names]
-
     unconfirmed = _drop_confirmed(stored, decided)
     for look in looks[:current]:
         results_then = load_results(results.store, jobs=look["jobs"])
         decided_then = _decide_again(results_then, entries, number_states(looks, look["states"]), folder)
         unconfirmed = _drop_confirmed(unconfirmed, _select_kept(decided_then, look, results))
-    names = [*(decision.name for decision in unconfirmed), *not_stored]
+    names = [decision.name for decision in unconfirmed] + _list_not_stored(stored, decided)
     return Confirmation(
         different=tuple(name for name in names if name not in unknown),
         unknown=tuple(name for name in names if name in unknown),
     )
+
+
+def _list_not_stored(stored: Sequence[Decision], decided: Sequence[Decision]) -> list[str]:
+    """The names of decisions that the numbers give and nobody stored."""
+    stored_names = {decision.name for decision in stored}
+    return [decision.name for decision in decided if decision.name not in stored_names]
 
 
 def _restore_requirement(stored: Mapping[str, Any]) -> RequirementEntry:
