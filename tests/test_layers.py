@@ -25,6 +25,7 @@ LAYERS = (
         "needs",
         "records",
         "registry",
+        "spelling",
         "tensors",
         "input_types",
         "function_calls",

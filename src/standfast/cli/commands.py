@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -247,6 +248,15 @@ def run(
             help="For the metrics, instead of what the file says; with --out, results of different presets stay apart."
         ),
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A value instead of what the file says, as samples=80; KEY+=VALUE adds one, as explainers+=smoothgrad."
+            " May be given several times.",
+        ),
+    ] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
     """Run a study, and print its table and verdict. Started again, it continues, and tries again what failed.
@@ -262,7 +272,7 @@ def run(
         from standfast.study.lease import has_run
         from standfast.study.store import Store
 
-    loaded = load_study(study, None if preset is None else preset.value)
+    loaded = load_study(study, None if preset is None else preset.value, changes or ())
     target = out or str(default_folder(loaded))
     chosen = executor_of(loaded, executor, _count(workers))
     if isinstance(chosen, InProcess) and not dry_run and has_run(Store(target).folder):
@@ -275,6 +285,8 @@ def run(
             describe(loaded, target, loaded.minutes if minutes is None else minutes)
         return
     command = f"standfast run {study}" + f" --preset {preset}" * bool(preset) + f" --out {out}" * bool(out)
+    for change in changes or ():
+        command += f" --set {shlex.quote(change)}"
     if minutes is not None:
         command += f" --minutes {minutes:g}"
     found = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
