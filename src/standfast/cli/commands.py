@@ -284,12 +284,13 @@ def run(
         with _interruptible(_FROM_THE_BEGINNING):
             describe(loaded, target, loaded.minutes if minutes is None else minutes)
         return
-    command = f"standfast run {study}" + f" --preset {preset}" * bool(preset) + f" --out {out}" * bool(out)
+    words = ["standfast", "run", str(study)]
+    words += ["--preset", preset.value] if preset else []
+    words += ["--out", out] if out else []
     for change in changes or ():
-        command += f" --set {shlex.quote(change)}"
-    if minutes is not None:
-        command += f" --minutes {minutes:g}"
-    found = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
+        words += ["--set", change]
+    words += [] if minutes is None else ["--minutes", f"{minutes:g}"]
+    found = run_study(loaded, out, executor=chosen, minutes=minutes, command=shlex.join(words))
     run = found.run
     assert run is not None
     _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")

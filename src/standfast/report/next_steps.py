@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from standfast.neighbourhoods.naming import describe_change
 from standfast.report.sentences import say
 from standfast.report.step_lines import list_session_names, wrap_line, write_line
+from standfast.report.wording import describe_changes_of
 from standfast.results import NextStep, StoredResults, Verdict
 from standfast.results.next_steps import MOST_STEPS
 
@@ -46,8 +47,9 @@ def describe_steps(results: StoredResults, data: str, model: str) -> list[Printe
         line = write_line(results, step)
         if line is None:
             continue
-        ways = [describe_change(change) for change in step.changes]
-        why, cost = say("step_why", step, ways), say("step_cost", step)
+        now = describe_changes_of(results, step.labels)
+        changes = [describe_change(change) for change in step.changes]
+        why, cost = say("step_why", step, now, changes), say("step_cost", step)
         printed.append(PrintedStep(**vars(step), line=line, why=why, cost=cost))
     return printed[:MOST_STEPS]
 

@@ -119,17 +119,19 @@ def _write_call(results: StoredResults, step: NextStep) -> str | None:
 
 def _write_explainers(given: Mapping[str, Any] | None, step: NextStep) -> str | None:
     """The explainers of a step; all of the user's where the line cannot choose among them."""
+    codes: dict[str, str | None] = {}
+    if given is not None:
+        codes = {part["name"]: part["code"] for part in given["parts"]}
+    chosen = {name: code for name, code in codes.items() if name in step.evaluated}
+    is_known = len(chosen) == len(step.evaluated) and None not in chosen.values()
+    if not is_known:
+        return repr([step.instead]) if step.instead else "explainers"
     if step.instead:
-        return repr([step.instead])
-    codes = None if given is None else {part["name"]: part["code"] for part in given["parts"]}
-    if codes is None or any(codes.get(name) is None for name in step.evaluated):
-        return "explainers"
-    assert given is not None
-    chosen = {name: codes[name] for name in codes if name in step.evaluated}
-    if given["named"]:
+        chosen[step.instead] = repr(step.instead)
+    if given is not None and given["named"] and len(step.evaluated):
         entries = ", ".join(f"{name!r}: {code}" for name, code in chosen.items())
         return f"{{{entries}}}"
-    return f"[{', '.join(chosen.values())}]"
+    return f"[{', '.join(map(str, chosen.values()))}]"
 
 
 def _write_metrics(given: Mapping[str, Any] | None, step: NextStep) -> str | None:

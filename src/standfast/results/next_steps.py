@@ -155,6 +155,11 @@ class Situation:
         return self.summary.samples.get(self.verdict.data, 0)
 
     @property
+    def candidates(self) -> tuple[str, ...]:
+        """The explainers without the controls."""
+        return tuple(name for name in self.summary.explainers if name not in self.summary.controls)
+
+    @property
     def metrics(self) -> list[MetricSummary]:
         """The metrics on this data set and model."""
         return self.summary.select(self.verdict.data, self.verdict.model)
@@ -246,33 +251,29 @@ def find_next_steps(situation: Situation) -> tuple[NextStep, ...]:
 
 def _find_samples(situation: Situation) -> NextStep | None:
     """More samples, where it is known how many would decide."""
-    numbers = {ground.explainer: ground.needed for ground in situation.verdict.undecided if ground.needed}
-    if not numbers:
+    needed_of = {ground.explainer: ground.needed for ground in situation.verdict.undecided if ground.needed}
+    if not needed_of:
         return None
-    open_explainers = [name for name in situation.summary.explainers if name in numbers]
+    done = 0 if situation.are_kept else situation.samples  # what has to be done again
 
     def count_decided(needed: int) -> float:
-        decided = [name for name in open_explainers if numbers[name] <= needed]
-        return len(decided) / _count_evaluated(situation, needed)
+        """How many explainers are decided for each sample that is evaluated."""
+        return sum(other <= needed for other in needed_of.values()) / (done + 2 * needed)
 
-    needed = max(numbers.values(), key=count_decided)
-    decided = tuple(name for name in open_explainers if numbers[name] <= needed)
-    least, most = max(1, min(numbers[name] for name in decided) // 2), 2 * needed
-    evaluated = [name for name in situation.summary.explainers if name not in situation.refused]
+    chosen = max(needed_of.values(), key=count_decided)
+    decided = [name for name in situation.candidates if needed_of.get(name, chosen + 1) <= chosen]
+    # a number that is needed is known to a factor of two (`Ground.needed_range`)
+    least, most = max(1, min(needed_of[name] for name in decided) // 2), 2 * chosen
+    evaluated = tuple(name for name in situation.candidates if name not in situation.refused)
+    timed = [*evaluated, *situation.summary.controls]
     return NextStep(
         "samples",
-        decided,
-        tuple(name for name in evaluated if name not in situation.summary.controls),
-        seconds=situation.time(evaluated, _count_evaluated(situation, needed)),
+        tuple(decided),
+        evaluated,
+        seconds=situation.time(timed, done + round_roughly(most)),
         samples=situation.samples + round_roughly(most),
         more=(least, most),
     )
-
-
-def _count_evaluated(situation: Situation, needed: int) -> int:
-    """How many samples are evaluated if so many more are needed, which is known to a factor of two."""
-    more = round_roughly(2 * needed)
-    return more if situation.are_kept else situation.samples + more
 
 
 def _find_question(situation: Situation) -> NextStep | None:
@@ -373,18 +374,28 @@ def _find_explainer(situation: Situation) -> NextStep | None:
         relative = _SMOOTHER.get(name)
         if relative is None or situation.knows(relative.text):
             continue
-        own = situation.time([unstable.explainer], situation.samples)
-        beside = 0.0 if situation.are_kept else situation.time(situation.summary.controls, situation.samples) or 0.0
-        seconds = None if own is None else relative.times * own + beside
         return NextStep(
             "explainer",
             (unstable.explainer,),
-            seconds=seconds,
+            evaluated=situation.candidates if situation.are_kept else (),
+            seconds=_time_relative(situation, unstable.explainer, relative),
             samples=situation.samples,
             labels=unstable.labels,
             instead=relative.text,
         )
     return None
+
+
+def _time_relative(situation: Situation, explainer: str, relative: Relative) -> float | None:
+    """The seconds of a relative of an explainer: what asks for faithfulness predicts, and seldom explains."""
+    faithfulness = [metric.label for metric in situation.metrics if metric.metric.spec.asks == "faithfulness"]
+    others = [label for name, label in situation.paces if name == explainer and label not in faithfulness]
+    explained = situation.time([explainer], situation.samples, others)
+    if explained is None:
+        return None
+    predicted = situation.time([explainer], situation.samples, faithfulness) or 0.0
+    beside = 0.0 if situation.are_kept else situation.time(situation.summary.controls, situation.samples) or 0.0
+    return relative.times * explained + predicted + beside
 
 
 def _find_training(situation: Situation) -> NextStep | None:
