@@ -161,7 +161,11 @@ def test_a_failed_check_or_map_without_merit_is_no_matter_of_the_neighbourhood()
 
 
 def test_free_categories_of_a_table_become_the_precision_of_its_numbers() -> None:
-    columns = [{"name": "income", "kind": "number"}, {"name": "age", "kind": "number"}, {"name": "town", "kind": "category"}]
+    columns = [
+        {"name": "income", "kind": "number"},
+        {"name": "age", "kind": "number"},
+        {"name": "town", "kind": "category"},
+    ]
     changes = {"income": {"by": "5%", "categories": None}, "town": {"by": None, "categories": "data"}}
     place = {"transformation": "TableChanges", "changes": changes}
     data = {"samples": 12, "input_shape": [3], "columns": columns}
@@ -200,5 +204,7 @@ def test_the_order_is_what_may_be_decided_in_a_second() -> None:
     assert [step.worth for step in cheap] == sorted((step.worth for step in cheap), reverse=True)
     dear = find_next_steps(make_situation(qualities, needed={"lrp": 190}))
     assert [step.kind for step in dear] == ["neighbourhood", "explainer", "samples"]
-    unknown = dataclasses.replace(make_situation(qualities, needed={"lrp": 1}), jobs=make_situation(qualities).jobs.clear())
+    unknown = dataclasses.replace(
+        make_situation(qualities, needed={"lrp": 1}), jobs=make_situation(qualities).jobs.clear()
+    )
     assert [step.seconds for step in find_next_steps(unknown)] == [None] * 3

@@ -28,11 +28,12 @@ def record_call(arguments: Arguments, further: Mapping[str, Any]) -> dict[str, A
         further: other arguments that the same call needs, such as `out`.
 
     Returns:
-        `"explainers"` and `"metrics"`, each with `"named"` (whether they were given as a mapping) and `"parts"`, a
-        mapping for each: its `"name"`, its `"code"` (None if there is none), and for a metric also `"placed"`, whether
-        it has a neighbourhood, and `"movable"`: its text without it, which `evaluate(..., neighbourhood=...)` then gives
-        it. `"model"`: whether it is a `"model"`, a `"module"`, or `"models"` in a mapping. And `"options"`: the code of
-        every other argument that differs from its default; it is the name of the argument where it has no code.
+        - `"model"`: whether it is a `"model"`, a `"module"`, or `"models"` in a mapping.
+        - `"explainers"` and `"metrics"`, each with `"named"` (whether they were given as a mapping) and `"parts"`. A
+          part has a `"name"` and a `"code"`, which is None if there is none. That of a metric also has `"placed"`,
+          whether it has a neighbourhood, and `"movable"`, its text without it, for `evaluate(..., neighbourhood=...)`.
+        - `"options"`: the code of every other argument that differs from its default; the name of the argument where it
+          has no code.
     """
     return {
         "model": _find_kind(arguments.model),

@@ -64,7 +64,7 @@ def describe_endings(steps: Sequence[PrintedStep], verdict: Verdict) -> list[str
 
 
 def write_steps(steps: Sequence[PrintedStep], width: int) -> list[str]:
-    """The steps for a terminal: for each its number, why and the cost, and then the line, which begins at the margin."""
+    """The steps for a terminal: for each a sentence with the cost, and then the line, which begins at the margin."""
     written: list[str] = []
     for number, step in enumerate(steps, 1):
         said = f"{number}. {step.why} ({step.cost}):"

@@ -56,8 +56,8 @@ def round_roughly(number: int) -> int:
 def format_rough_duration(seconds: float) -> str:
     """A time that is known to its first digit at best, in words.
 
-    >>> format_rough_duration(0.3), format_rough_duration(41.0), format_rough_duration(130.0), format_rough_duration(1e4)
-    ('1 second', '40 seconds', '2 minutes', '3 hours')
+    >>> [format_rough_duration(seconds) for seconds in (0.3, 41.0, 130.0, 1e4)]
+    ['1 second', '40 seconds', '2 minutes', '3 hours']
     """
     for unit, size in (("hour", 3600), ("minute", 60)):
         if seconds >= 1.5 * size:

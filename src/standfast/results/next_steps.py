@@ -4,8 +4,8 @@ A step is proposed only where the results support it:
 
 - *samples*: an explainer is undecided, and its interval says how many more samples would decide it;
 - *question*: an explainer passes all that was asked, and a kind of question was not asked;
-- *neighbourhood*: explainers do not hold in a neighbourhood that is unlike what such inputs undergo. The proposed one is
-  never a smaller one of the same kind, and it asks another question;
+- *neighbourhood*: explainers do not hold in a neighbourhood that is unlike what such inputs undergo. What is proposed
+  is never a smaller one of the same kind, and it asks another question;
 - *explainer*: an explainer does not hold, and a smoother one of its family was not tried;
 - *training*: no map of a network holds, so that the network is what has to change.
 
@@ -45,7 +45,7 @@ StepKind = Literal["samples", "question", "neighbourhood", "explainer", "trainin
 MOST_STEPS = 3
 #: a step whose cost is not known comes after all others, and among them in this order
 _ORDER: tuple[StepKind, ...] = get_args(StepKind)
-#: changes of pixels beyond this share of the range are another picture, and no camera makes them (`docs/natural-changes.md`)
+#: pixels that each move by more than this share of their range are another picture, and no camera makes it
 _SEEN_CHANGE = 8 / 255
 #: what photographs and series undergo, as measured in `docs/natural-changes.md`
 _OF_IMAGES: tuple[Neighbourhood, ...] = (Brightness(0.2), JPEG((30, 90)), GaussianNoise(0.1))
@@ -70,7 +70,7 @@ class Relative:
 
 
 #: by the registered name of an explainer; docs/how-to/if-none-holds.md has what was measured
-_SMOOTHER: Mapping[str, Relative] = {
+SMOOTHER: Mapping[str, Relative] = {
     "saliency": Relative("smoothgrad", 17),
     "input_x_gradient": Relative("smoothgrad:times_input=true", 17),
     "integrated_gradients": Relative("smoothgrad:times_input=true", 0.6),
@@ -371,7 +371,7 @@ def _find_explainer(situation: Situation) -> NextStep | None:
     stored = situation.manifest.get("explainers") or {}
     for unstable in situation.unstable:
         name = str((stored.get(unstable.explainer) or {}).get("name"))
-        relative = _SMOOTHER.get(name)
+        relative = SMOOTHER.get(name)
         if relative is None or situation.knows(relative.text):
             continue
         return NextStep(
@@ -419,4 +419,3 @@ _FINDERS: tuple[FindStep, ...] = (
     _find_explainer,
     _find_training,
 )
-

@@ -31,10 +31,16 @@ def apply_changes(document: Document, changes: Sequence[str]) -> Document:
     if not isinstance(document.content, Mapping):
         return document
     content = dict(document.content)
+    lines = dict(document.lines)
     for change in changes:
         key, value, adds = _read_change(change)
-        content[key] = _add(content.get(key), value) if adds else value
-    return replace(document, content=content)
+        if adds:
+            content[key] = _add(content.get(key), value)
+            continue
+        content[key] = value
+        # what is wrong with it stands in no line of the file
+        lines = {path: line for path, line in lines.items() if path[:1] != (key,)}
+    return replace(document, content=content, lines=lines)
 
 
 def _read_change(change: str) -> tuple[str, Any, bool]:

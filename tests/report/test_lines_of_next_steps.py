@@ -41,7 +41,7 @@ def run_line(step: PrintedStep, **names: Any) -> Any:
     """What the line gives, in a session that has what it says that it needs, and nothing else."""
     session = {name: names[name] for name in step.session_names}
     lines = "\n".join(wrap_line(step.line, 80))
-    return eval(lines, {"standfast": standfast, "torch": torch, **session})  # noqa: S307
+    return eval(lines, {"standfast": standfast, "torch": torch, **session})
 
 
 def test_each_line_runs_as_it_is_printed(unstable: Results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -75,7 +75,15 @@ def test_more_samples_continue_where_the_results_are(tmp_path: Path) -> None:
 
     explainers = {"mine": look_at, "lrp": standfast.explainers.LRP(epsilon=1e-6)}
     found = standfast.evaluate(
-        make_model(), explainers, digits[:7], METRICS, seed=3, controls=False, sanity=False, out=tmp_path, progress=False
+        make_model(),
+        explainers,
+        digits[:7],
+        METRICS,
+        seed=3,
+        controls=False,
+        sanity=False,
+        out=tmp_path,
+        progress=False,
     )
     step = standfast.results.NextStep("samples", ("lrp",), ("lrp",), samples=9)
     line = standfast.report.step_lines.write_line(found, step)
@@ -84,7 +92,7 @@ def test_more_samples_continue_where_the_results_are(tmp_path: Path) -> None:
         "{'worst': standfast.metrics.WorstCase(neighbourhood=standfast.LinfBall(0.1), budget=40), "
         f"'aopc': 'aopc:steps=10,samples=1'}}, controls=False, sanity=False, seed=3, out={str(tmp_path)!r})"
     )
-    again = eval(line, {"standfast": standfast, "model": make_model(), "inputs": digits})  # noqa: S307
+    again = eval(line, {"standfast": standfast, "model": make_model(), "inputs": digits})
     assert again.run.earlier == 2
     assert again.summary.samples["digits"] == 9
 
@@ -104,7 +112,9 @@ def test_what_has_no_code_is_named(tmp_path: Path) -> None:
         progress=False,
     )
     name = found.explainers[0]
-    line = standfast.report.step_lines.write_line(found, standfast.results.NextStep("samples", (name,), (name,), samples=9))
+    line = standfast.report.step_lines.write_line(
+        found, standfast.results.NextStep("samples", (name,), (name,), samples=9)
+    )
     assert line is not None
     assert line.startswith("standfast.evaluate(model, explainers, inputs[:9], ['aopc:steps=5,samples=1'], ")
     assert "targets=targets[:9]" in line
@@ -113,7 +123,9 @@ def test_what_has_no_code_is_named(tmp_path: Path) -> None:
 
 def test_results_of_an_earlier_version_name_all_arguments(unstable: Results) -> None:
     earlier = {key: value for key, value in unstable.manifest.items() if key != "call"}
-    results = Results(unstable.store, earlier, unstable.samples, unstable.jobs, unstable.planned, None, unstable.sanity_rows)
+    results = Results(
+        unstable.store, earlier, unstable.samples, unstable.jobs, unstable.planned, None, unstable.sanity_rows
+    )
     steps = results.next_steps()
     assert [step.kind for step in steps] == ["explainer"]  # no other neighbourhood, and no training, without the call
     assert steps[0].line == "standfast.evaluate(model, ['smoothgrad'], inputs, metrics)"
@@ -179,9 +191,9 @@ def test_python_lines_break_where_python_can_be_broken() -> None:
     lines = wrap_line(code, 24)
     assert len(lines) > 2
     given: list[Any] = []
-    eval("\n".join(lines), {"f": lambda *values, **options: given.append((values, options))})  # noqa: S307
+    eval("\n".join(lines), {"f": lambda *values, **options: given.append((values, options))})
     whole: list[Any] = []
-    eval(code, {"f": lambda *values, **options: whole.append((values, options))})  # noqa: S307
+    eval(code, {"f": lambda *values, **options: whole.append((values, options))})
     assert given == whole
 
 
