@@ -25,7 +25,6 @@ LAYERS = (
         "needs",
         "records",
         "registry",
-        "spelling",
         "tensors",
         "input_types",
         "function_calls",

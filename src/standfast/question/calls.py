@@ -12,7 +12,7 @@ from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.metrics.base import find_neighbourhood_option, has_neighbourhood
 from standfast.question.arguments import Arguments
-from standfast.spelling import spell, spell_options
+from standfast.question.spelling import spell, spell_options
 
 #: the arguments that are not options: who calls has them under these names
 _PLACES = ("model", "explainers", "inputs", "metrics")

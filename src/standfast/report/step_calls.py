@@ -12,9 +12,9 @@ from typing import Any
 
 from standfast.neighbourhoods import Neighbourhood, TableChanges
 from standfast.neighbourhoods.naming import find_first_option
+from standfast.question.spelling import spell
 from standfast.results import NextStep, StoredResults
 from standfast.results.next_steps import METRIC_OF
-from standfast.spelling import spell
 
 #: how a training of the same network differs; docs/training.md has what it brought
 _SCHEME = "standfast.training.schemes.GradientHessian(gradient_weight=0.0, hessian_weight=0.5)"

@@ -10,8 +10,8 @@ import torch
 
 import standfast
 from standfast.neighbourhoods import Brightness, Compose, Rotation, TableChanges
+from standfast.question.spelling import find_public_name, spell, spell_options
 from standfast.records import Background
-from standfast.spelling import find_public_name, spell, spell_options
 
 VALUES: list[Any] = [
     None,
