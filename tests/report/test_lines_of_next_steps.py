@@ -16,7 +16,7 @@ import standfast
 from standfast.cli.commands import app
 from standfast.report import Results, build_html, load_results
 from standfast.report.next_steps import PAGE, PrintedStep, write_steps
-from standfast.report.step_lines import list_session_names, wrap_line
+from standfast.report.step_lines import is_harmless, list_session_names, wrap_line
 
 METRICS = {"worst": standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40), "aopc": "aopc:steps=10,samples=1"}
 
@@ -206,3 +206,39 @@ def test_samples_of_a_study_that_takes_all_are_no_step(tmp_path: Path, monkeypat
     found = standfast.run_study("study.yaml", progress=False)
     step = standfast.results.NextStep("samples", ("saliency",), ("saliency",), samples=9)
     assert standfast.report.step_lines.write_line(found, step) is None
+
+
+def with_call(results: Results, call: Any) -> Results:
+    """The results with another call in their manifest."""
+    manifest = {**results.manifest, "call": call}
+    return Results(results.store, manifest, results.samples, results.jobs, results.planned, None, results.sanity_rows)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "__import__('os').system('true')",
+        "standfast.files.os.system('true')",
+        "(lambda: 1)()",
+        "[x for x in (1,)]",
+        "'saliency'], inputs, ['aopc']); print([1",
+        "'saliency'\n",
+        "(" * 500,
+    ],
+)
+def test_a_call_of_a_stranger_does_nothing_but_evaluate(unstable: Results, code: str) -> None:
+    """Results may come from anybody, and their lines are there to be copied."""
+    call = unstable.manifest["call"]
+    parts = {"named": False, "parts": [{"name": "saliency", "code": code}]}
+    for changed in ({**call, "explainers": parts}, {**call, "options": {"seed": code}}):
+        for step in with_call(unstable, changed).next_steps():
+            assert code.strip() not in step.line or is_harmless(step.line)
+            assert "system" not in step.line
+
+
+@pytest.mark.parametrize(
+    "call", [None, 3, [], {"explainers": 3, "metrics": [], "options": 1}, {"metrics": {"parts": [1]}}]
+)
+def test_a_call_that_cannot_be_read_names_all_arguments(unstable: Results, call: Any) -> None:
+    steps = with_call(unstable, call).next_steps()
+    assert [step.line for step in steps] == ["standfast.evaluate(model, ['smoothgrad'], inputs, metrics)"]

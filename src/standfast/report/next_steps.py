@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from standfast.neighbourhoods.naming import describe_change
 from standfast.report.sentences import say
-from standfast.report.step_lines import list_session_names, wrap_line, write_line
+from standfast.report.step_lines import is_command, list_session_names, wrap_line, write_line
 from standfast.report.wording import describe_changes_of
 from standfast.results import NextStep, StoredResults, Verdict
 from standfast.results.next_steps import MOST_STEPS
@@ -34,7 +34,7 @@ class PrintedStep(NextStep):
     @property
     def session_names(self) -> list[str]:
         """What the line takes from the session of the user, such as `model` and `inputs`."""
-        return [] if self.line.startswith("standfast ") else list_session_names(self.line)
+        return [] if is_command(self.line) else list_session_names(self.line)
 
     def __str__(self) -> str:
         return f"{self.why} ({self.cost})\n{self.line}"

@@ -14,6 +14,7 @@ from standfast.neighbourhoods import Neighbourhood, TableChanges
 from standfast.neighbourhoods.naming import find_first_option
 from standfast.question.spelling import spell
 from standfast.results import NextStep, StoredResults
+from standfast.results.given_call import GivenPart, GivenParts, read_call
 from standfast.results.next_steps import METRIC_OF
 
 #: how a training of the same network differs; docs/training.md has what it brought
@@ -24,17 +25,16 @@ _OF_SAMPLES = ("targets",)
 
 def write_call(results: StoredResults, step: NextStep) -> str | None:
     """The user's call of `evaluate` with what the step changes; None where it cannot be written such that it runs."""
-    call = results.manifest.get("call") or {}
-    explainers = _write_explainers(call.get("explainers"), step)
-    metrics = _write_metrics(call.get("metrics"), step)
+    call = read_call(results.manifest)
+    explainers = _write_explainers(call.explainers, step)
+    metrics = _write_metrics(call.metrics, step)
     if metrics is None:
         return None
     count = _count_inputs(results, step)
     cut = "" if count is None else f"[:{count}]"
-    options = _change_options(call.get("options") or {}, step, cut)
-    minutes = results.summary.minutes
-    if minutes is not None and step.kind == "samples":
-        options["minutes"] = str(add_minutes(minutes, step))
+    options = _change_options(call.options, step, cut)
+    if results.summary.minutes is not None:
+        options["minutes"] = write_minutes(results.summary.minutes, step)
     arguments = ["model", explainers, f"inputs{cut}", metrics]
     arguments += [f"{name}={code}" for name, code in options.items()]
     return f"standfast.evaluate({', '.join(arguments)})"
@@ -42,7 +42,7 @@ def write_call(results: StoredResults, step: NextStep) -> str | None:
 
 def write_training(results: StoredResults) -> str | None:
     """A call that trains the network further; None where several models were given, or models of a study."""
-    given = (results.manifest.get("call") or {}).get("model")
+    given = read_call(results.manifest).model
     if given not in ("model", "module"):
         return None
     module = "model.module" if given == "model" else "model"
@@ -50,9 +50,11 @@ def write_training(results: StoredResults) -> str | None:
     return f"standfast.training.classifier.train_classifier({module}, train_inputs, train_labels, {options})"
 
 
-def add_minutes(minutes: float, step: NextStep) -> int:
-    """The minutes that the same call needs for more samples."""
-    return math.ceil(minutes + (step.seconds or 0.0) / 60)
+def write_minutes(minutes: float, step: NextStep) -> str:
+    """The limit of time of a step, from that of the results: longer where more is asked of the same explainers."""
+    if step.kind in ("samples", "question"):
+        return str(math.ceil(minutes + (step.seconds or 0.0) / 60))
+    return f"{minutes:g}"
 
 
 def list_reaches(change: TableChanges) -> dict[str, Any]:
@@ -72,39 +74,40 @@ def find_reach(change: Neighbourhood) -> Any:
     return high if low in (0, -high) else reach
 
 
-def _write_explainers(given: Mapping[str, Any] | None, step: NextStep) -> str:
+def _write_explainers(given: GivenParts | None, step: NextStep) -> str:
     """The explainers of a step; all of the user's where the line cannot choose among them."""
     chosen = _choose_codes(given, step.evaluated)
     if chosen is None:
         return repr([step.instead]) if step.instead else "explainers"
     if step.instead:
         chosen[step.instead] = repr(step.instead)
-    are_named = given is not None and bool(given["named"]) and bool(step.evaluated)
+    are_named = given is not None and given.are_named and bool(step.evaluated)
     return _write_parts(list(chosen.items()), are_named)
 
 
-def _choose_codes(given: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, str] | None:
+def _choose_codes(given: GivenParts | None, names: Sequence[str]) -> dict[str, str] | None:
     """The codes of explainers by name; None if one of them has none."""
-    parts = [] if given is None else given["parts"]
-    chosen = {part["name"]: part["code"] for part in parts if part["name"] in names and part["code"] is not None}
+    parts = () if given is None else given.parts
+    chosen = {part.name: part.code for part in parts if part.name in names and part.code is not None}
     return chosen if len(chosen) == len(names) else None
 
 
-def _write_metrics(given: Mapping[str, Any] | None, step: NextStep) -> str | None:
+def _write_metrics(given: GivenParts | None, step: NextStep) -> str | None:
     """The metrics of a step; None where one has to move to another neighbourhood and cannot."""
     further = [METRIC_OF[kind] for kind in step.missing if kind in METRIC_OF]
-    if given is None or any(part["code"] is None for part in given["parts"]):
+    codes = [] if given is None else [_write_metric(part, step) for part in given.parts]
+    if given is None or None in codes:
         return None if further or step.changes else "metrics"
-    parts: list[tuple[str, str]] = []
-    for part in given["parts"]:
-        code = part["code"]
-        if step.changes and part["placed"]:
-            if part["movable"] is None:
-                return None
-            code = repr(part["movable"])
-        parts.append((part["name"], code))
+    parts = [(part.name, str(code)) for part, code in zip(given.parts, codes, strict=True)]
     parts += [(name, repr(name)) for name in further]
-    return _write_parts(parts, bool(given["named"]))
+    return _write_parts(parts, given.are_named)
+
+
+def _write_metric(part: GivenPart, step: NextStep) -> str | None:
+    """The code of a metric, without its neighbourhood where that changes; None if there is none."""
+    if not (step.changes and part.is_placed):
+        return part.code
+    return None if part.movable is None else repr(part.movable)
 
 
 def _write_parts(parts: Sequence[tuple[str, str]], are_named: bool) -> str:
@@ -136,7 +139,7 @@ def _change_options(given: Mapping[str, str], step: NextStep, cut: str) -> dict[
         if options.get(name) == name:
             options[name] = name + cut
     if "checks" in step.missing:
-        del options["sanity"]
+        options.pop("sanity", None)
     if step.changes:
         options["neighbourhood"] = _write_changes(step.changes)
         # another question has a folder of its own

@@ -10,7 +10,7 @@ from typing import Any
 
 from standfast.neighbourhoods import Neighbourhood, TableChanges
 from standfast.neighbourhoods.naming import find_name
-from standfast.report.step_calls import add_minutes, find_reach, list_reaches
+from standfast.report.step_calls import find_reach, list_reaches, write_minutes
 from standfast.results import NextStep, StoredResults
 from standfast.results.next_steps import METRIC_OF
 from standfast.study.folders import LocalFolder
@@ -67,11 +67,12 @@ def _write_explainer(text: str) -> Any:
 def _has_own_neighbourhood(study: Mapping[str, Any]) -> bool:
     """Whether a metric has one of its own, which that of the study does not replace."""
     common = study.get("neighbourhood")
-    for metric in study["metrics"].values():
-        for options in metric.values():
-            if isinstance(options, Mapping) and options.get("neighbourhood") not in (None, common):
-                return True
-    return False
+    metrics = study.get("metrics") or {}
+    return any(
+        isinstance(options, Mapping) and options.get("neighbourhood") not in (None, common)
+        for metric in metrics.values()
+        for options in metric.values()
+    )
 
 
 def _write_place(change: Neighbourhood) -> dict[str, Any]:
@@ -87,9 +88,8 @@ def _write_command(results: StoredResults, origin: str, changes: Sequence[Change
     """The command of the user with the changes; the file stays as it is."""
     command = str((results.manifest.get("about") or {}).get("command") or "")
     words = shlex.split(command) if command.startswith("standfast run ") else _find_command(results, origin)
-    minutes = results.summary.minutes
-    if minutes is not None and step.kind == "samples":
-        words = [*_leave_out(words, "--minutes"), "--minutes", str(add_minutes(minutes, step))]
+    if results.summary.minutes is not None:
+        words = [*_leave_out(words, "--minutes"), "--minutes", write_minutes(results.summary.minutes, step)]
     if step.changes:
         stem = Path(words[2]).stem
         words = [*_leave_out(words, "--out"), "--out", f"results/{stem}-nearer"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
+from collections.abc import Mapping
 
 from standfast.report.step_calls import write_call, write_training
 from standfast.report.step_commands import write_study_step
@@ -11,15 +13,73 @@ from standfast.results import NextStep, StoredResults
 
 #: what every session has, or imports
 _IMPORTED = ("standfast", "torch")
+#: what a line may call, beside classes of these rooms with options
+_CALLED = (
+    "standfast.evaluate",
+    "standfast.run_study",
+    "standfast.training.classifier.train_classifier",
+    "torch.Generator",
+    "torch.Generator().manual_seed",
+)
+_ROOMS = ("explainers", "metrics", "neighbourhoods", "similarity", "tasks", "training.schemes")
+_CLASS = re.compile(rf"standfast\.(({'|'.join(map(re.escape, _ROOMS))})\.)?[A-Z]\w*")
+#: the parts of values, of arguments, and of names that are not called
+_PLAIN_PARTS = (
+    ast.Constant,
+    ast.List,
+    ast.Tuple,
+    ast.Dict,
+    ast.UnaryOp,
+    ast.USub,
+    ast.Name,
+    ast.Attribute,
+    ast.Subscript,
+    ast.Slice,
+    ast.keyword,
+    ast.expr_context,
+)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
 def write_line(results: StoredResults, step: NextStep) -> str | None:
-    """The line of a step; None where it cannot be written such that it runs."""
+    """The line of a step; None where it cannot be written such that it runs and does nothing else."""
     study = results.manifest.get("study")
-    if study:
-        return write_study_step(results, study, step)
-    return write_training(results) if step.kind == "training" else write_call(results, step)
+    if isinstance(study, Mapping) and study:
+        line = write_study_step(results, study, step)
+    elif step.kind == "training":
+        line = write_training(results)
+    else:
+        line = write_call(results, step)
+    if line is None or is_command(line) or is_harmless(line):
+        return line
+    return None
+
+
+def is_command(line: str) -> bool:
+    """Whether a line is for a shell, and not for Python."""
+    return line.startswith("standfast ")
+
+
+def is_harmless(line: str) -> bool:
+    """Whether a line of Python evaluates, or trains, and nothing else: results, and the call in them, may be a stranger's.
+
+    >>> is_harmless("standfast.evaluate(model, [standfast.explainers.LRP(epsilon=0.1)], inputs[:8], ['aopc'])")
+    True
+    >>> is_harmless("standfast.evaluate(model, [standfast.files.os.system('true')], inputs, ['aopc'])")
+    False
+    """
+    try:
+        tree = ast.parse(line, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return all(_is_harmless_part(node) for node in ast.walk(tree.body))
+
+
+def _is_harmless_part(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        called = ast.unparse(node.func)
+        return called in _CALLED or _CLASS.fullmatch(called) is not None
+    return isinstance(node, _PLAIN_PARTS)
 
 
 def list_session_names(line: str) -> list[str]:
@@ -44,9 +104,8 @@ def wrap_line(line: str, width: int, indent: str = "    ") -> list[str]:
     >>> wrap_line("standfast run study.yaml --set samples=80", 30)
     ['standfast run study.yaml \\\\', '    --set samples=80']
     """
-    is_command = line.startswith("standfast ")
-    parts = re.split(r" (?=--)", line) if is_command else _split_at_commas(line)
-    end = " \\" if is_command else ""
+    parts = _split_at_options(line) if is_command(line) else _split_at_commas(line)
+    end = " \\" if is_command(line) else ""
     lines: list[str] = []
     current = ""
     for part in parts:
@@ -57,6 +116,16 @@ def wrap_line(line: str, width: int, indent: str = "    ") -> list[str]:
         else:
             current = longer
     return [*lines, current]
+
+
+def _split_at_options(command: str) -> list[str]:
+    """A command before its options, and each option with its value."""
+    words: list[list[str]] = [[]]
+    for word in shlex.split(command):
+        if word.startswith("--"):
+            words.append([])
+        words[-1].append(word)
+    return [shlex.join(part) for part in words]
 
 
 def _split_at_commas(code: str) -> list[str]:

@@ -35,6 +35,7 @@ from standfast.neighbourhoods import (
 from standfast.neighbourhoods.naming import read_stored
 from standfast.neighbourhoods.tables import Feature
 from standfast.results.formatting import round_roughly
+from standfast.results.given_call import GivenCall, read_call
 from standfast.results.quality import judge_stability
 from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Kind, Verdict
@@ -154,6 +155,11 @@ class Situation:
         """How many samples were evaluated."""
         return self.summary.samples.get(self.verdict.data, 0)
 
+    @cached_property
+    def call(self) -> GivenCall:
+        """How `evaluate` was called."""
+        return read_call(self.manifest)
+
     @property
     def candidates(self) -> tuple[str, ...]:
         """The explainers without the controls."""
@@ -177,8 +183,7 @@ class Situation:
     @property
     def are_kept(self) -> bool:
         """Whether the results are in a folder of the user's, where the same call finds what is done."""
-        options = (self.manifest.get("call") or {}).get("options") or {}
-        return "out" in options or bool(self.manifest.get("study"))
+        return "out" in self.call.options or bool(self.manifest.get("study"))
 
     @property
     def refused(self) -> set[str]:
@@ -278,30 +283,34 @@ def _find_samples(situation: Situation) -> NextStep | None:
 
 def _find_question(situation: Situation) -> NextStep | None:
     """A kind of question that was not asked of explainers that pass all others."""
-    verdict = situation.verdict
-    if verdict.partial:
-        members = max(verdict.partial_groups, key=len)
-        missing = members[0].missing
+    partial_groups = situation.verdict.partial_groups
+    if partial_groups:
+        members = max(partial_groups, key=len)
         names = tuple(each.explainer for each in members)
-    elif situation.summary.lacks_checks:
-        missing = ("checks",)
-        names = tuple(ground.explainer for ground in verdict.undecided if ground.question is None)
-    else:
-        return None
+        return _ask(situation, names, members[0].missing)
+    minutes = situation.summary.minutes
+    if situation.summary.lacks_checks and minutes is not None:
+        undecided = tuple(ground.explainer for ground in situation.verdict.undecided)
+        # with twice the time, the checks are not left out
+        return NextStep("question", undecided, undecided, 60 * minutes, situation.samples, missing=("checks",))
+    return None
+
+
+def _ask(situation: Situation, explainers: tuple[str, ...], missing: tuple[Kind, ...]) -> NextStep | None:
+    """The missing kinds of questions; None where their metrics were tried: it takes another metric, or other changes."""
     tried = {metric.metric.metric for metric in situation.metrics}
-    is_tried = any(METRIC_OF.get(kind) in tried for kind in missing)
-    if is_tried or not names:  # what it needs is then another one, or another neighbourhood
+    if any(METRIC_OF.get(kind) in tried for kind in missing):
         return None
     if "stability" in missing and not _has_default_neighbourhood(situation):
         return None
-    return NextStep("question", names, names, samples=situation.samples, missing=missing)
+    return NextStep("question", explainers, explainers, samples=situation.samples, missing=missing)
 
 
 def _has_default_neighbourhood(situation: Situation) -> bool:
     """Whether `evaluate` knows how far to change such inputs."""
     about = situation.about_data
     if "columns" in about:
-        return "reference" in ((situation.manifest.get("call") or {}).get("options") or {})
+        return "reference" in situation.call.options
     if about.get("texts"):
         return True
     bounds = about.get("bounds")
@@ -310,25 +319,25 @@ def _has_default_neighbourhood(situation: Situation) -> bool:
 
 def _find_neighbourhood(situation: Situation) -> NextStep | None:
     """Changes that inputs undergo, where explainers do not hold in those that no input undergoes."""
-    if situation.verdict.show:
+    places = {metric.label: metric.metric.options.get("neighbourhood") for metric in situation.metrics}
+    nearer_of = {label: _find_nearer(place, situation.about_data) for label, place in places.items() if place}
+    if situation.verdict.show or not all(nearer_of.values()):
+        return None  # where others hold or fail already under changes that inputs undergo, that is the answer
+    blamed = {label for each in situation.unstable for label in each.labels}
+    labels = tuple(label for label in nearer_of if label in blamed)
+    if not labels:
         return None
-    unstable = situation.unstable
-    changes: tuple[Neighbourhood, ...] = ()
-    labels: list[str] = []
-    for metric in situation.metrics:
-        is_blamed = any(metric.label in each.labels for each in unstable)
-        nearer = _find_nearer(metric.metric.options.get("neighbourhood"), situation.about_data)
-        if is_blamed and nearer:
-            changes = nearer
-            labels.append(metric.label)
-    if not changes:
-        return None
-    names = tuple(each.explainer for each in unstable if set(each.labels) & set(labels))
-    compared = [*names, *situation.summary.controls]
-    asked = situation.time(names, situation.samples, labels)
-    rest = situation.time(compared, situation.samples)
-    seconds = None if asked is None or rest is None else rest + (len(changes) - 1) * asked
-    return NextStep("neighbourhood", names, names, seconds, situation.samples, changes=changes, labels=tuple(labels))
+    changes = nearer_of[labels[0]]
+    names = tuple(each.explainer for each in situation.unstable)
+    seconds = _time_changes(situation, names, labels, len(changes))
+    return NextStep("neighbourhood", names, names, seconds, situation.samples, changes=changes, labels=labels)
+
+
+def _time_changes(situation: Situation, explainers: Sequence[str], labels: Sequence[str], changes: int) -> float | None:
+    """The seconds of all metrics, of which some are evaluated once for each change."""
+    once = situation.time([*explainers, *situation.summary.controls], situation.samples)
+    placed = situation.time(explainers, situation.samples, labels)
+    return None if once is None or placed is None else once + (changes - 1) * placed
 
 
 def _find_nearer(stored: Any, about: Mapping[str, Any]) -> tuple[Neighbourhood, ...]:
