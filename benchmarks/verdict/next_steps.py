@@ -1,6 +1,6 @@
 """What next steps advise in five situations, and what they change when they are run as advised.
 
-    python benchmarks/verdict/next_steps.py              all situations, about ten minutes on one core
+    python benchmarks/verdict/next_steps.py              all situations, some minutes on one idle core
     python benchmarks/verdict/next_steps.py table text   these alone
     python benchmarks/verdict/next_steps.py smoother     explainers and their smoother relatives on digits
 
@@ -43,7 +43,7 @@ def evaluate_digits(weights: str, explainers: list[str], samples: int, radius: f
     """Explainers of a network of digits, of which each pixel moves by up to a radius."""
     digits = standfast.data.bundled("digits")
     model = standfast.Model(standfast.zoo.load(weights), bounds=digits.bounds)
-    metrics = {"worst": WORST(standfast.LinfBall(radius), budget=200), "aopc": "aopc"}
+    metrics = {"worst": WORST(standfast.LinfBall(radius), budget=40), "aopc": "aopc:preset=quick"}
     found = standfast.evaluate(model, explainers, digits[:samples], metrics, progress=False)
     # what the network was not evaluated on is enough to train it a little further
     train = digits[100:]
@@ -53,18 +53,18 @@ def evaluate_digits(weights: str, explainers: list[str], samples: int, radius: f
 
 def all_bad() -> Situation:
     """A trained network, and changes that can be seen."""
-    return evaluate_digits("lenet5-mnist-pgd", ["saliency"], 24, 0.1)
+    return evaluate_digits("lenet5-mnist-pgd", ["saliency"], 16, 0.1)
 
 
 def all_undecided() -> Situation:
     """Few samples."""
-    return evaluate_digits("lenet5-mnist", ["input_x_gradient", "deeplift", "integrated_gradients"], 10, 8 / 255)
+    return evaluate_digits("lenet5-mnist", ["input_x_gradient", "deeplift", "gradcam"], 10, 8 / 255)
 
 
 def one_good() -> Situation:
     """Six explainers, of which one may be shown."""
     explainers = ["saliency", "input_x_gradient", "gradcam", "guided_backprop", "deeplift", "lrp_epsilon_plus"]
-    return evaluate_digits("lenet5-mnist", explainers, 24, 8 / 255)
+    return evaluate_digits("lenet5-mnist", explainers, 16, 8 / 255)
 
 
 def table() -> Situation:
@@ -85,20 +85,20 @@ def table() -> Situation:
     pipeline = make_pipeline(encoder, RandomForestClassifier(30, min_samples_leaf=5, random_state=0))
     pipeline.fit(frame[100:], (logit > 0)[100:])
     changes = TableChanges({"income": "2%", "debt": "2%", "town": "category"})
-    metrics = {"worst": WORST(changes, absolute=False, budget=100), "aopc": "aopc"}
+    metrics = {"worst": WORST(changes, absolute=False, budget=40), "aopc": "aopc:preset=quick"}
     reference = frame[100:]
     found = standfast.evaluate(
-        pipeline, ["occlusion", "kernel_shap:samples=60"], frame[:24], metrics, reference=reference, progress=False
+        pipeline, ["occlusion", "kernel_shap:samples=40"], frame[:16], metrics, reference=reference, progress=False
     )
-    return found, {"model": pipeline, "inputs": frame, "reference": reference, "evaluated": 24}
+    return found, {"model": pipeline, "inputs": frame, "reference": reference, "evaluated": 16}
 
 
 def text() -> Situation:
     """Sentences with typing errors."""
     texts, _ = standfast.data.film_reviews()
     reader = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
-    metrics = {"worst": WORST(Typos(rate=0.1), budget=60), "aopc": "aopc"}
-    explainers = ["saliency", "integrated_gradients:steps=16", "occlusion"]
+    metrics = {"worst": WORST(Typos(rate=0.1), budget=30), "aopc": "aopc:preset=quick"}
+    explainers = ["saliency", "integrated_gradients:steps=8", "occlusion"]
     found = standfast.evaluate(reader, explainers, texts[:12], metrics, progress=False)
     return found, {"model": reader, "inputs": texts, "evaluated": 12}
 
@@ -124,7 +124,7 @@ def run_step(step: PrintedStep, found: Results, session: Session) -> Results:
     # a network was trained further: the same question again
     stored = {label: metric.options for label, metric in found.metrics.items()}
     ball = standfast.LinfBall(stored["worst"]["neighbourhood"]["radius"])
-    metrics = {"worst": WORST(ball, budget=stored["worst"]["budget"]), "aopc": "aopc"}
+    metrics = {"worst": WORST(ball, budget=stored["worst"]["budget"]), "aopc": "aopc:preset=quick"}
     explainers = [name for name in found.explainers if name not in found.explainers.controls]
     return standfast.evaluate(session["model"], explainers, inputs, metrics, progress=False)
 
@@ -171,14 +171,14 @@ def print_rows(name: str, situation: Callable[[], Situation]) -> None:
 
 def print_smoother() -> None:
     """A row for each explainer and radius: its median worst similarity, and that of its relative."""
-    digits = standfast.data.bundled("digits")[:24]
+    digits = standfast.data.bundled("digits")[:16]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
     print(
         "| explainer | relative | radius | worst | of the relative | times as long |\n"
         "| --- | --- | --- | --- | --- | --- |"
     )
     for radius in (8 / 255, 0.1):
-        metrics = {"worst": WORST(standfast.LinfBall(radius), budget=200)}
+        metrics = {"worst": WORST(standfast.LinfBall(radius), budget=60)}
         for name, relative in SMOOTHER.items():
             found = standfast.evaluate(model, [name, relative.text], digits, metrics, controls=False, progress=False)
             words = [describe(found, each).partition(": ")[2] for each in (name, relative.text)]

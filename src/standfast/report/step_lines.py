@@ -61,7 +61,7 @@ def is_command(line: str) -> bool:
 
 
 def is_harmless(line: str) -> bool:
-    """Whether a line of Python evaluates, or trains, and nothing else: results, and the call in them, may be a stranger's.
+    """Whether a line of Python evaluates, or trains, and nothing else: results, with their call, may be a stranger's.
 
     >>> is_harmless("standfast.evaluate(model, [standfast.explainers.LRP(epsilon=0.1)], inputs[:8], ['aopc'])")
     True

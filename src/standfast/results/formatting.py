@@ -49,7 +49,7 @@ def round_roughly(number: int) -> int:
     >>> round_roughly(41), round_roughly(96), round_roughly(25)
     (40, 100, 30)
     """
-    step = 10 ** (len(str(number)) - 1)
+    step = int(10 ** (len(str(number)) - 1))
     return round(number / step + 1e-9) * step
 
 

@@ -297,7 +297,7 @@ def _find_question(situation: Situation) -> NextStep | None:
 
 
 def _ask(situation: Situation, explainers: tuple[str, ...], missing: tuple[Kind, ...]) -> NextStep | None:
-    """The missing kinds of questions; None where their metrics were tried: it takes another metric, or other changes."""
+    """The missing kinds of questions; None where their metrics were tried: it takes another one, or other changes."""
     tried = {metric.metric.metric for metric in situation.metrics}
     if any(METRIC_OF.get(kind) in tried for kind in missing):
         return None
@@ -313,8 +313,8 @@ def _has_default_neighbourhood(situation: Situation) -> bool:
         return "reference" in situation.call.options
     if about.get("texts"):
         return True
-    bounds = about.get("bounds")
-    return bool(bounds) and all(low == high for low, high in bounds)
+    bounds = about.get("bounds") or []
+    return len(bounds) > 0 and all(low == high for low, high in bounds)
 
 
 def _find_neighbourhood(situation: Situation) -> NextStep | None:
