@@ -64,7 +64,7 @@ def all_undecided() -> Situation:
 def one_good() -> Situation:
     """Six explainers, of which one may be shown."""
     explainers = ["saliency", "input_x_gradient", "gradcam", "guided_backprop", "deeplift", "lrp_epsilon_plus"]
-    return evaluate_digits("lenet5-mnist", explainers, 16, 8 / 255)
+    return evaluate_digits("lenet5-mnist", explainers, 24, 8 / 255)
 
 
 def table() -> Situation:

@@ -97,25 +97,23 @@ def list_session_names(line: str) -> list[str]:
 def wrap_line(line: str, width: int, indent: str = "    ") -> list[str]:
     """A line of code in several that are not longer than the width, where they can be broken, and run as they are.
 
-    A call is broken behind commas, and a command before options.
+    A call is broken behind commas and opening brackets, and a command before options.
 
     >>> wrap_line("standfast.evaluate(model, ['saliency', 'lrp'], inputs[:80])", 40)
     ["standfast.evaluate(model, ['saliency',", "    'lrp'], inputs[:80])"]
     >>> wrap_line("standfast run study.yaml --set samples=80", 30)
     ['standfast run study.yaml \\\\', '    --set samples=80']
     """
-    parts = _split_at_options(line) if is_command(line) else _split_at_commas(line)
+    parts = _split_at_options(line) if is_command(line) else _split_code(line)
     end = " \\" if is_command(line) else ""
     lines: list[str] = []
     current = ""
     for part in parts:
-        longer = f"{current} {part}" if current.strip() else current + part
-        if current.strip() and len(longer) + len(end) > width:
-            lines.append(current + end)
-            current = indent + part
-        else:
-            current = longer
-    return [*lines, current]
+        if current.strip() and len((current + part).rstrip()) + len(end) > width:
+            lines.append(current.rstrip() + end)
+            current = indent
+        current += part
+    return [*lines, current.rstrip()]
 
 
 def _split_at_options(command: str) -> list[str]:
@@ -125,11 +123,12 @@ def _split_at_options(command: str) -> list[str]:
         if word.startswith("--"):
             words.append([])
         words[-1].append(word)
-    return [shlex.join(part) for part in words]
+    return [f"{shlex.join(part)} " for part in words]
 
 
-def _split_at_commas(code: str) -> list[str]:
-    """Code between those commas that are in no text."""
+def _split_code(code: str) -> list[str]:
+    """Code in parts that end with a comma and a space, or with an opening bracket, that are in no text."""
     quoted = [range(*found.span()) for found in _QUOTED.finditer(code)]
-    cuts = [found.end() for found in re.finditer(", ", code) if not any(found.start() in text for text in quoted)]
-    return [code[start:stop].rstrip() for start, stop in zip([0, *cuts], [*cuts, len(code)], strict=True)]
+    ends = [found.end() for found in re.finditer(r", |[(\[{]", code)]
+    cuts = [end for end in ends if not any(end - 1 in text for text in quoted)]
+    return [code[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(code)], strict=True)]
