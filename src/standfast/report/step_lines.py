@@ -63,9 +63,9 @@ def is_command(line: str) -> bool:
 def is_harmless(line: str) -> bool:
     """Whether a line of Python evaluates, or trains, and nothing else: results, with their call, may be a stranger's.
 
-    >>> is_harmless("standfast.evaluate(model, [standfast.explainers.LRP(epsilon=0.1)], inputs[:8], ['aopc'])")
+    >>> is_harmless("standfast.evaluate(model, [standfast.explainers.LRP(epsilon=0.1)], inputs[:8], metrics)")
     True
-    >>> is_harmless("standfast.evaluate(model, [standfast.files.os.system('true')], inputs, ['aopc'])")
+    >>> is_harmless("standfast.evaluate(model, [standfast.files.os.system('true')], inputs, metrics)")
     False
     """
     try:
