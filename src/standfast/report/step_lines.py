@@ -129,6 +129,6 @@ def _split_at_options(command: str) -> list[str]:
 def _split_code(code: str) -> list[str]:
     """Code in parts that end with a comma and a space, or with an opening bracket, that are in no text."""
     quoted = [range(*found.span()) for found in _QUOTED.finditer(code)]
-    ends = [found.end() for found in re.finditer(r", |[(\[{]", code)]
+    ends = [found.end() for found in re.finditer(r", |[({]|(?<!\w)\[", code)]
     cuts = [end for end in ends if not any(end - 1 in text for text in quoted)]
     return [code[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(code)], strict=True)]
