@@ -119,19 +119,50 @@ def count_needed(explainers: int, level: float = 0.05) -> int:
 def estimate_needed(comparison: Comparison) -> int | None:
     """Roughly how many samples would make the largest difference significant, if it stays as large; None if too many.
 
-    With n untied samples the signed-rank test has z = r sqrt(3 n / 4) for a rank-biserial correlation r, so
-    n = 4 z^2 / (3 r^2) with the z of the level, which is divided by the number of pairs.
+    The level is divided by the number of pairs.
     """
     effect = float(np.abs(comparison.effects).max())
     k = len(comparison.names)
     if not effect > 0:
         return None
-    z = float(ndtri(1 - comparison.level / (k * (k - 1))))
-    needed = max(4 * z * z / (3 * effect * effect), count_needed(k, comparison.level), comparison.count + 1)
+    shown = _count_for_effect(effect, comparison.level / (k * (k - 1)))
+    needed = max(shown, count_needed(k, comparison.level), comparison.count + 1)
     if needed > _MANY:
         return None
     step = 10 ** max(0, math.floor(math.log10(needed)) - 1)
     return int(math.ceil(needed / step) * step)
+
+
+def _count_for_effect(effect: float, error: float) -> float:
+    """How many samples make a rank-biserial correlation significant in half of all cases, with an error on one side.
+
+    With n untied samples the signed-rank test has z = r sqrt(3 n / 4) for a correlation r, so n = 4 z^2 / (3 r^2).
+    """
+    z = float(ndtri(1 - error))
+    return 4 * z * z / (3 * effect * effect)
+
+
+def count_more_against_controls(test: ControlTest, explainers: int) -> int | None:
+    """Roughly how many samples more would decide a test against controls, if its effect stays as it is.
+
+    Args:
+        test: that is undecided.
+        explainers: how many are tested, for which Holm's method corrects.
+
+    Returns:
+        None if there is no effect at all, or if too many would be needed.
+
+    >>> test = ControlTest("mine", "random", 8, None, 0.6, 0.2, 1.0, 0.05)
+    >>> count_more_against_controls(test, 1), count_more_against_controls(test, 10)
+    (3, 17)
+    """
+    if not abs(test.effect) > 0:
+        return None
+    shown = _count_for_effect(test.effect, test.level / max(explainers, 1))
+    # fewer than this are too few for any effect
+    fewest = math.ceil(math.log2(max(explainers, 1) / test.level))
+    needed = math.ceil(max(shown, fewest, test.count + 1))
+    return None if needed > _MANY else needed - test.count
 
 
 def compare(

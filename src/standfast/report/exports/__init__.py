@@ -21,16 +21,20 @@ makes frames of pandas (`to_pandas`).
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from typing import Any
 
 import polars as pl
 
 from standfast.report.exports.latex import to_latex
+from standfast.report.next_steps import describe_steps
+from standfast.report.sentences import describe_verdict
 from standfast.results import StoredResults, SummaryRow
 from standfast.results.tables import make_frame
 
-__all__ = ["scalars", "summary", "to_csv", "to_latex"]
+__all__ = ["list_verdicts", "scalars", "summary", "to_csv", "to_json", "to_latex"]
 
 #: how the name of a median goes on, by the bound that it is
 _SIDES = {None: "", "upper": "_at_most", "lower": "_at_least", "unknown": "_unknown"}
@@ -61,6 +65,57 @@ def to_csv(frame: pl.DataFrame) -> str:
     """
     quoted = pl.col(pl.String).str.replace(r"^([=+\-@\t\r])", "'${1}")
     return frame.with_columns(quoted).write_csv()
+
+
+def list_verdicts(results: StoredResults) -> list[dict[str, Any]]:
+    """For each data set and model the verdict and its next steps, as values that JSON can hold.
+
+    The keys are
+
+    - `data`, `model`; `verdict`, in sentences;
+    - `show`, `refuse`, `undecided`, `partial`, `unjudged`: names of explainers;
+    - `next_steps`: a list of `kind`, `line`, `why`, `cost` (in words), `seconds` (null if they are not known),
+      `explainers`, and `another_question`, for a step whose answer is none to what was asked.
+    """
+    listed: list[dict[str, Any]] = []
+    for data, model in results.pairs:
+        verdict = results.verdict(data, model)
+        steps = [
+            {
+                "kind": step.kind,
+                "line": step.line,
+                "why": step.why,
+                "cost": step.cost,
+                "seconds": step.seconds,
+                "explainers": list(step.explainers),
+                "another_question": step.is_another_question,
+            }
+            for step in describe_steps(results, data, model)
+        ]
+        listed.append(
+            {
+                "data": data,
+                "model": model,
+                "verdict": describe_verdict(verdict),
+                "show": list(verdict.show),
+                "refuse": [ground.explainer for ground in verdict.refuse],
+                "undecided": [ground.explainer for ground in verdict.undecided],
+                "partial": [partial.explainer for partial in verdict.partial],
+                "unjudged": list(verdict.unjudged),
+                "next_steps": steps,
+            }
+        )
+    return listed
+
+
+def to_json(results: StoredResults) -> str:
+    """`summary` and `list_verdicts` as one object of JSON; what is not finite is null."""
+    rows = [
+        {key: value if not isinstance(value, float) or math.isfinite(value) else None for key, value in row.items()}
+        for row in summary(results).iter_rows(named=True)
+    ]
+    content = {"summary": rows, "verdicts": list_verdicts(results)}
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def scalars(results: StoredResults) -> dict[str, float]:

@@ -43,6 +43,7 @@ from standfast.question.inputs import Given, Inputs, Places, read_given
 from standfast.question.metric_labels import NamedMetric, list_extras
 from standfast.question.question import Question
 from standfast.study.file import entries
+from standfast.study.file.changes import apply_changes
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
 from standfast.study.file.entries import Count, RequirementEntry, as_tuple
 from standfast.study.file.evaluations import (
@@ -468,17 +469,19 @@ def _try_model(source: ModelSource, samples: Samples, data_name: str) -> Model:
     return try_out(source, samples, f"on data {data_name!r}")
 
 
-def load_study(path: str | Path, preset: str | None = None) -> Study:
+def load_study(path: str | Path, preset: str | None = None, changes: Sequence[str] = ()) -> Study:
     """The study in the file at `path`: read, with names, options and types checked. Runs no code of the user's.
 
     Args:
         path: of the file.
         preset: replaces the file's own.
+        changes: of its values, as `"samples=80"` or `"explainers+=smoothgrad"` (`apply_changes`).
 
     Raises:
+        ArgumentError: a change has another form.
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
-    return _check(read_document(path), preset)
+    return _check(apply_changes(read_document(path), changes), preset)
 
 
 def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
