@@ -355,7 +355,7 @@ def test_tests_are_in_the_folders_of_the_source() -> None:
 def test_tests_have_the_names_of_the_source() -> None:
     """At the top `test_NAME.py` or `test_NAME_*.py` tests `NAME.py`."""
     # rules for all of the source, entry points, and measurements
-    own = {"layers", "packaging", "plugins", "on_a_card", "on_a_card_rates", "on_a_card_waits"}
+    own = {"layers", "readability", "packaging", "plugins", "on_a_card", "on_a_card_rates", "on_a_card_waits"}
     names = [f.stem.removeprefix("test_") for f in Path(__file__).parent.glob("test_*.py")]
     sources = {f.stem for f in ROOT.glob("*.py")}
     assert [n for n in names if n not in own and not any(f"{n}_".startswith(f"{source}_") for source in sources)] == []

@@ -371,8 +371,8 @@ class Model:
         """
         if not self.extras:
             return self
-        wanted = f"data with the extras {', '.join(self.extras)} of the model"
-        check(bool(extras), "extras", wanted, "data without any")
+        expected = f"data with the extras {', '.join(self.extras)} of the model"
+        check(bool(extras), "extras", expected, "data without any")
         for name in self.extras:
             if name not in extras:
                 raise UnknownNameError("extras", name, extras)

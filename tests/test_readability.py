@@ -1,0 +1,260 @@
+"""How easy the source is to read, as numbers that may get better and not worse.
+
+Three things make a reader go back: a line that says several things, a local whose name says where a value came from
+and not what it is, and a function that branches more often than can be kept in mind. Each room has a ceiling. Where a
+room gets better, lower its ceiling; a new room begins with those of `NEW_ROOM`. `python tests/test_readability.py`
+prints the table of today.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import standfast
+
+ROOT = Path(standfast.__file__).parent
+#: names that say where a value came from, or nothing
+VAGUE = {"asked", "each", "found", "given", "held", "here", "known", "made", "own", "place", "places", "seen"}
+VAGUE |= {"some", "told", "wanted"}
+#: branches of a function, beyond which it is cut into steps with names
+MOST_BRANCHES = 15
+BRANCHES = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.Assert, ast.comprehension)
+#: parts of a tree that add nothing to what has to be read: whether a name is read or set, and the sign of an operator
+SILENT = (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+
+
+class Ceiling(NamedTuple):
+    """What a room may have at most.
+
+    Attributes:
+        density: nodes of the syntax tree in a line of code.
+        vague: pairs of a function and a local in it with a name that says nothing.
+    """
+
+    density: float
+    vague: int
+
+
+NEW_ROOM = Ceiling(6.5, 0)
+CEILINGS: dict[str, Ceiling] = {
+    "files beside the rooms": Ceiling(7.3, 60),
+    "algorithms": Ceiling(8.6, 0),
+    "cells": Ceiling(7.1, 0),
+    "checks": Ceiling(6.8, 0),
+    "cli": Ceiling(6.4, 48),
+    "data": Ceiling(8.2, 0),
+    "evidence": Ceiling(7.1, 0),
+    "explainers": Ceiling(7.4, 9),
+    "frames": Ceiling(7.7, 0),
+    "integrations": Ceiling(6.1, 0),
+    "metrics": Ceiling(7.2, 114),
+    "model": Ceiling(6.4, 0),
+    "neighbourhoods": Ceiling(8.3, 0),
+    "question": Ceiling(6.6, 7),
+    "reason_cards": Ceiling(6.4, 7),
+    "report": Ceiling(7.5, 154),
+    "results": Ceiling(7.3, 96),
+    "similarity": Ceiling(8.5, 0),
+    "statistics": Ceiling(8.2, 0),
+    "study": Ceiling(7.0, 52),
+    "tasks": Ceiling(7.1, 19),
+    "texts": Ceiling(8.5, 38),
+    "training": Ceiling(7.2, 0),
+    "zoo": Ceiling(6.3, 0),
+}
+#: functions with more branches, and why they are not cut into steps
+REASONS = {
+    "similarity/profile.py _add_overlaps": "loops that numba compiles as a whole; a call in each step would cost time",
+    "explainers/base.py attribute_all": "one way for all explainers, whose errors are told apart where they arise",
+}
+#: those that are not cut into steps yet; this list may only become shorter
+NOT_YET: frozenset[str] = frozenset(
+    {
+        "checks/sequence.py confirm_decisions",
+        "cli/column_types.py _choose_types",
+        "cli/new_study.py read_source",
+        "cli/tables.py _describe_table",
+        "gating.py select_layers",
+        "records.py __call__",
+        "report/cards/words.py _list_notes",
+        "report/charts/lines.py _list_rows",
+        "report/charts/lines.py draw_lines",
+        "report/charts/row_charts.py draw_intervals",
+        "report/page/cells.py describe_row",
+        "report/page/comparisons.py _draw",
+        "report/page/html.py make_overview",
+        "report/page/methods.py list_facts",
+        "report/page/methods.py list_options",
+        "results/reasons.py make_card",
+        "results/results.py summarise",
+        "results/stored_reasons.py read_card",
+        "results/summary.py decide",
+        "results/verification.py verify_results",
+        "study/file/entries.py _check_kind",
+        "study/own_code.py add",
+        "tasks/outputs.py find_output",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was counted in files.
+
+    Attributes:
+        lines: of code, without docstrings, comments and blank lines.
+        nodes: of the syntax trees, without docstrings.
+        vague: the function and the name of each vague local.
+        branches: of each function.
+    """
+
+    lines: int
+    nodes: int
+    vague: tuple[str, ...]
+    branches: dict[str, int]
+
+    @property
+    def density(self) -> float:
+        return self.nodes / max(1, self.lines)
+
+
+def read(file: Path) -> Reading:
+    text = file.read_text()
+    tree = ast.parse(text)
+    docstrings = list(find_docstrings(tree))
+    hidden_lines = {line for doc in docstrings for line in range(doc.lineno, (doc.end_lineno or doc.lineno) + 1)}
+    hidden_nodes = {id(node) for doc in docstrings for node in ast.walk(doc)}
+    code = [
+        line
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in hidden_lines and line.strip() and not line.strip().startswith("#")
+    ]
+    nodes = [node for node in ast.walk(tree) if id(node) not in hidden_nodes and not isinstance(node, SILENT)]
+    name = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else file.name
+    vague: list[str] = []
+    branches: dict[str, int] = {}
+    for function in nodes:
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            title = f"{name} {function.name}"
+            vague += [f"{title} {local}" for local in sorted(find_locals(function) & VAGUE)]
+            branches[title] = max(branches.get(title, 0), count_branches(function))
+    return Reading(len(code), len(nodes), tuple(vague), branches)
+
+
+def find_docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            first = node.body[0]
+            is_constant = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            if is_constant and ast.get_docstring(node, clean=False) is not None:
+                yield first
+
+
+def find_locals(function: ast.AST) -> set[str]:
+    """The names that are set anywhere in a function."""
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
+
+
+def count_branches(function: ast.AST) -> int:
+    total = 1
+    for node in ast.walk(function):
+        if isinstance(node, BRANCHES):
+            total += 1
+        if isinstance(node, ast.comprehension):
+            total += len(node.ifs)
+        elif isinstance(node, ast.BoolOp):
+            total += len(node.values) - 1
+        elif isinstance(node, ast.Match):
+            total += len(node.cases)
+    return total
+
+
+@cache
+def read_rooms() -> dict[str, Reading]:
+    """What was counted in each folder of the source, and in the files beside them."""
+    files_of_rooms: dict[str, list[Reading]] = {}
+    for file in sorted(ROOT.rglob("*.py")):
+        parts = file.relative_to(ROOT).parts
+        room = parts[0] if len(parts) > 1 else "files beside the rooms"
+        files_of_rooms.setdefault(room, []).append(read(file))
+    return {room: join(readings) for room, readings in files_of_rooms.items()}
+
+
+def join(readings: list[Reading]) -> Reading:
+    branches: dict[str, int] = {}
+    for reading in readings:
+        branches |= reading.branches
+    return Reading(
+        sum(reading.lines for reading in readings),
+        sum(reading.nodes for reading in readings),
+        tuple(pair for reading in readings for pair in reading.vague),
+        branches,
+    )
+
+
+def test_no_room_is_denser_than_it_was() -> None:
+    too_dense = {
+        room: round(reading.density, 2)
+        for room, reading in read_rooms().items()
+        if reading.density > CEILINGS.get(room, NEW_ROOM).density
+    }
+    assert too_dense == {}
+
+
+def test_no_room_has_more_vague_names_than_it_had() -> None:
+    too_vague = {
+        room: reading.vague
+        for room, reading in read_rooms().items()
+        if len(reading.vague) > CEILINGS.get(room, NEW_ROOM).vague
+    }
+    assert too_vague == {}
+
+
+def test_functions_that_branch_often_are_named_with_a_reason() -> None:
+    branches = join(list(read_rooms().values())).branches
+    often = {function for function, count in branches.items() if count > MOST_BRANCHES}
+    assert often - set(REASONS) - NOT_YET == set()
+
+
+def test_lists_name_what_is_there() -> None:
+    rooms = read_rooms()
+    assert set(CEILINGS) <= set(rooms)
+    assert (set(REASONS) | NOT_YET) <= set(join(list(rooms.values())).branches)
+    assert not set(REASONS) & NOT_YET
+
+
+def test_what_is_counted(tmp_path: Path) -> None:
+    file = tmp_path / "example.py"
+    file.write_text(
+        '"""A docstring, which does not count."""\n\n'
+        "# nor does a comment\n"
+        "def choose(values):\n"
+        '    """Nor does this one."""\n'
+        "    found = [value for value in values if value and value > 1]\n"
+        "    return found if found else None\n"
+    )
+    reading = read(file)
+    assert reading.lines == 3
+    assert reading.vague == ("example.py choose found",)
+    assert reading.branches == {
+        "example.py choose": 1 + 1 + 1 + 1 + 1
+    }  # comprehension, its if, its and, the expression
+    # the module, the function with its arguments and the argument; an assignment with its name, and a comprehension
+    # (an element, a generator with a name and a source, an `and` of a name and a comparison with two parts);
+    # a return, and an expression with three parts
+    assert reading.nodes == 1 + 3 + 2 + (2 + 3 + 5) + 1 + 4
+
+
+if __name__ == "__main__":
+    for title, counted in read_rooms().items():
+        density = int(counted.density * 10 + 1) / 10
+        print(f'    "{title}": Ceiling({density}, {len(counted.vague)}),')
+    functions = join(list(read_rooms().values())).branches
+    for title in sorted(title for title, count in functions.items() if count > MOST_BRANCHES and title not in REASONS):
+        print(f'        "{title}",')
