@@ -109,7 +109,7 @@ lock: $(AUDIT)/uv
 # the lowest versions that pyproject.toml allows, in an environment of their own
 MINIMUM := build/minimum
 test-minimum: $(MINIMUM)/.installed
-	$(MINIMUM)/bin/python -m pytest -p no:cacheprovider -q tests/test_packaging.py tests/test_tensors.py tests/test_model.py tests/similarity/test_similarity.py \
+	$(MINIMUM)/bin/python -m pytest -p no:cacheprovider -q tests/test_packaging.py tests/test_tensors.py tests/model/test_model.py tests/similarity/test_similarity.py \
 		tests/metrics/safari tests/algorithms/rare_events tests/algorithms/searches tests/data/test_data.py \
 		tests/study/test_studies.py tests/study/file tests/statistics tests/report/test_report.py tests/report/exports
 
