@@ -604,7 +604,11 @@ def reasons(
         float, typer.Option(help="The probability with which a reason has to be named again.", min=0.0, max=1.0)
     ] = 0.9,
     decision: Annotated[
-        str | None, typer.Option(help="What is decided by a probability, such as 'P(default) > 0.35'.")
+        str | None,
+        typer.Option(
+            help="What is decided by a probability, such as 'P(default) > 0.35', with names of its sides:"
+            " 'declined: P(default) > 0.35', or 'declined, else approved: P(default) > 0.35'."
+        ),
     ] = None,
     measurement: Annotated[
         bool | None,

@@ -342,9 +342,11 @@ class StoredResults:
         """The names of the classes of a data set, or of what models answer; empty where they are not known."""
         if self.task_words.answers:
             return list(self.task_words.answers)
-        if not all(about.get("of classes", True) for about in (self.manifest.get("models") or {}).values()):
-            return []
-        return [str(name) for name in self._list_texts(data, "classes")]
+        names = [str(name) for name in self._list_texts(data, "classes")]
+        are_classes = all(about.get("of classes", True) for about in (self.manifest.get("models") or {}).values())
+        are_sides = self.task_words.kind == "side" and len(names) == 2
+        are_labels = self.task_words.kind == "label"
+        return names if are_classes or are_sides or are_labels else []
 
     def _find_bounds(self, data: str) -> tuple[float, float]:
         """The range of the inputs, over all features."""

@@ -17,6 +17,7 @@ from standfast.errors import ArgumentError, check
 from standfast.results.configured_metric import ConfiguredMetric
 from standfast.results.metric_results import MetricResults, StoredSample
 from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_card
+from standfast.tasks import TaskWords
 from standfast.tensors import Array
 
 #: the name of the metric whose draws are read
@@ -128,9 +129,7 @@ def read_card(
     about = {
         "data": data,
         "sample": sample,
-        "answer": describe_answer(view, stored.row),
-        "score": _read_number(stored.row.get("answer_score")),
-        "score_name": view.task.probability,
+        **vars(name_answer(view, stored)),
         "unused": _list_unused(view, given),
         "columns": columns,
         "input": stored.arrays.get("origin_input"),
@@ -310,13 +309,54 @@ def format_value(number: float) -> str:
     return f"{number:.4g}"
 
 
-def describe_answer(view: MetricResults, row: Mapping[str, Any]) -> str:
-    """What the model answers for a sample, in words: of a decision its rule, or that it is not met."""
-    if row.get("answer") is not None:
-        return f"{view.task.answer} {row['targets']}"
-    kind = view.task.kind or "answer"
-    answer = str(row.get("targets"))
-    return f"{kind} {answer}" if answer.isdigit() else answer
+@dataclass(frozen=True)
+class NamedAnswer:
+    """What the model answers for a sample, as attributes of its card.
+
+    Attributes:
+        answer: in words; of a decision what its side is called.
+        rule: of a decision; empty of other answers.
+        rule_met: whether it is met.
+        score: its number.
+        score_name: what this number is; empty where the answer says it already.
+    """
+
+    answer: str
+    score: float
+    score_name: str
+    rule: str = ""
+    rule_met: bool = True
+
+
+def name_answer(view: MetricResults, stored: StoredSample) -> NamedAnswer:
+    """What the model answers for a sample: a class, a side, a label with its name where it is known, or a number."""
+    words, row = view.task, stored.row
+    score = _read_number(row.get("answer_score"))
+    number = _read_number(row.get("answer"))
+    if math.isnan(number):
+        answer = str(row.get("targets"))
+        shown = f"{words.kind or 'answer'} {answer}" if answer.isdigit() else answer
+        return NamedAnswer(shown, score, words.probability, _find_rule(words), stored.target == 1)
+    if words.kind == "label":
+        return NamedAnswer(_name_label(view, stored.target), score, words.probability)
+    output = f" (output {stored.target})" if stored.target else ""
+    if math.isclose(number, score, rel_tol=1e-6):
+        return NamedAnswer(f"{words.probability} {row['targets']}{output}", score, "")
+    return NamedAnswer(f"{words.answer} {row['targets']}{output}", score, words.probability)
+
+
+def _find_rule(words: TaskWords) -> str:
+    """The rule of a decision; where only its two sides are stored, as before they could be named, the one that is met."""
+    if words.answers and not words.rule:
+        return words.answers[-1]
+    return words.rule
+
+
+def _name_label(view: MetricResults, target: int | None) -> str:
+    """The label that is explained, of several."""
+    if target is not None and target < len(view.classes):
+        return f"label {view.classes[target]}"
+    return f"label {target}"
 
 
 def _read_number(value: object) -> float:

@@ -163,23 +163,42 @@ def test_words_that_occur_twice_have_their_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "score", "expected"),
+    ("rule", "rule_met", "score", "expected"),
     [
-        ("P(default) > 0.35", 0.6, "it is 60%"),
-        ("not P(default) > 0.35", 0.9, "it is 10%"),
-        ("P(default) < 0.35", 0.9, "it is 10%"),
-        ("not P(default) < 0.35", 0.6, "it is 60%"),
-        ("class 3", 0.6, "probability 60%"),
-        ("class 3", float("nan"), ""),
+        ("P(default) > 0.35", True, 0.6, "60%"),
+        ("P(default) > 0.35", False, 0.9, "10%"),
+        ("P(default) < 0.35", True, 0.9, "10%"),
+        ("P(default) < 0.35", False, 0.6, "60%"),
+        ("P(default) > 0.35", True, 0.3504, "35.04%"),
     ],
 )
-def test_the_number_of_a_rule_is_the_one_that_it_names(answer: str, score: float, expected: str) -> None:
+def test_the_number_of_a_rule_is_the_one_that_it_names(rule: str, rule_met: bool, score: float, expected: str) -> None:
     """A stored score is the probability of the side that was taken."""
-    assert describe_score(make_customer(answer=answer, score=score)) == expected
+    of_rule = rule if rule_met else f"not {rule}"
+    card = make_customer(answer=of_rule, rule=rule, rule_met=rule_met, score=score)
+    assert describe_score(card) == f"it is {expected}"
+    named = replace(card, answer="declined" if rule_met else "approved")
+    assert describe_score(named) == f"P(default) is {expected}, the cut-off 35%"
+
+
+def test_the_number_of_a_class_is_its_probability() -> None:
+    assert describe_score(make_customer(answer="class 3", rule="", score=0.6)) == "probability 60%"
+    assert describe_score(make_customer(answer="class 3", rule="", score=float("nan"))) == ""
+
+
+def test_a_decision_is_called_as_its_user_calls_it() -> None:
+    words = describe_card(make_customer(answer="declined"))
+    assert words.decision == "declined (P(default) is 62%, the cut-off 35%)"
+    assert words.holding[0].speaks == 'debt 9,400 speaks for "declined"'
+
+
+def test_a_number_is_not_said_twice() -> None:
+    words = describe_card(make_customer(answer="predicted value 31.2", rule="", score=31.2, score_name=""))
+    assert words.decision == "predicted value 31.2"
 
 
 def test_a_score_that_is_no_probability_has_its_own_name() -> None:
-    card = make_customer(answer="output 0", score=0.5, score_name="dose")
+    card = make_customer(answer="output 0", rule="", score=0.5, score_name="dose")
     assert describe_score(card) == "dose 0.5"
 
 

@@ -11,8 +11,10 @@ import numpy as np
 from standfast.results.reasons import Card, Reason
 from standfast.tensors import Array
 
-#: a decision by a rule: whether it is met, and which side of the cut-off it takes
-_RULE = re.compile(r"(?P<missed>not )?P\(.+\) (?P<sign>[<>]) [\d.e-]+", re.DOTALL)
+#: the rule of a decision: the probability that it names, and which side of the cut-off it takes
+_RULE = re.compile(r"(?P<probability>P\(.+\)) (?P<sign>[<>]) (?P<cut_off>[\d.e-]+)", re.DOTALL)
+#: the digits behind the point of a percentage that is to be told from another one, at most
+_MOST_DIGITS = 6
 
 
 def format_share(share: float) -> str:
@@ -58,15 +60,58 @@ def describe_score(card: Card) -> str:
 
     The score of a rule is the probability of the side that is taken. The reader wants the one that the rule names.
     """
-    if not math.isfinite(card.score):
+    if not math.isfinite(card.score) or not card.score_name:
         return ""
-    rule = _RULE.fullmatch(card.answer)
+    rule = _RULE.fullmatch(card.rule)
     if rule is not None:
-        is_above = (rule["sign"] == ">") != bool(rule["missed"])
-        return f"it is {format_share(card.score if is_above else 1 - card.score)}"
+        return _describe_rule(card, rule)
     if card.score_name == "probability":
         return f"probability {format_share(card.score)}"
     return f"{card.score_name} {card.score:.4g}"
+
+
+def _describe_rule(card: Card, rule: re.Match[str]) -> str:
+    """The probability that a rule names; with its cut-off where the answer does not say it."""
+    is_above = (rule["sign"] == ">") == card.rule_met
+    share = card.score if is_above else 1 - card.score
+    share_text, cut_off = tell_shares(share, float(rule["cut_off"]))
+    if is_named_side(card):
+        return f"{rule['probability']} is {share_text}, the cut-off {cut_off}"
+    return f"it is {share_text}"
+
+
+def tell_shares(share: float, limit: float) -> tuple[str, str]:
+    """Two shares in percent, with as many digits as tell them apart.
+
+    >>> tell_shares(0.62, 0.35), tell_shares(0.3504, 0.35)
+    (('62%', '35%'), ('35.04%', '35%'))
+    """
+    digits = 0
+    while round(100 * share, digits) == round(100 * limit, digits) and share != limit and digits < _MOST_DIGITS:
+        digits += 1
+    share_text = f"{100 * share:.{digits}f}%" if digits else format_share(share)
+    return share_text, f"{100 * limit:.{_MOST_DIGITS}f}".rstrip("0").rstrip(".") + "%"
+
+
+def is_named_side(card: Card) -> bool:
+    """Whether the answer is a side of a decision that has a name of its own, such as "declined"."""
+    return bool(card.rule) and card.answer not in (card.rule, f"not {card.rule}")
+
+
+def name_answer(card: Card) -> str:
+    """How a sentence calls the answer.
+
+    >>> from types import SimpleNamespace as Named
+    >>> rule = "P(default) > 0.35"
+    >>> [name_answer(Named(answer=answer, rule=rule)) for answer in ("declined", rule, f"not {rule}")]
+    ['"declined"', 'P(default) > 0.35', 'this answer']
+    >>> name_answer(Named(answer="class 3", rule=""))
+    'class 3'
+    """
+    if is_named_side(card):
+        return f'"{card.answer}"'
+    is_negated = bool(card.rule) and card.answer != card.rule
+    return "this answer" if is_negated else card.answer
 
 
 def is_text(card: Card) -> bool:

@@ -14,6 +14,7 @@ from standfast.report.cards.facts import (
     has_no_signs,
     is_text,
     measure_area,
+    name_answer,
     name_part,
     name_reason,
     title_reason,
@@ -233,7 +234,7 @@ class _Writer:
         """One reason."""
         name = name_reason(self.card, reason)
         title = title_reason(self.card, reason)
-        speaks = say_of_card("speaks", title, reason.sign, self.card.answer)
+        speaks = say_of_card("speaks", title, reason.sign, name_answer(self.card))
         if not self.is_tested:
             return ReasonWords(reason.feature, name, speaks, "")
         named = say_of_card("named_in", format_share(reason.probability), self.all_draws)

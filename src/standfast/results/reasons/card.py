@@ -90,10 +90,12 @@ class Card:
 
     Attributes:
         data, model, explainer, sample: which.
-        answer: what the model answers, in words.
+        answer: what the model answers, in words; of a decision what its side is called.
+        rule: of a decision, such as "P(default) > 0.35"; empty of other answers.
+        rule_met: whether the rule is met, so that the decision is made.
         score: the probability of the answer, or another number of it; NaN where there is none. Of a decision by a
             rule it is the probability of the side that is taken.
-        score_name: what this number is, such as "probability".
+        score_name: what this number is, such as "probability"; empty where the answer says the number already.
         top: how many features count as reasons, k.
         demand: the probability that a reason must have.
         reasons: the first k, in the order of their sizes. Fewer where others are 0, or share the last place.
@@ -150,6 +152,8 @@ class Card:
     shares: Array | None = field(default=None, repr=False)
     signs: Array | None = field(default=None, repr=False)
     score_name: str = "probability"
+    rule: str = ""
+    rule_met: bool = True
     names: tuple[str, ...] = field(default=(), repr=False)
 
     @property
