@@ -20,6 +20,8 @@ from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_ca
 from standfast.tasks import TaskWords
 from standfast.tensors import Array
 
+#: what manifests declare of a model's task, `Task.same_within`; None for any number
+_SAME_WITHIN = "same within"
 #: the name of the metric whose draws are read
 METRIC = "reasons"
 _ARRAYS = ("origin_map", "named_for", "named_against", "mean_map", "origin_input")
@@ -183,14 +185,22 @@ def _find_rows(results: Opened, place: Place) -> pl.DataFrame:
 def _find_answer(results: Opened, place: Place) -> _Answer:
     """What a model answers for a sample that was evaluated."""
     about = (results.manifest.get("models") or {}).get(place.model) or {}
-    written = re.fullmatch(r"Regression\(tolerance=(.+)\)", str(about.get("task")))
     row = _find_rows(results, place).row(0, named=True)
     answer = row.get("answer")
     return _Answer(
         target=row.get("targets"),
         number=float(answer) if isinstance(answer, int | float) else None,
-        tolerance=float(written[1]) if written else math.inf,
+        tolerance=read_tolerance(about),
     )
+
+
+def read_tolerance(about: Mapping[str, Any]) -> float:
+    """How far a number may be from another one that is the same answer, from what a manifest says of a model."""
+    if _SAME_WITHIN in about:
+        return math.inf if about[_SAME_WITHIN] is None else float(about[_SAME_WITHIN])
+    # manifests that do not declare it have only the text of the task
+    written = re.fullmatch(r"Regression\(tolerance=(.+)\)", str(about.get("task")))
+    return float(written[1]) if written else math.inf
 
 
 def _read_other(results: Opened, place: Place, given: StoredDraws, own_answer: _Answer) -> StoredDraws | str | None:
@@ -346,7 +356,7 @@ def name_answer(view: MetricResults, stored: StoredSample) -> NamedAnswer:
 
 
 def _find_rule(words: TaskWords) -> str:
-    """The rule of a decision; where only its two sides are stored, as before they could be named, the one that is met."""
+    """The rule of a decision; in older manifests, which have its sides alone, the side that is met."""
     if words.answers and not words.rule:
         return words.answers[-1]
     return words.rule

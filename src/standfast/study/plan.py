@@ -364,6 +364,7 @@ class _Meeting:
             "kept": model.task.kept,
             "of classes": model.task.classes,
             "words": vars(model.task.words),
+            "same within": model.task.same_within if math.isfinite(model.task.same_within) else None,
             "digest": digest([self.content, answers]),
             "network": digest([self.network, answers]),
             **self.source.about,

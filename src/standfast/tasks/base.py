@@ -12,6 +12,7 @@ into chunks as inputs are.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -145,6 +146,14 @@ class Task(metaclass=ConfigurationType):
     def below(self) -> Task:
         """The task that reads the module: by default this one; `standfast.tasks.Decision` has another one below it."""
         return self
+
+    @property
+    def same_within(self) -> float:
+        """How far the number that another model answers may be from this one's and be the same answer; any by default.
+
+        Where answers are no numbers, nothing depends on it.
+        """
+        return math.inf
 
     def decide(self, outputs: Tensor) -> Tensor:
         """The outputs of this task, from those of the task below `(N, ...)`; by default they are the same."""

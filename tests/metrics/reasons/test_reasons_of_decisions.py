@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ from torch import nn
 import standfast
 from standfast.neighbourhoods import LinfBall
 from standfast.reason_cards import ReasonCards, cards
+from standfast.results.stored_reasons import read_tolerance
+from standfast.tasks import Regression
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -254,9 +257,17 @@ class Weighted(nn.Module):
         return (x @ self.weights)[:, None]
 
 
-def test_a_retrained_regressor_decides_otherwise_beyond_the_tolerance() -> None:
+@dataclass(frozen=True)
+class Dose(Regression):
+    """A task of a user's, whose text is not that of a regression."""
+
+    name: ClassVar[str] = "dose"
+
+
+@pytest.mark.parametrize("task", [Regression(tolerance=0.3), Dose(tolerance=0.3)])
+def test_a_retrained_regressor_decides_otherwise_beyond_the_tolerance(task: Regression) -> None:
     def make_model(weights: list[float]) -> standfast.Model:
-        return standfast.Model(Weighted(weights), (0.0, 1.0), device="cpu", task="regression:tolerance=0.3")
+        return standfast.Model(Weighted(weights), (0.0, 1.0), device="cpu", task=task)
 
     inputs = torch.tensor([[0.5, 0.5, 0.5]]).double()
     with pytest.warns(UserWarning, match="2 retrained models can never show"):
@@ -271,6 +282,21 @@ def test_a_retrained_regressor_decides_otherwise_beyond_the_tolerance() -> None:
         )
     card = found.card()
     assert (card.models, card.deciding_otherwise, card.draws) == (2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("about", "tolerance"),
+    [
+        ({"task": "Dose(tolerance=0.3)", "same within": 0.3}, 0.3),
+        ({"task": "Classification()", "same within": None}, np.inf),
+        # manifests of earlier versions
+        ({"task": "Regression(tolerance=0.3)"}, 0.3),
+        ({"task": "Classification()"}, np.inf),
+        ({}, np.inf),
+    ],
+)
+def test_what_is_the_same_number_is_read_from_old_and_new_manifests(about: dict[str, Any], tolerance: float) -> None:
+    assert read_tolerance(about) == tolerance
 
 
 def test_a_retrained_model_without_reasons_names_none_and_decides_the_same() -> None:
