@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
@@ -352,7 +352,7 @@ class Metric(metaclass=_PresetsApplied):
             check_one_for_all(explainer, inputs)
             checked = None if targets is None else model.check_targets(targets, inputs)
             warn_of_radius(self, model, inputs)
-            count = Count(self.name, "evaluations", lambda: self.cost(model.classes).evaluations * len(inputs))
+            count = Count(self.name, "evaluations", lambda: self.cost_for(inputs.shape[1:], model.classes).evaluations * len(inputs))
             shown = model.showing(count, progress)
             with model.naming(inputs), model.session(), shown, collect_choices() as choices:
                 result = self.evaluate(Call(model, explainer, inputs, checked, generator))
@@ -500,6 +500,15 @@ class Metric(metaclass=_PresetsApplied):
             classes: of the model; None: not known.
         """
         return Cost(predictions=0, explanations=1)
+
+    def cost_for(self, shape: Sequence[int], classes: int | None = None) -> Cost:
+        """`cost` where the shape of an input is known, without the batch; by default it depends on no shape.
+
+        Args:
+            shape: of an input, such as `(3, 224, 224)`.
+            classes: of the model; None: not known.
+        """
+        return self.cost(classes)
 
     def pilot(self) -> Metric:
         """A cheaper configuration that shows before a run what this one costs; by default the preset `"quick"`.

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from standfast.explainers import Explainer
-from standfast.metrics.base import Metric, plain
+from standfast.metrics.base import Cost, Metric, plain
 from standfast.model import Model, module_name
 from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples
 from standfast.segments import check_one_for_all
@@ -144,7 +144,7 @@ class _Pool:
 
     def choose_size(self, seconds: float) -> int:
         """How many samples a job gets that takes so many seconds."""
-        cost = self.metric.cost(None)
+        cost = self.metric.cost_for(self.source.inputs.shape[1:])
         if type(self.metric).cost is Metric.cost:
             most = _UNKNOWN
         else:
@@ -402,9 +402,9 @@ def _make_pools(
         together = metric.samples_together
         count = len(meeting.samples) if together is None else min(len(meeting.samples), together)
         costed = metric.bind(inputs=meeting.inputs)
-        explanations = costed.cost(meeting.model.classes).explanations
+        cost = costed.cost_for(meeting.inputs.shape[1:], meeting.model.classes)
         for name in grid.explainers_of(metric):
-            work = expected_work(costed, grid.explainers[name], meeting.model.classes)
+            work = expected_work(cost, grid.explainers[name])
             explainer_parts = [*explained_by[name], *nearby.get(label, [])]
             explainer_parts += _describe_pair(metric, grid.explainers[name])
             pool = _Pool(
@@ -414,7 +414,7 @@ def _make_pools(
                 metric=metric,
                 count=count,
                 work=work,
-                seconds=work * pace + explanations * slowness[name],
+                seconds=work * pace + cost.explanations * slowness[name],
                 given=grid.samples_per_job if together is None else count,
             )
             pools.append(pool)
@@ -534,9 +534,8 @@ class _Known:
         return identity
 
 
-def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
-    """About what a model of so many classes does for one sample, in forward passes of one row."""
-    cost = metric.cost(classes)
+def expected_work(cost: Cost, explainer: Explainer) -> float:
+    """About what a model does for one sample, in forward passes of one row, where a metric has this cost."""
     return cost.explanations * explainer.rows_per_input * PASSES + cost.predictions
 
 

@@ -255,3 +255,18 @@ def test_the_seed_of_an_adapter_counts_only_if_the_package_draws() -> None:
     model = make_linear([1.0] * 5)
     assert not Reasons(draws=5)(model, fixed, ROWS).varied_seed.any()
     assert Reasons(draws=5)(model, noisy, ROWS).varied_seed.all()
+
+
+def test_images_cost_the_draws_that_are_made() -> None:
+    """Of more than 20 reasons 60 draws are made, whatever their limit, and 5 explanations show what varies."""
+    metric = Reasons(LinfBall(0.02))
+    assert metric.cost_for((30,)).explanations == metric.cost().explanations == 405
+    assert metric.cost_for((1, 28, 28)).explanations == 65
+    assert Reasons(LinfBall(0.02), top=20).cost_for((1, 28, 28)).explanations == 405
+    assert Reasons(LinfBall(0.02), top=21).cost().explanations == 65
+    assert Reasons(LinfBall(0.02), draws=50).cost_for((1, 28, 28)).explanations == 55
+    inputs = torch.rand(2, 1, 28, 28)
+    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(784, 2)), (0.0, 1.0), device="cpu")
+    result = metric(model, "input_x_gradient", inputs, progress=False)
+    assert int(result.model_evaluations.max()) <= 65
+    assert int(result.drawn.max()) == 60

@@ -21,7 +21,7 @@ Cost: up to `draws` explanations, and five at most that show which sources there
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -33,7 +33,7 @@ from standfast.errors import check
 from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.reasons.draws import SOURCES, Drawn, Draws, Source, draw_settings, number_model
-from standfast.metrics.reasons.places import Speaking, count_first, mark_first, measure_sizes, sum_channels
+from standfast.metrics.reasons.places import TOP, Speaking, count_first, mark_first, measure_sizes, sum_channels
 from standfast.metrics.result import Result
 from standfast.neighbourhoods import Neighbourhood
 from standfast.records import Count, Fraction
@@ -50,6 +50,8 @@ _BLOCK = 10
 MOST_STORED = 1024
 #: draws where nothing is decided
 _DRAWS_OF_MANY = 60
+#: explanations that show which sources an explainer has, at most
+_SOURCES_TRIED = 5
 
 
 def _check_sources(vary: object, option: str) -> tuple[Source, ...]:
@@ -178,7 +180,19 @@ class Reasons(Metric):
 
     def cost(self, classes: int | None = None) -> Cost:
         """One explanation for each draw, at most, and five that show what varies."""
-        return Cost(predictions=0, explanations=self.draws + 5)
+        reasons = TOP if self.top is None else self.top
+        return Cost(predictions=0, explanations=self._count_draws(reasons) + _SOURCES_TRIED)
+
+    def cost_for(self, shape: Sequence[int], classes: int | None = None) -> Cost:
+        """Of an image or a series, whose reasons are too many to decide each of them, 60 draws at most."""
+        reasons = count_first(torch.Size(shape), self.top)
+        return Cost(predictions=0, explanations=self._count_draws(reasons) + _SOURCES_TRIED)
+
+    def _count_draws(self, reasons: int) -> int:
+        """How many draws are made at most, of so many reasons."""
+        if reasons <= MOST_DECIDED:
+            return self.draws
+        return min(self.draws, _DRAWS_OF_MANY)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         top = count_first(maps.shape[1:], self.top)
@@ -280,7 +294,7 @@ class _Counts:
     def list_looks(self) -> tuple[int, ...]:
         """After how many draws it is decided whether to go on."""
         if not self.decides_each:
-            return (min(self.metric.draws, _DRAWS_OF_MANY),)
+            return (self.metric._count_draws(self.top),)
         return schedule_looks(self.metric.draws, self.metric.demand, reasons=self.top)
 
     def add(self, rows: Tensor, drawn: Drawn) -> None:
