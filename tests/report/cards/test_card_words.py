@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 from card_samples import (
     about,
+    draw,
     draw_customer,
     make_customer,
     make_image,
@@ -21,7 +23,7 @@ from card_samples import (
 from standfast.report.cards import describe_card
 from standfast.report.cards.facts import describe_score, format_share, measure_area, name_position
 from standfast.report.sentences import begin_sentence
-from standfast.results.reasons import Alone, Wanted, make_card
+from standfast.results.reasons import Alone, Card, Wanted, make_card
 from standfast.statistics.reasons import Foresight
 
 
@@ -129,7 +131,12 @@ def test_the_area_of_an_image_is_what_draws_name_again() -> None:
     assert card.origin is not None
     assert card.shares is not None
     order = np.argsort(-np.abs(card.origin))[: card.top]
-    held = [pixel for pixel in order.tolist() if card.shares[pixel] >= 0.9]
+    # Benjamini and Hochberg: the largest number of pixels whose tests all are below their part of 5%
+    tests = {pixel: scipy.stats.binom.sf(round(60 * card.shares[pixel]) - 1, 60, 0.9) for pixel in order.tolist()}
+    held: list[int] = []
+    for count in range(1, card.top + 1):
+        passed = [pixel for pixel, test in tests.items() if test <= 0.05 * count / card.top]
+        held = passed if len(passed) >= count else held
     assert sorted(held) == np.flatnonzero(area.holds).tolist()
     assert 0 < len(held) < card.top
     assert int(area.doubtful.sum()) == card.top - len(held)
@@ -138,6 +145,8 @@ def test_the_area_of_an_image_is_what_draws_name_again() -> None:
     summary = describe_card(card).summary
     assert f"{100 * relevance:.0f}% of the relevance" in summary
     assert "at least 90%" in summary
+    assert "at most 5% of them" in summary
+    assert "60 variations" in summary
 
 
 def test_all_changes_are_only_named_where_all_pixels_are_always_the_same() -> None:
@@ -151,9 +160,25 @@ def test_all_changes_are_only_named_where_all_pixels_are_always_the_same() -> No
 
 def test_a_map_of_which_nothing_holds_is_not_to_be_relied_on() -> None:
     card = make_image()
-    assert card.shares is not None
-    words = describe_card(replace(card, shares=0.5 * card.shares))
+    assert card.held is not None
+    words = describe_card(replace(card, held=np.zeros_like(card.held)))
     assert "Rely on no part" in words.summary
+
+
+def test_a_part_of_few_draws_or_models_is_not_shown_to_hold() -> None:
+    """With 28 draws, a share of 100% does not show 90%; of retrained models it is their number that counts."""
+    origin = np.linspace(1.0, 0.0, 100)
+    wanted = Wanted(30, 0.9, shares_places=True)
+
+    def make_card_of(draws: int, models: int = 0) -> Card:
+        maps = np.repeat(origin[None], draws, axis=0)
+        given = draw(0, maps, wanted, origin, varied=("measurement",))
+        fields = about(answer="class 3", rule="", columns={}, input=origin.reshape(1, 10, 10))
+        return make_card(fields, given, wanted, [given] * models)
+
+    held = {(60, 0): 30, (29, 0): 30, (28, 0): 0, (60, 28): 0, (4, 29): 30}
+    for (draws, models), count in held.items():
+        assert measure_area(make_card_of(draws, models)).count == count, (draws, models)
 
 
 def test_words_that_occur_twice_have_their_place() -> None:

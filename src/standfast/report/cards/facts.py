@@ -175,7 +175,7 @@ class Area:
     """The part of a map that holds.
 
     Attributes:
-        holds: the features that are named with the demanded probability, bool `(F,)`.
+        holds: the features that are shown to be named with the demanded probability, bool `(F,)`.
         doubtful: the other reasons, bool `(F,)`.
         relevance: the share of the absolute relevance of the map that is within what holds.
         least: the smallest share of draws that name a feature that holds; NaN where none does.
@@ -199,8 +199,9 @@ def measure_area(card: Card) -> Area:
     assert card.signs is not None
     is_reason = np.asarray(card.signs) != 0
     shares = np.nan_to_num(card.shares)
-    holds = is_reason & (shares >= card.demand) & bool(card.draws)
-    if card.decided:
+    if card.held is not None:
+        holds = np.asarray(card.held)
+    else:
         stated = [reason.feature for reason in card.holding]
         holds = np.isin(np.arange(len(is_reason)), stated)
     sizes = np.abs(np.nan_to_num(card.origin))

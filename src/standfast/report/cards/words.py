@@ -22,7 +22,7 @@ from standfast.report.cards.facts import (
 from standfast.report.sentences import fill
 from standfast.results.formatting import join_names
 from standfast.results.reasons import Alone, Card, Reason, Source
-from standfast.statistics.reasons import count_least_models
+from standfast.statistics.reasons import MANY_ERROR, count_least_models
 
 _TEMPLATE = "cards/sentences.txt"
 #: with more reasons a sentence gives the range of their shares instead of each
@@ -177,10 +177,13 @@ class _Writer:
         demand = format_share(card.demand)
         if has_map(card):
             area = measure_area(card)
-            sentences = [say_of_card("no_area", part, demand)]
+            sentences = [say_of_card("no_area", part, demand, self.all_draws)]
             if area.count:
-                is_whole = area.least >= 1
-                sentences = [say_of_card("area", format_share(area.relevance), part, is_whole, demand)]
+                error = format_share(MANY_ERROR)
+                sentences = [
+                    say_of_card("area", format_share(area.relevance), part, area.least >= 1),
+                    say_of_card("area_error", part, demand, self.all_draws, error),
+                ]
         if math.isfinite(card.same):
             interval = format_shares(card.same_low, card.same_high)
             sentences.append(say_of_card("shares_of_many", card.top, part, format_share(card.same), interval))

@@ -117,6 +117,8 @@ class Card:
         origin, input: the map of the clean input `(F,)`, and the input itself; None where they are not stored.
         shares: for each feature the share of draws that name it, of a reason with its sign at the clean input, `(F,)`.
         signs: for each feature 1 or -1 if it is a reason at the clean input, by its sign, and else 0, `(F,)`.
+        held: of a map with too many reasons to decide each of them, which features are reasons that hold, bool `(F,)`.
+            At most 5% of them are expected to be named less often than it is demanded. Else None.
         names: of all features, such as columns or words, in their order; none for images and series.
     """
 
@@ -151,6 +153,7 @@ class Card:
     input: Array | None = field(default=None, repr=False)
     shares: Array | None = field(default=None, repr=False)
     signs: Array | None = field(default=None, repr=False)
+    held: Array | None = field(default=None, repr=False)
     score_name: str = "probability"
     rule: str = ""
     rule_met: bool = True

@@ -16,6 +16,7 @@ from standfast.results.reasons.alone import describe_alone
 from standfast.results.reasons.card import Card, Source
 from standfast.results.reasons.draws import AllDraws, NamedReasons, StoredDraws, Wanted
 from standfast.results.reasons.each_reason import ReasonBuilder, decide_each, list_shown
+from standfast.results.reasons.many import find_held
 from standfast.results.reasons.tally import find_look, tally_draws
 from standfast.results.reasons.together import estimate_same
 
@@ -76,5 +77,6 @@ def make_card(
         origin=given.origin,
         shares=shares,
         signs=named.signs,
+        held=None if wanted.decides_each else find_held(tally, hits, wanted, named),
         names=tuple(name for name, _ in names),
     )
