@@ -17,6 +17,7 @@ from standfast.errors import ArgumentError, check
 from standfast.results.configured_metric import ConfiguredMetric
 from standfast.results.metric_results import MetricResults, StoredSample
 from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_card
+from standfast.results.reasons.digests import read_digests
 from standfast.tasks import TaskWords
 from standfast.tensors import Array
 
@@ -136,6 +137,9 @@ def read_card(
         "columns": columns,
         "input": stored.arrays.get("origin_input"),
         "notes": tuple(notes),
+        "digests": read_digests(
+            results.manifest, {"model": model, "data": data, "explainer": explainer}, by_models.manifest, models
+        ),
     }
     return make_card(about, given, wanted, again, by_others, alone, names)
 

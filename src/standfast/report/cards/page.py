@@ -20,7 +20,7 @@ from standfast.results.reasons import Card
 #: from so many rows on the print is smaller
 _DENSE, _CROWDED = 9, 14
 #: the letters of the case, and of a text that the user adds, that fit on the sheet; and of a digest
-_LETTERS_OF_CASE, _MOST_LETTERS, _LETTERS_OF_DIGEST = 700, 500, 64
+_LETTERS_OF_CASE, _MOST_LETTERS, _LETTERS_OF_DIGEST = 700, 500, 200
 
 
 def render_card(
@@ -36,7 +36,7 @@ def render_card(
         card: of one decision.
         counter_example: the smallest change after which a reason is not named any more, in a sentence.
         comparison: how this decision compares with others, in a sentence.
-        digests: what identifies the model, the data and the software, by name.
+        digests: what identifies the model, the data and the software, by name; None for those of the card.
         text: whether features are the words of a text; None to find out.
     """
     environment = make_environment()
@@ -62,7 +62,7 @@ def render_card(
         "more_columns": len(card.columns) - len(columns),
         "counter_example": _shorten(counter_example),
         "comparison": _shorten(comparison),
-        "digests": [(name, digest[:_LETTERS_OF_DIGEST]) for name, digest in (digests or {}).items()],
+        "digests": _list_digests(card.digests if digests is None else digests),
         **_draw_input(card, is_text(card) if text is None else text),
     }
     return show_unsafe(environment.get_template("cards/card.html").render(context).lstrip())
@@ -119,7 +119,16 @@ def _choose_density(rows: Rows) -> str:
     return "dense" if rows.count >= _DENSE else ""
 
 
+def _list_digests(digests: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Names and hashes that fit on the sheet."""
+    return [(name, _cut(digest, _LETTERS_OF_DIGEST)) for name, digest in digests.items()]
+
+
+def _cut(text: str, letters: int) -> str:
+    """So many letters of a text at most."""
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
 def _shorten(sentence: str | None) -> str:
     """A sentence of the user that fits on the sheet."""
-    shown = sentence or ""
-    return shown if len(shown) <= _MOST_LETTERS else shown[: _MOST_LETTERS - 1] + "…"
+    return _cut(sentence or "", _MOST_LETTERS)

@@ -119,6 +119,7 @@ class Card:
         signs: for each feature 1 or -1 if it is a reason at the clean input, by its sign, and else 0, `(F,)`.
         held: of a map with too many reasons to decide each of them, which features are reasons that hold, bool `(F,)`.
             At most 5% of them are expected to be named less often than it is demanded. Else None.
+        digests: what identifies the model, the data, the explainer and the software, by name.
         names: of all features, such as columns or words, in their order; none for images and series.
     """
 
@@ -157,6 +158,7 @@ class Card:
     score_name: str = "probability"
     rule: str = ""
     rule_met: bool = True
+    digests: Mapping[str, str] = field(default_factory=dict, repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
 
     @property
