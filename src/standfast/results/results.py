@@ -27,6 +27,7 @@ from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
 from standfast.results.metric_results import MetricResults
 from standfast.results.reasons import Card
+from standfast.results.reasons.feature_names import check_units
 from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
 from standfast.results.stored_reasons import Place, read_card
 from standfast.results.summary import Summary, summarise_metric
@@ -567,6 +568,7 @@ class StoredResults:
         model: str | None = None,
         retrained: Sequence[str] = (),
         others: Sequence[str] = (),
+        units: Mapping[str, str] | None = None,
     ) -> Card:
         """What can be stated of the reasons of one sample (`standfast.reasons` asks for them).
 
@@ -579,6 +581,7 @@ class StoredResults:
             data, model: which, where there are several.
             retrained: names of models that are the given one, trained again: a draw is then one of a model.
             others: names of explainers that are as good as the given one: a draw is then by one of them.
+            units: of columns, by name, such as `{"income": "EUR"}`, which the card has beside their values.
 
         Raises:
             ArgumentError: there is no such part of the results, or it has no reasons of this sample.
@@ -597,7 +600,8 @@ class StoredResults:
             unknown = [name for name in listed if name not in known]
             check(not unknown, argument, f"of {', '.join(known)}", ", ".join(map(repr, unknown)))
         place = Place(*pairs[0], chosen, sample)
-        return read_card(self, place, models=retrained, others=others)
+        check_units(units, self._list_texts(place.data, "features"))
+        return read_card(self, place, models=retrained, others=others, units=units)
 
     def _find_seed_agreement(self) -> tuple[str, int]:
         """The label of the metric whose maps are stored, and how many first features it looks at."""

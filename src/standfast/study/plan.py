@@ -605,6 +605,7 @@ def _manifest(
         "models": dict(models),
         "pairs": [list(pair) for pair in grid.combinations()],
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
+        "signs": {name: explainer.has_signs for name, explainer in grid.explainers.items()},
         "controls": [name for name, explainer in grid.explainers.items() if explainer.control or name in grid.controls],
         "metrics": metrics,
         "sanity": None if grid.sanity is None else grid.sanity.options(),

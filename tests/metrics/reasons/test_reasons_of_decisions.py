@@ -19,7 +19,7 @@ from torch import nn
 import standfast
 from standfast.neighbourhoods import LinfBall
 from standfast.reason_cards import ReasonCards, cards
-from standfast.results.stored_reasons import read_tolerance
+from standfast.results.reasons.answers import read_tolerance
 from standfast.tasks import Regression
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -170,6 +170,12 @@ def has_no_signs(card: Card) -> bool:
     return bool((np.nan_to_num(np.asarray(card.origin, dtype=float)) >= 0).all())
 
 
+def lies_outside(reason: Reason) -> bool:
+    """Whether the value at the clean input is outside of the interval of the mean over draws."""
+    is_known = math.isfinite(reason.low) and math.isfinite(reason.high)
+    return is_known and not reason.low <= reason.value <= reason.high
+
+
 @dataclass(frozen=True)
 class Area:
     """The part of a map that holds.

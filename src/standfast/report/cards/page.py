@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from standfast.files import write_atomically
-from standfast.report.cards.facts import format_share, has_map, is_text
+from standfast.report.cards.facts import format_share, has_map, is_text, name_answer
 from standfast.report.cards.pictures import draw_image, draw_series, draw_words
 from standfast.report.cards.rows import Rows, Span, make_rows, place_share
 from standfast.report.cards.words import describe_card
@@ -58,6 +58,9 @@ def render_card(
         "ends": (place_share(0.0), place_share(1.0)),
         "legend_span": Span(5.0, 95.0),
         "decided": card.decided,
+        "answer": name_answer(card),
+        "signed": card.has_signs is not False,
+        "top": card.top,
         "case": columns,
         "more_columns": len(card.columns) - len(columns),
         "counter_example": _shorten(counter_example),

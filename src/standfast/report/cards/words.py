@@ -13,6 +13,7 @@ from standfast.report.cards.facts import (
     has_map,
     has_no_signs,
     is_text,
+    lies_outside,
     measure_area,
     name_answer,
     name_part,
@@ -182,7 +183,7 @@ class _Writer:
                 error = format_share(MANY_ERROR)
                 sentences = [
                     say_of_card("area", format_share(area.relevance), part, area.least >= 1),
-                    say_of_card("area_error", part, demand, self.all_draws, error),
+                    say_of_card("area_error", part, card.top, demand, self.all_draws, error),
                 ]
         if math.isfinite(card.same):
             interval = format_shares(card.same_low, card.same_high)
@@ -190,16 +191,17 @@ class _Writer:
         return sentences
 
     def _summarise_reasons(self) -> list[str]:
-        """Which reasons hold, which do not, and of which it is not known."""
+        """Which reasons hold, which do not, and of which it is not known. The first that has a share says of what."""
         card = self.card
+        named = say_of_card("among_first", card.top, card.has_signs is not False)
         falling = [reason for reason in card.reasons if reason.state == "falls"]
         undecided = [reason for reason in card.reasons if reason.state == "undecided"]
         sentences: list[str] = []
         if card.holding:
             names, shares = self._name_all(card.holding), _join_shares(card.holding)
-            sentences.append(say_of_card("holding", names, shares, self.all_draws))
+            sentences.append(say_of_card("holding", names, shares, self.all_draws, named))
         else:
-            sentences.append(say_of_card("none_holds", len(card.reasons), self.all_draws))
+            sentences.append(say_of_card("none_holds", len(card.reasons), self.all_draws, named))
         if falling:
             sentence = say_of_card("falling", self._name_all(falling), _join_shares(falling))
             sentences.append(sentence + self._say_instead(falling) + ".")
@@ -237,7 +239,8 @@ class _Writer:
         """One reason."""
         name = name_reason(self.card, reason)
         title = title_reason(self.card, reason)
-        speaks = say_of_card("speaks", title, reason.sign, name_answer(self.card))
+        macro = "matters" if self.card.has_signs is False else "speaks"
+        speaks = say_of_card(macro, title, reason.sign, name_answer(self.card))
         if not self.is_tested:
             return ReasonWords(reason.feature, name, speaks, "")
         named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
@@ -258,7 +261,8 @@ class _Writer:
         if foreseen is None:
             return say_of_card("unforeseen")
         unit = "retrained model" if self.models else "variation"
-        return say_of_card("foreseen", foreseen.count, foreseen.least, foreseen.most, unit)
+        option = "models" if self.models else "draws"
+        return say_of_card("foreseen", foreseen.count, foreseen.least, foreseen.most, unit, option)
 
     def _describe_same(self) -> str:
         """How often all reasons are the same."""
@@ -302,8 +306,11 @@ class _Writer:
         if card.varied and untried:
             notes.append(say_of_card("untried", untried))
         notes += self._note_models()
-        if has_no_signs(card):
+        if card.has_signs is False:
+            notes.append(say_of_card("declares_no_signs", card.explainer))
+        elif card.has_signs is None and has_no_signs(card):
             notes.append(say_of_card("no_signs"))
+        notes += self._note_outside()
         few = [name_reason(card, reason) for reason in card.reasons if reason.few_draws]
         if few and self.is_tested:
             notes.append(say_of_card("few_draws", few))
@@ -313,6 +320,15 @@ class _Writer:
             features = round(card.top / card.chance)
             notes.append(say_of_card("chance", card.top, features, format_share(card.chance)))
         return [*notes, *card.notes]
+
+    def _note_outside(self) -> list[str]:
+        """Which values lie outside of the interval of their mean, and why they may."""
+        card = self.card
+        if not self.is_tested:
+            return []
+        outside = [name_reason(card, reason) for reason in card.reasons if lies_outside(reason)]
+        sources: list[Source] = [source for source in card.varied if source != "explainer"]
+        return [say_of_card("outside", outside, sources)] if outside else []
 
     def _note_models(self) -> list[str]:
         """Whether there are too few retrained models."""

@@ -119,6 +119,8 @@ class Card:
         signs: for each feature 1 or -1 if it is a reason at the clean input, by its sign, and else 0, `(F,)`.
         held: of a map with too many reasons to decide each of them, which features are reasons that hold, bool `(F,)`.
             At most 5% of them are expected to be named less often than it is demanded. Else None.
+        has_signs: whether the explainer declares that the signs of its numbers say what speaks for the answer and what
+            against it; False if they only say how much a feature matters; None where this is not known.
         digests: what identifies the model, the data, the explainer and the software, by name.
         names: of all features, such as columns or words, in their order; none for images and series.
     """
@@ -158,6 +160,7 @@ class Card:
     score_name: str = "probability"
     rule: str = ""
     rule_met: bool = True
+    has_signs: bool | None = None
     digests: Mapping[str, str] = field(default_factory=dict, repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +50,18 @@ class StoredDraws:
     def kept_maps(self) -> Array | None:
         """The maps of the draws that keep the answer, `(K, F)`; None where they are not stored."""
         return None if self.maps is None else self.maps[np.isfinite(self.maps).all(1)]
+
+    def adopt_signs(self, signs: Array) -> StoredDraws:
+        """The same without signs of its own: each feature has that of `signs` `(F,)`, so that places alone count."""
+        named = self.named_for + self.named_against
+        return dataclasses.replace(
+            self,
+            origin=np.abs(self.origin) * signs,
+            maps=None if self.maps is None else np.abs(self.maps) * signs,
+            mean=np.abs(self.mean) * signs,
+            named_for=np.where(signs > 0, named, 0),
+            named_against=np.where(signs > 0, 0, named),
+        )
 
     @property
     def is_never_negative(self) -> bool:
