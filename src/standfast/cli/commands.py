@@ -621,7 +621,22 @@ def reasons(
     retrained: Annotated[
         list[str] | None, typer.Option(help="A model that was trained again, as --model; may be given several times.")
     ] = None,
+    retrain: Annotated[
+        bool,
+        typer.Option(
+            "--retrain",
+            help="Train a pipeline again, on rows of --reference (by default of --data) that are drawn with"
+            " replacement; they have the column that it learns.",
+        ),
+    ] = False,
+    models: Annotated[
+        int | None,
+        typer.Option(help="How many models --retrain trains; by default as many as can show --demand.", min=1),
+    ] = None,
     reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
+    unit: Annotated[
+        list[str] | None, typer.Option(help="Of a column: its unit, as income=EUR; may be given several times.")
+    ] = None,
     weights: Annotated[str | None, typer.Option(help="Of a module:function.")] = None,
     label: Annotated[str | None, typer.Option(help="Of a table: the column that has the classes.")] = None,
     bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
@@ -649,10 +664,11 @@ def reasons(
     It explains the rows again and again, with other seeds and backgrounds and, with --measurement, slightly changed.
     """
     from standfast.cli.new_study import read_bounds
-    from standfast.cli.reasons import name_rows, read_rows
+    from standfast.cli.reasons import name_rows, read_rows, read_units
     from standfast.reason_cards import reasons as find_reasons
 
     within = None if bounds is None else list(read_bounds(bounds))
+    units = read_units(unit or [])
     asked = read_rows(
         model,
         data,
@@ -660,6 +676,7 @@ def reasons(
         explainer=explainer,
         trust=trust,
         retrained=retrained or [],
+        retrain=retrain,
         weights=weights,
         label=label,
         bounds=within,
@@ -675,10 +692,14 @@ def reasons(
         demand=demand,
         measurement=measurement,
         retrained=asked.retrained,
+        retrain=retrain or None,
+        models=models,
+        labels=asked.labels,
         others=other or [],
         decision=decision,
         draws=draws,
         counter_examples=counter_examples,
+        units=units,
         seed=seed,
     )
     found = name_rows(found, row or [], data)
