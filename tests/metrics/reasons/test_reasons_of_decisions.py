@@ -18,7 +18,7 @@ from torch import nn
 
 import standfast
 from standfast.neighbourhoods import LinfBall
-from standfast.reason_cards import ReasonCards, cards
+from standfast.reason_cards import ReasonCards, cards, counter_examples
 from standfast.results.reasons.answers import read_tolerance
 from standfast.tasks import Regression
 
@@ -217,6 +217,60 @@ def test_counter_examples_are_told_in_the_words_of_the_frame(tmp_path: Path) -> 
     # of the other row, 2.4 stays far above 0.2 and 0.1
     assert [example.found for example in found.counter_examples[1]] == [False, True]
     assert "none takes income out of the first 2" in " ".join(str(found).split())
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_units_stand_beside_values_and_in_counter_examples(tmp_path: Path) -> None:
+    found = explain_incomes(units={"income": "EUR", "age": "%"})
+    card = found.card(0)
+    assert card.columns == {"income": "50 EUR", "debt": "60", "age": "90%"}
+    assert [reason.words for reason in card.reasons] == ["income 50 EUR", "debt 60"]
+    page = found.to_html(tmp_path / "card.html", 0).read_text()
+    assert "income <b>50 EUR</b>" in page
+    assert "With income 30 EUR instead of 50 EUR, income is" in page
+
+
+@pytest.mark.parametrize(
+    ("units", "words"), [({"incom": "EUR"}, "incom"), ({"income": 3}, "texts by names"), ("EUR", "texts by names")]
+)
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_units_of_no_column_are_refused_before_the_run(units: Any, words: str) -> None:
+    with pytest.raises(standfast.ArgumentError, match=words) as error:
+        explain_incomes(units=units)
+    assert error.value.argument == "units"
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_counter_examples_are_stored_and_not_searched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    search = counter_examples.find_falls
+
+    def count(call: Any, neighbourhood: Any, sought: Any, budget: int, seed: int) -> Any:
+        searched.append(len(sought.rows))
+        return search(call, neighbourhood, sought, budget, seed)
+
+    monkeypatch.setattr(counter_examples, "find_falls", count)
+    first = explain_incomes(out=tmp_path / "cards")
+    again = explain_incomes(out=tmp_path / "cards", units={"income": "EUR"})
+    assert searched == [4]  # two reasons of two rows, once
+    for sample, examples in first.counter_examples.items():
+        for one, other in zip(examples, again.counter_examples[sample], strict=True):
+            assert (one.found, one.turned, one.evaluations) == (other.found, other.turned, other.evaluations)
+            assert (one.changed is None) == (other.changed is None)
+            if one.changed is not None:
+                assert (one.changed == other.changed).all()
+    assert str(again.counter_examples[0][0]).startswith("With income 30 EUR")
+    # one file is damaged, and its row alone is searched again, with the same numbers
+    damaged, _ = sorted((tmp_path / "cards" / "given" / "counter_examples").iterdir())
+    damaged.write_text(damaged.read_text()[:-20])
+    mended = explain_incomes(out=tmp_path / "cards")
+    assert searched == [4, 2]
+    assert mended.counter_examples == first.counter_examples
+    # another search
+    explain_incomes(out=tmp_path / "cards", counter_examples=100)
+    assert searched == [4, 2, 4]
+    explain_incomes(out=tmp_path / "cards", seed=1)
+    assert searched == [4, 2, 4, 4]
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
