@@ -145,7 +145,7 @@ def test_the_area_of_an_image_is_what_draws_name_again() -> None:
     summary = describe_card(card).summary
     assert f"{100 * relevance:.0f}% of the relevance" in summary
     assert "at least 90%" in summary
-    assert "at most 5% of them" in summary
+    assert "at most 5% of these pixels" in summary
     assert "60 variations" in summary
 
 

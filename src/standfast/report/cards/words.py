@@ -64,7 +64,7 @@ class CardWords:
         holding, falling, undecided: the reasons that can be stated, those that cannot, and those of which it is not
             known yet.
         untested: reasons of which nothing is known, since nothing was varied or no variation keeps the decision.
-        same: how often all reasons are the same; empty where it is not known.
+        same: how often all reasons are the same, or how many of many are; empty where it is not known.
         varied: what was varied, and how often.
         alone: what each source does alone.
         notes: what else has to be known.
@@ -114,6 +114,7 @@ class _Writer:
     Attributes:
         is_tested: whether any draw says something of the reasons.
         all_draws: how many draws there are, in words.
+        named: what it is to be named, in words.
     """
 
     def __init__(self, card: Card) -> None:
@@ -122,6 +123,7 @@ class _Writer:
         self.models = card.models - card.deciding_otherwise
         only_explainers = card.varied == ("explainer",)
         self.all_draws = say_of_card("variations", card.draws, self.models, only_explainers)
+        self.named = say_of_card("among_first", card.top, card.has_signs is not False)
 
     def write(self) -> CardWords:
         by_state: dict[str, list[ReasonWords]] = {}
@@ -183,25 +185,21 @@ class _Writer:
                 error = format_share(MANY_ERROR)
                 sentences = [
                     say_of_card("area", format_share(area.relevance), part, area.least >= 1),
-                    say_of_card("area_error", part, card.top, demand, self.all_draws, error),
+                    say_of_card("area_error", part, demand, self.all_draws, error, self.named),
                 ]
-        if math.isfinite(card.same):
-            interval = format_shares(card.same_low, card.same_high)
-            sentences.append(say_of_card("shares_of_many", card.top, part, format_share(card.same), interval))
         return sentences
 
     def _summarise_reasons(self) -> list[str]:
         """Which reasons hold, which do not, and of which it is not known. The first that has a share says of what."""
         card = self.card
-        named = say_of_card("among_first", card.top, card.has_signs is not False)
         falling = [reason for reason in card.reasons if reason.state == "falls"]
         undecided = [reason for reason in card.reasons if reason.state == "undecided"]
         sentences: list[str] = []
         if card.holding:
             names, shares = self._name_all(card.holding), _join_shares(card.holding)
-            sentences.append(say_of_card("holding", names, shares, self.all_draws, named))
+            sentences.append(say_of_card("holding", names, shares, self.all_draws, self.named))
         else:
-            sentences.append(say_of_card("none_holds", len(card.reasons), self.all_draws, named))
+            sentences.append(say_of_card("none_holds", len(card.reasons), self.all_draws, self.named))
         if falling:
             sentence = say_of_card("falling", self._name_all(falling), _join_shares(falling))
             sentences.append(sentence + self._say_instead(falling) + ".")
@@ -265,12 +263,16 @@ class _Writer:
         return say_of_card("foreseen", foreseen.count, foreseen.least, foreseen.most, unit, option)
 
     def _describe_same(self) -> str:
-        """How often all reasons are the same."""
+        """How often all reasons are the same; of a map with many features, how many of them are."""
         card = self.card
-        if not self.is_tested or not card.decided or not card.reasons or not math.isfinite(card.same):
+        if not self.is_tested or not math.isfinite(card.same):
+            return ""
+        interval = format_shares(card.same_low, card.same_high)
+        if not card.decided:
+            return say_of_card("shares_of_many", card.top, name_part(card), format_share(card.same), interval)
+        if not card.reasons:
             return ""
         order = format_share(card.same_order) if len(card.reasons) > 1 and math.isfinite(card.same_order) else ""
-        interval = format_shares(card.same_low, card.same_high)
         return say_of_card("same", len(card.reasons), format_share(card.same), interval, order)
 
     def _describe_varied(self) -> str:
