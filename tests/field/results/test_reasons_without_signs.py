@@ -37,7 +37,9 @@ def test_an_explainer_that_declares_none_does_not_speak_for_the_answer(tmp_path:
     assert any("saliency says how much each feature matters" in note for note in words.notes)
     page = found.to_html(tmp_path / "card.html").read_text()
     assert 'class="size"' in page
-    assert not any(text in page for text in ('rect class="for"', 'rect class="against"', "red, to the right", "with its sign"))
+    assert not any(
+        text in page for text in ('rect class="for"', 'rect class="against"', "red, to the right", "with its sign")
+    )
 
 
 def test_an_explainer_with_signs_speaks_for_and_against(tmp_path: Path) -> None:

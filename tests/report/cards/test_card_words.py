@@ -21,7 +21,7 @@ from card_samples import (
 )
 
 from standfast.report.cards import describe_card
-from standfast.report.cards.facts import describe_score, format_share, measure_area, name_position
+from standfast.report.cards.facts import describe_score, format_share, lies_outside, measure_area, name_position
 from standfast.report.sentences import begin_sentence
 from standfast.results.reasons import Alone, Card, Wanted, make_card
 from standfast.statistics.reasons import Foresight
@@ -123,6 +123,37 @@ def test_what_would_decide_is_a_range(foreseen: Foresight | None, facts: tuple[s
     assert len(words.undecided) == 3
     assert all(fact in words.undecided[0].needs for fact in facts)
     assert "variations in all" in words.undecided[0].needs or foreseen is None
+
+
+def test_a_card_says_how_to_make_the_variations_that_would_decide() -> None:
+    card = make_customer()
+    undecided = [replace(reason, state="undecided", foreseen=Foresight(2000, 60, 400)) for reason in card.reasons]
+    notes = describe_card(replace(card, reasons=tuple(undecided))).notes
+    assert any("standfast.reasons(..., draws=2000), or --draws 2000 in a shell" in note for note in notes)
+    assert not any("draws=" in note for note in describe_card(card).notes)
+    of_models = describe_card(make_retrained()).notes
+    assert any("models=40), or --retrain --models 40 in a shell" in note for note in of_models)
+
+
+def test_a_value_outside_of_the_interval_of_its_mean_is_explained() -> None:
+    """Here the background of the one explanation is unusual: its value is 5 standard errors away."""
+    card = make_customer()
+    assert not any("outside" in note for note in describe_card(card).notes)
+    far = replace(card.reasons[0], value=card.reasons[0].high + 0.5)
+    notes = describe_card(replace(card, reasons=(far, *card.reasons[1:]))).notes
+    (note,) = [note for note in notes if "outside" in note]
+    assert note.startswith("Debt: the value lies outside of the interval of the mean.")
+    assert "over other backgrounds and changes of the input" in note
+    assert lies_outside(far)
+    assert not lies_outside(replace(far, low=float("nan")))
+
+
+def test_what_it_is_to_be_named_stands_where_it_is_first_said() -> None:
+    assert "among the first 3, with the same sign" in describe_card(make_customer()).summary.split(".")[0]
+    none_holds = describe_card(make_retrained()).summary.split(". ")[0]
+    assert "to be named again, among the first 3, with the same sign" in none_holds
+    image = describe_card(make_image())
+    assert "among the first 78, with the same sign" in image.summary
 
 
 def test_the_area_of_an_image_is_what_draws_name_again() -> None:

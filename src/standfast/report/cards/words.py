@@ -259,8 +259,7 @@ class _Writer:
         if foreseen is None:
             return say_of_card("unforeseen")
         unit = "retrained model" if self.models else "variation"
-        option = "models" if self.models else "draws"
-        return say_of_card("foreseen", foreseen.count, foreseen.least, foreseen.most, unit, option)
+        return say_of_card("foreseen", foreseen.count, foreseen.least, foreseen.most, unit)
 
     def _describe_same(self) -> str:
         """How often all reasons are the same; of a map with many features, how many of them are."""
@@ -313,6 +312,7 @@ class _Writer:
         elif card.has_signs is None and has_no_signs(card):
             notes.append(say_of_card("no_signs"))
         notes += self._note_outside()
+        notes += self._note_more()
         few = [name_reason(card, reason) for reason in card.reasons if reason.few_draws]
         if few and self.is_tested:
             notes.append(say_of_card("few_draws", few))
@@ -331,6 +331,13 @@ class _Writer:
         outside = [name_reason(card, reason) for reason in card.reasons if lies_outside(reason)]
         sources: list[Source] = [source for source in card.varied if source != "explainer"]
         return [say_of_card("outside", outside, sources)] if outside else []
+
+    def _note_more(self) -> list[str]:
+        """How to make as many variations as would decide all reasons of which this can be said."""
+        needed = [reason.foreseen.count for reason in self.card.reasons if reason.foreseen is not None]
+        if not needed or not self.is_tested:
+            return []
+        return [say_of_card("more_models" if self.models else "more_draws", max(needed))]
 
     def _note_models(self) -> list[str]:
         """Whether there are too few retrained models."""
