@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
@@ -355,7 +355,7 @@ class Metric(metaclass=_PresetsApplied):
             count = Count(
                 self.name,
                 "evaluations",
-                lambda: self.cost_for(inputs.shape[1:], model.classes).evaluations * len(inputs),
+                lambda: self.bind(inputs=inputs).cost(model.classes).evaluations * len(inputs),
             )
             shown = model.showing(count, progress)
             with model.naming(inputs), model.session(), shown, collect_choices() as choices:
@@ -504,15 +504,6 @@ class Metric(metaclass=_PresetsApplied):
             classes: of the model; None: not known.
         """
         return Cost(predictions=0, explanations=1)
-
-    def cost_for(self, shape: Sequence[int], classes: int | None = None) -> Cost:
-        """`cost` where the shape of an input is known, without the batch; by default it depends on no shape.
-
-        Args:
-            shape: of an input, such as `(3, 224, 224)`.
-            classes: of the model; None: not known.
-        """
-        return self.cost(classes)
 
     def pilot(self) -> Metric:
         """A cheaper configuration that shows before a run what this one costs; by default the preset `"quick"`.

@@ -144,7 +144,7 @@ class _Pool:
 
     def choose_size(self, seconds: float) -> int:
         """How many samples a job gets that takes so many seconds."""
-        cost = self.metric.cost_for(self.source.inputs.shape[1:])
+        cost = self.metric.cost(None)
         if type(self.metric).cost is Metric.cost:
             most = _UNKNOWN
         else:
@@ -402,7 +402,7 @@ def _make_pools(
         together = metric.samples_together
         count = len(meeting.samples) if together is None else min(len(meeting.samples), together)
         costed = metric.bind(inputs=meeting.inputs)
-        cost = costed.cost_for(meeting.inputs.shape[1:], meeting.model.classes)
+        cost = costed.cost(meeting.model.classes)
         for name in grid.explainers_of(metric):
             work = expected_work(cost, grid.explainers[name])
             explainer_parts = [*explained_by[name], *nearby.get(label, [])]

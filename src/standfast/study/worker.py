@@ -189,7 +189,7 @@ class Worker:
         metric = self.grid.measured[job.label].bind(extras=extras).bind(inputs=ready.inputs, rows=rows)
         explainer, inputs = self.grid.explainers[job.explainer], part.take(ready.inputs)
         share = _Share(
-            expect=lambda: metric.cost_for(inputs.shape[1:], ready.model.classes).evaluations * (job.stop - job.start),
+            expect=lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start),
             rows_per_input=explainer.count_rows_of(inputs),
             tell=tell,
         )

@@ -21,7 +21,8 @@ Cost: up to `draws` explanations, and five at most that show which sources there
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -36,7 +37,7 @@ from standfast.metrics.reasons.draws import SOURCES, Drawn, Draws, Source, draw_
 from standfast.metrics.reasons.places import TOP, Speaking, count_first, mark_first, measure_sizes, sum_channels
 from standfast.metrics.result import Result
 from standfast.neighbourhoods import Neighbourhood
-from standfast.records import Count, Fraction
+from standfast.records import Count, Fraction, set_fields
 from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import MOST_DECIDED, decide_reasons, schedule_looks
@@ -149,6 +150,8 @@ class Reasons(Metric):
     neighbourhood_option: ClassVar[str] = "neighbourhood"
     presets: ClassVar[Presets] = {"quick": {"draws": 50}}
     ladder: ClassVar[Ladder] = ({"draws": 50}, {"draws": 100}, {"draws": 200})
+    #: of an input, where it is known (`bind`); no option, since no result depends on it
+    _shape: ClassVar[torch.Size | None] = None
 
     neighbourhood: Neighbourhood | None = None
     top: Count | None = None
@@ -181,12 +184,19 @@ class Reasons(Metric):
     def cost(self, classes: int | None = None) -> Cost:
         """One explanation for each draw, at most, and five that show what varies."""
         reasons = TOP if self.top is None else self.top
+        if self._shape is not None:
+            reasons = count_first(self._shape, self.top)
         return Cost(predictions=0, explanations=self._count_draws(reasons) + _SOURCES_TRIED)
 
-    def cost_for(self, shape: Sequence[int], classes: int | None = None) -> Cost:
-        """Of an image or a series, whose reasons are too many to decide each of them, 60 draws at most."""
-        reasons = count_first(torch.Size(shape), self.top)
-        return Cost(predictions=0, explanations=self._count_draws(reasons) + _SOURCES_TRIED)
+    def bind(self, *, inputs: Tensor | None = None, **known: Any) -> Metric:
+        """With the shape of the inputs, for the cost: fewer draws are made of images and series."""
+        bound = super().bind(inputs=inputs, **known)
+        shape = self._shape if inputs is None else inputs.shape[1:]
+        if bound is self and shape == self._shape:
+            return self
+        bound = copy.copy(bound)
+        set_fields(bound, _shape=shape)
+        return bound
 
     def _count_draws(self, reasons: int) -> int:
         """How many draws are made at most, of so many reasons."""

@@ -23,7 +23,7 @@ from standfast.display import show_nothing
 from standfast.errors import StandfastError, check
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
-from standfast.metrics.base import Cost, remove_limit
+from standfast.metrics.base import remove_limit
 from standfast.metrics.probe import Call, Probe
 from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid, Part
@@ -266,17 +266,13 @@ class _Trials:
                 return self._fill_in_by_speed(line, metric, speed)
             return self._fill_in_by_trials(line, metric, job, limit)
         except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
-            evaluations = line.samples * self._cost(metric).evaluations
+            evaluations = line.samples * metric.cost(self.model.classes).evaluations
             error = f"{type(failure).__name__}: {failure}"
             return replace(line, evaluations=evaluations, seconds=math.nan, error=error, basis="fails")
 
-    def _cost(self, metric: Metric) -> Cost:
-        """What a sample costs."""
-        return metric.cost_for(self.inputs.shape[1:], self.model.classes)
-
     def _fill_in_by_speed(self, line: Line, metric: Metric, speed: _Speed) -> Line:
         """The line with what all explanations and predictions of the metric take, one after the other."""
-        cost = self._cost(metric)
+        cost = metric.cost(self.model.classes)
         seconds = line.samples * (cost.explanations * speed.seconds + cost.predictions * self.prediction)
         line = replace(line, evaluations=line.samples * cost.evaluations, start=line.samples * speed.seconds)
         if metric.has_random_cost:
@@ -316,7 +312,7 @@ class _Trials:
         if most is not None and pilot.most_evaluations is None:
             metric = remove_limit(metric)  # the pilot has none either
         count = _count(self._choose(job).rows)
-        expected, few = (count * self._cost(each).evaluations for each in (metric, pilot))
+        expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
         small = whole
         pilot_limit = (1 - _ITSELF) * limit
         if few < expected and whole.scaled_to(few) < _HOPELESS * pilot_limit / 2:
