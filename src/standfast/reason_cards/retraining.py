@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -148,13 +149,11 @@ def fit_clone(model: Any, rows: Any, labels: Any, seed: int) -> Any:
     >>> fit_clone(model, rows, labels, 1).classes_.tolist()
     ['no', 'yes']
     """
-    from sklearn.base import clone
-
     known = np.asarray(labels)
     chosen = _draw_rows(known, hasattr(model, "classes_"), seed)
     drawn_rows = rows.iloc[chosen] if hasattr(rows, "iloc") else rows[chosen]
     try:
-        copy = clone(model)
+        copy = importlib.import_module("sklearn.base").clone(model)
         open_states = {
             name: seed
             for name, value in copy.get_params(deep=True).items()
