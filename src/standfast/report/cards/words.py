@@ -301,18 +301,38 @@ class _Writer:
 
     def _list_notes(self) -> list[str]:
         """What else has to be known."""
+        return [
+            *self._note_sources(),
+            *self._note_models(),
+            *self._note_signs(),
+            *self._note_outside(),
+            *self._note_more(),
+            *self._note_numbers(),
+            *self.card.notes,
+        ]
+
+    def _note_sources(self) -> list[str]:
+        """Which sources the explainer does not have, and which were not tried."""
         card = self.card
         notes = [say_of_card("unused", source) for source in card.unused]
         untried = [source for source in _TRIED_BY_USERS if source not in (*card.varied, *card.unused)]
         if card.varied and untried:
             notes.append(say_of_card("untried", untried))
-        notes += self._note_models()
+        return notes
+
+    def _note_signs(self) -> list[str]:
+        """Whether the explainer declares that it has no signs, or shows none."""
+        card = self.card
         if card.has_signs is False:
-            notes.append(say_of_card("declares_no_signs", card.explainer))
-        elif card.has_signs is None and has_no_signs(card):
-            notes.append(say_of_card("no_signs"))
-        notes += self._note_outside()
-        notes += self._note_more()
+            return [say_of_card("declares_no_signs", card.explainer)]
+        if card.has_signs is None and has_no_signs(card):
+            return [say_of_card("no_signs")]
+        return []
+
+    def _note_numbers(self) -> list[str]:
+        """Which numbers are less sure than others, how many reasons there are, and what chance would give."""
+        card = self.card
+        notes: list[str] = []
         few = [name_reason(card, reason) for reason in card.reasons if reason.few_draws]
         if few and self.is_tested:
             notes.append(say_of_card("few_draws", few))
@@ -321,7 +341,7 @@ class _Writer:
         if card.decided and self.is_tested and card.chance < 1:
             features = round(card.top / card.chance)
             notes.append(say_of_card("chance", card.top, features, format_share(card.chance)))
-        return [*notes, *card.notes]
+        return notes
 
     def _note_outside(self) -> list[str]:
         """Which values lie outside of the interval of their mean, and why they may."""

@@ -50,7 +50,8 @@ def make_card(
     decisions = decide_each(tally, hits, wanted, named, find_look(all_draws))
     shown = list_shown(named, shares, wanted)
     features = ReasonBuilder(given, wanted, names, tally, shown, hits, shares).build(decisions)
-    is_reason = named.signs != 0
+    reasons = [feature for feature in features if named.signs[feature.feature] != 0]
+    others_named = [feature for feature in features if named.signs[feature.feature] == 0]
     same, same_low, same_high = estimate_same(tally, all_draws, wanted)
     knows_order = bool(draws) and wanted.decides_each
     counted = all_draws.present or [given]
@@ -58,8 +59,8 @@ def make_card(
         **{**about, "model": given.model, "explainer": given.explainer},
         top=wanted.top,
         demand=wanted.demand,
-        reasons=tuple(feature for feature in features if is_reason[feature.feature]),
-        others=tuple(feature for feature in features if not is_reason[feature.feature]),
+        reasons=tuple(reasons),
+        others=tuple(others_named),
         same=same,
         same_low=same_low,
         same_high=same_high,
