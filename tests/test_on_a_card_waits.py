@@ -109,7 +109,7 @@ def test_what_the_module_does_is_left_out_and_nothing_stays_behind() -> None:
         assert tensors.is_on_host(torch.rand(2))
         found.append(waits.seen)
     assert found[0] == found[1]
-    own = ("model.py:", "tasks/suspicions.py:")  # what the first forward pass checks, not the module
+    own = ("model/", "tasks/suspicions.py:")  # what the first forward pass checks, not the module
     assert all(place.startswith(own) for _, place in found[0])
 
 

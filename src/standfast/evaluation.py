@@ -28,6 +28,7 @@ from standfast.question.arguments import (
     ModelLike,
     NeighbourhoodsLike,
 )
+from standfast.question.calls import record_call
 from standfast.question.grid import Grid
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_failures
@@ -186,6 +187,7 @@ def evaluate(
         samples_per_job=samples_per_job,
         about=facts,
     )
+    origin = Origin(facts, call=record_call(arguments, _list_further(out=out, workers=workers)))
     is_kept = out is not None or results_folder() is not None
     with _telling_of_interruptions(progress, is_kept), watch(progress) as report_progress:
         grid = arguments.ask().make_grid()
@@ -197,13 +199,13 @@ def evaluate(
 
         def run(plan: Plan, store: Store) -> RunSummary:
             if minutes is None:
-                return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
+                return run_grid(grid, store, plan=plan, executor=chosen, origin=origin, progress=report_progress)
             limited = LimitedRun(
                 grid,
                 store,
                 TimeLimit(minutes, began),
                 chosen,
-                find_origin=lambda choice: Origin(facts),
+                find_origin=lambda choice: origin,
                 tell=_print_choice if progress else None,
                 progress=report_progress,
             )
@@ -215,6 +217,16 @@ def evaluate(
         weakref.finalize(found, let_go)
     _warn_of_failures(found)
     return found
+
+
+def _list_further(out: str | Path | None, workers: int | str) -> dict[str, Any]:
+    """The arguments, beside those that decide what is computed, that another call should have as well."""
+    further: dict[str, Any] = {}
+    if out is not None:
+        further["out"] = str(out)
+    if workers != 1:
+        further["workers"] = workers
+    return further
 
 
 @contextlib.contextmanager

@@ -248,11 +248,12 @@ class ValueSpec:
         return frame.filter(keep & ~self.find_unvaried(frame))
 
     def find_unvaried(self, frame: pl.DataFrame) -> Array:
-        """Which rows are evaluated, though there was nothing to vary, as booleans."""
+        """Which rows have nothing to vary, as booleans: around the sample, or of the explainer (`varied`)."""
+        is_unvaried = (frame["status"] == "unvaried").to_numpy()
         if self.varied is None:
-            return np.zeros(len(frame), dtype=bool)
+            return np.asarray(is_unvaried)
         is_evaluated = (frame["status"] == "ok").to_numpy()
-        return np.asarray(is_evaluated & (read_numbers(frame, self.varied) == 0.0))
+        return np.asarray(is_unvaried | (is_evaluated & (read_numbers(frame, self.varied) == 0.0)))
 
     def values(self, frame: pl.DataFrame) -> Array:
         """The values as float64, NaN where there is none."""

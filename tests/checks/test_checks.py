@@ -19,7 +19,7 @@ import standfast
 from standfast.checks import Decision, Decisions, check, decide_requirements, freeze_baseline
 from standfast.checks.formats import FORMATS, to_plain
 from standfast.checks.sequence import read_decisions
-from standfast.checks.values import read_values
+from standfast.checks.values import read_sample_values
 from standfast.cli import app
 from standfast.errors import ArgumentError, StandfastError, UnknownNameError
 from standfast.report import Results, load_results
@@ -173,7 +173,7 @@ def test_the_interval_of_a_probability_counts_instead_of_its_estimate() -> None:
             "bound": [False, False, True, False],
         }
     )
-    found = read_values(READING, frame)
+    found = read_sample_values(READING, frame)
     assert found.low.tolist() == [-21.0, -15.0, -math.inf]
     assert found.high.tolist() == [-19.0, -13.0, -100.0]
     assert found.skipped == 1
@@ -190,7 +190,7 @@ def test_bounds_and_repeats() -> None:
             "bound": [True, False, True, False, True, False],
         }
     )
-    found = read_values(spec, frame)
+    found = read_sample_values(spec, frame)
     assert found.samples.tolist() == [0, 1]
     assert found.low.tolist() == [2.0, 6.0]
     assert found.high.tolist() == [2.0, math.inf]

@@ -18,7 +18,7 @@ from refusals import assert_refused
 
 from standfast import data
 from standfast.data.series_files import read_series
-from standfast.data.ucr_archive import compute_moments
+from standfast.data.ucr_archive import measure_channels
 from standfast.errors import ArgumentError, MissingExtraError
 
 Array = npt.NDArray[Any]
@@ -82,7 +82,7 @@ def test_what_was_not_measured_is_filled_and_told(root: Path) -> None:
 def test_a_constant_channel_is_only_moved() -> None:
     series = torch.randn(5, 2, 7)
     series[:, 1] = 1e4
-    mean, deviation = compute_moments(series)
+    mean, deviation = measure_channels(series)
     assert deviation[1].item() == 1
     assert float(((series - mean) / deviation)[:, 1].abs().max()) == 0
 
@@ -99,7 +99,7 @@ def test_values_are_standardised_in_every_unit(root: Path, scale: float) -> None
 
 @pytest.mark.parametrize("level", [0.0, 0.1, -1e-9, 1e4])
 def test_a_constant_is_told_from_a_small_scale(level: float) -> None:
-    _, deviation = compute_moments(torch.full((50, 1, 33), level))
+    _, deviation = measure_channels(torch.full((50, 1, 33), level))
     assert deviation.item() == 1
 
 

@@ -153,7 +153,7 @@ def get_explainers() -> list[Any]:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("explainer", get_explainers())
 def test_the_map_is_that_of_the_module_or_refused(explainer, form):
-    """`torch.compile` is tested with all explainers in `test_model_compiled.py`."""
+    """`torch.compile` is tested with all explainers in `model/test_model_compiled.py`."""
     of_tokens = explainer.label.startswith("attention_")
     if of_tokens and form == "decomposed":
         pytest.skip("takes ten seconds to make; an attention in it is refused as other functions without rules are")

@@ -149,7 +149,7 @@ def test_the_graph_is_looked_at_once_in_a_session(monkeypatch: pytest.MonkeyPatc
         walks.append(x)
         check_has_gradients(scores, x)
 
-    monkeypatch.setattr("standfast.model.check_has_gradients", count)
+    monkeypatch.setattr("standfast.model.model.check_has_gradients", count)
     model, x = make(Frozen("no_grad", branch=True))
     model.batch_size = 16
     metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=40)

@@ -436,6 +436,9 @@ def test_rows_that_do_not_fit() -> None:
 
 def test_features() -> None:
     assert Feature("2%").percent
+    assert TableChanges("2%", columns=("by", "step")).features == {"every column": Feature("2%")}
+    named = TableChanges({"by": 3, "step": 1}, columns=("by", "step"))  # which are the names of the columns here
+    assert named.features == {"by": Feature(3), "step": Feature(1)}
     assert Feature(("-5 %", "+2%")).limits == (-5.0, 2.0)
     assert Feature(3, step=1).describe("age") == "age by -3 to 3 in steps of 1"
     with pytest.raises(ArgumentError, match="either by, for a number, or categories"):

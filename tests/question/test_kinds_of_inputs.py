@@ -67,16 +67,6 @@ def test_numbers_beside_an_estimator_are_to_be_a_frame() -> None:
 
 
 @pytest.mark.usefixtures("plug_in")
-def test_explain_says_which_kinds_it_takes() -> None:
-    with pytest.raises(ArgumentError) as caught:
-        standfast.explain(EventModel(score), "occlusion", SEQUENCES)  # type: ignore[arg-type]
-    assert caught.value.argument == "model"
-    assert "takes texts alone" in caught.value.expected
-    for words in ("tables", "sequences of events"):
-        assert words in caught.value.expected
-
-
-@pytest.mark.usefixtures("plug_in")
 def test_evaluate_takes_a_kind_of_a_plug_in() -> None:
     assert find_kind(SEQUENCES, []) is EventInputs
     options: dict[str, Any] = {"sanity": False, "progress": False, "neighbourhood": None}

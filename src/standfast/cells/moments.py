@@ -144,8 +144,8 @@ def convert_to_seconds(days: Array, zone: str = "") -> Array:
     if not zone:
         return days * DAY
     seconds = np.full(len(days), np.nan)
-    known = ~np.isnan(days)
-    seconds[known] = _map_unique(_find_start, zone, days[known])
+    is_known = ~np.isnan(days)
+    seconds[is_known] = _map_unique(_find_start, zone, days[is_known])
     return seconds
 
 
@@ -172,7 +172,8 @@ def find_limits(unit: str, stored_unit: str, zone: str = "") -> tuple[float, flo
     most = 2.0**62
     if stored_unit != "D":
         most = (2.0**63) * (1 - 1e-9) / _PER_SECOND[stored_unit]
-        most = most / DAY if unit == "D" else most
+        if unit == "D":
+            most = most / DAY
     if not zone:
         return -most, most
     length = 1 if unit == "D" else DAY

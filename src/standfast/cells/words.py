@@ -29,8 +29,8 @@ def describe_cell(column: Mapping[str, Any], number: float) -> str:
     categories = column.get("categories")
     if categories:
         last = len(categories) - 1
-        place = min(max(round(number), 0), last)
-        return str(categories[place])
+        code = min(max(round(number), 0), last)
+        return str(categories[code])
     kind = column["kind"]
     if kind == "date":
         is_duration = bool(column.get("duration"))

@@ -21,7 +21,7 @@ import polars as pl
 from torch import Tensor
 
 from standfast.checks.obstacles import Frozen, find_obstacles
-from standfast.checks.values import SampleValues, read_mistaken, read_values
+from standfast.checks.values import SampleValues, read_mistaken, read_sample_values
 from standfast.errors import ArgumentError, StandfastError, check
 from standfast.files import read_file, write_atomically
 from standfast.metrics.sanity import RULES
@@ -30,8 +30,15 @@ from standfast.results import StoredResults
 from standfast.results.sanity import Check, Sanity
 from standfast.study.store import read_rows, tensor_digest
 
-_VALUES, _ABOUT = "values.parquet", "baseline.json"
+_VALUES = "values.parquet"
+_ABOUT = "baseline.json"
 _SCHEMA = 1
+#: of the values
+_COLUMNS = {
+    **dict.fromkeys(("data", "model", "label", "explainer"), pl.String),
+    "sample": pl.Int64,
+    **dict.fromkeys(("low", "high"), pl.Float64),
+}
 
 
 @dataclass(frozen=True)
@@ -52,28 +59,30 @@ class Baseline:
 
     def count_samples(self, data: str) -> int:
         """How many samples of a data set it has; 0 without the data set."""
-        return int(((self.about.get("data") or {}).get(data) or {}).get("samples") or 0)
+        return int(_find_entry(self.about, "data", data).get("samples") or 0)
 
     def begins(self, data: str, inputs: Tensor) -> bool:
         """Whether its samples are the first ones of these inputs."""
         count = self.count_samples(data)
-        about = (self.about.get("data") or {}).get(data) or {}
-        return 0 < count <= len(inputs) and tensor_digest(inputs[:count]) == about.get("digest")
+        digest = _find_entry(self.about, "data", data).get("digest")
+        return 0 < count <= len(inputs) and tensor_digest(inputs[:count]) == digest
 
     def has_model(self, data: str, model: str, manifest: Mapping[str, Any]) -> bool:
         """Whether the model of a manifest is that of the baseline, with the same weights and answers."""
-        if (manifest.get("data") or {}).get(data, {}).get("digest") != self.about["data"][data].get("digest"):
+        data_now = (manifest.get("data") or {}).get(data, {})
+        if data_now.get("digest") != self.about["data"][data].get("digest"):
             return False  # answers at other samples
-        now, then = (((about.get("models") or {}).get(model) or {}).get("network") for about in (manifest, self.about))
-        return now is not None and now == then
+        network_now = _find_entry(manifest, "models", model).get("network")
+        network_then = _find_entry(self.about, "models", model).get("network")
+        return network_now is not None and network_now == network_then
 
     def has_rows(self, data: str, model: str, label: str, explainer: str) -> bool:
         """Whether it has values of an explainer by a metric."""
         return len(self._select(data, model, label, explainer)) > 0
 
     def _select(self, data: str, model: str, label: str, explainer: str) -> pl.DataFrame:
-        place = {"data": data, "model": model, "label": label, "explainer": explainer}
-        return self.frame.filter(*(pl.col(column) == name for column, name in place.items()))
+        names = {"data": data, "model": model, "label": label, "explainer": explainer}
+        return self.frame.filter(*(pl.col(column) == name for column, name in names.items()))
 
     def read_sanity(self, data: str, model: str, explainer: str) -> Sanity | None:
         """The sanity checks of an explainer; None without any, or if they have other rules than those of now."""
@@ -89,8 +98,8 @@ class Baseline:
         Raises:
             ArgumentError: they were not, or there are none.
         """
-        found = self.find_rows(data, model, label, explainer, results.manifest)
-        samples, low, high = (np.asarray(found[name].to_numpy()) for name in ("sample", "low", "high"))
+        rows = self.find_rows(data, model, label, explainer, results.manifest)
+        samples, low, high = (np.asarray(rows[column].to_numpy()) for column in ("sample", "low", "high"))
         return SampleValues(samples, low, high, 0, read_mistaken(results.metrics[label].spec))
 
     def find_rows(self, data: str, model: str, label: str, explainer: str, manifest: Mapping[str, Any]) -> pl.DataFrame:
@@ -99,30 +108,54 @@ class Baseline:
         Raises:
             ArgumentError: they were not, or there are none.
         """
-        for section, name, keys in (
-            ("data", data, ("bounds",)),
-            ("metrics", label, ("metric", "options")),
-            ("explainers", explainer, None),
-        ):
-            now, then = ((about.get(section) or {}).get(name) for about in (manifest, self.about))
-            if then is None:
-                raise ArgumentError("no_worse_than", f"a baseline with {section} {name!r}", self.name)
-            now, then = ((each if keys is None else {k: (each or {}).get(k) for k in keys}) for each in (now, then))
-            same = f"a baseline with the same {section} {name!r} as these results"
-            check(now == then, "no_worse_than", same, f"{self.name}, which differs in it")
+        self._check_measured("data", data, ("bounds",), manifest)
+        self._check_measured("metrics", label, ("metric", "options"), manifest)
+        self._check_measured("explainers", explainer, None, manifest)
         if data not in (self.first or ()):
-            now, then = ((about.get("data") or {}).get(data) or {} for about in (manifest, self.about))
-            count, here = then.get("samples"), now.get("samples")
-            same = f"a baseline with the same data {data!r} as these results"
-            same += "" if self.first is None else ", or with the first samples of them"
-            got = f"{self.name}, which differs in the number of samples or in their values ({count}, here {here})"
-            check(now.get("digest") == then.get("digest"), "no_worse_than", same, got)
-        found = self._select(data, model, label, explainer)
+            self._check_samples(data, manifest)
+        rows = self._select(data, model, label, explainer)
         # an explainer may have no value, such as one whose maps are all constant; a model that is missing is a mistake
-        is_known = len(found) > 0 or [data, model] in (self.about.get("pairs") or [])
+        is_known = len(rows) > 0 or [data, model] in (self.about.get("pairs") or [])
         what = ", ".join((data, model, label, explainer))
         check(is_known, "no_worse_than", f"a baseline with values of {what}", self.name)
-        return found
+        return rows
+
+    def _check_measured(
+        self, section: str, name: str, keys: tuple[str, ...] | None, manifest: Mapping[str, Any]
+    ) -> None:
+        """Check that the baseline and a manifest say the same of a data set, a metric or an explainer.
+
+        Args:
+            section: of both, such as `"metrics"`.
+            name: in the section.
+            keys: what must be the same; None for all.
+            manifest: of results.
+        """
+        now = (manifest.get(section) or {}).get(name)
+        then = (self.about.get(section) or {}).get(name)
+        if then is None:
+            raise ArgumentError("no_worse_than", f"a baseline with {section} {name!r}", self.name)
+        if keys is not None:
+            now = {key: (now or {}).get(key) for key in keys}
+            then = {key: then.get(key) for key in keys}
+        expected = f"a baseline with the same {section} {name!r} as these results"
+        check(now == then, "no_worse_than", expected, f"{self.name}, which differs in it")
+
+    def _check_samples(self, data: str, manifest: Mapping[str, Any]) -> None:
+        """Check that the baseline was measured on the samples of a manifest."""
+        now = _find_entry(manifest, "data", data)
+        then = _find_entry(self.about, "data", data)
+        expected = f"a baseline with the same data {data!r} as these results"
+        if self.first is not None:
+            expected += ", or with the first samples of them"
+        counts = f"{then.get('samples')}, here {now.get('samples')}"
+        got = f"{self.name}, which differs in the number of samples or in their values ({counts})"
+        check(now.get("digest") == then.get("digest"), "no_worse_than", expected, got)
+
+
+def _find_entry(about: Mapping[str, Any], section: str, name: str) -> Mapping[str, Any]:
+    """What a manifest or a baseline says of a data set or a model; empty if nothing."""
+    return (about.get(section) or {}).get(name) or {}
 
 
 def freeze_baseline(results: str | Path | StoredResults, out: str | Path) -> Path:
@@ -138,14 +171,14 @@ def freeze_baseline(results: str | Path | StoredResults, out: str | Path) -> Pat
     Warns:
         UserWarning: something in it can never pass, such as a metric with values of too few samples.
     """
-    opened, folder = results if isinstance(results, StoredResults) else load_results(results), Path(out)
+    opened = results if isinstance(results, StoredResults) else load_results(results)
+    folder = Path(out)
     check(folder.is_dir() or not folder.exists(), "out", "a folder", f"{out}, a file")
     check(not (folder / _ABOUT).exists(), "out", "a folder without a baseline, since one does not change", str(out))
     frozen = list(_read_all(opened))
-    rows = [row for each in frozen for row in _list_rows(each)]
+    rows = [row for values in frozen for row in _list_rows(values)]
     check(bool(rows), "results", "results with values", repr(opened))
-    names = {**dict.fromkeys(("data", "model", "label", "explainer"), pl.String), "sample": pl.Int64}
-    frame = pl.DataFrame(rows, schema={**names, "low": pl.Float64, "high": pl.Float64}, orient="row")
+    frame = pl.DataFrame(rows, schema=_COLUMNS, orient="row")
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     content = buffer.getvalue()
@@ -170,15 +203,15 @@ def _read_all(results: StoredResults) -> Iterator[Frozen]:
         for label, metric in results.metrics.items():
             view = results.metric_results(data, model, label)
             for explainer in view.present:
-                values = read_values(metric.spec, view.rows_for(explainer))
+                values = read_sample_values(metric.spec, view.rows_for(explainer))
                 yield Frozen(data, model, metric, explainer, values)
 
 
 def _list_rows(frozen: Frozen) -> list[tuple[str, str, str, str, int, float, float]]:
-    place = (frozen.data, frozen.model, frozen.metric.name, frozen.explainer)
+    names = (frozen.data, frozen.model, frozen.metric.name, frozen.explainer)
     values = frozen.values
     numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
-    return [(*place, *sample) for sample in numbers]
+    return [(*names, *sample) for sample in numbers]
 
 
 def _describe_sanity(results: StoredResults) -> dict[str, dict[str, dict[str, Any]]]:
@@ -201,14 +234,15 @@ def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:
         ArgumentError: there is none.
         StandfastError: its values are not those that were frozen.
     """
-    place = next((base for base in (Path(folder) / path, Path(path)) if (base / _ABOUT).is_file()), None)
-    if place is None:
+    folders = [candidate for candidate in (Path(folder) / path, Path(path)) if (candidate / _ABOUT).is_file()]
+    if not folders:
         raise ArgumentError("no_worse_than", "the folder of a baseline (`standfast baseline` makes one)", str(path))
+    opened = folders[0]
     try:
-        about = json.loads(read_file(place / _ABOUT))
-        content = read_file(place / _VALUES)
+        about = json.loads(read_file(opened / _ABOUT))
+        content = read_file(opened / _VALUES)
         if hashlib.sha256(content).hexdigest() != about["sha256"]:
-            raise StandfastError(f"{place}: the values are not those that were frozen (SHA-256 differs)")
+            raise StandfastError(f"{opened}: the values are not those that were frozen (SHA-256 differs)")
         return Baseline(str(path), about, read_rows(content))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise StandfastError(f"{place}: not a baseline that can be read: {error}") from error
+        raise StandfastError(f"{opened}: not a baseline that can be read: {error}") from error

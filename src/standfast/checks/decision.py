@@ -95,12 +95,16 @@ class Decisions:
     def outcome(self) -> Outcome:
         """`"fail"` if any requirement fails, `"pass"` if all pass, else `"undecided"`."""
         outcomes = {decision.outcome for decision in self.decisions}
-        return "fail" if "fail" in outcomes else "pass" if outcomes == {"pass"} else "undecided"
+        if "fail" in outcomes:
+            return "fail"
+        return "pass" if outcomes == {"pass"} else "undecided"
 
     @property
     def exit_code(self) -> int:
         """0 all pass, 1 some fail, 3 none fails and some are undecided; 2 if a job failed."""
-        return 2 if self.failed else {"pass": 0, "fail": 1, "undecided": 3}[self.outcome]
+        if self.failed:
+            return 2
+        return {"pass": 0, "fail": 1, "undecided": 3}[self.outcome]
 
     def __str__(self) -> str:
         return format_text(self)
@@ -116,12 +120,12 @@ def describe_notes(decision: Decision) -> str:
     return say("notes", decision)
 
 
-def describe_outcome(found: Decisions) -> str:
+def describe_outcome(decisions: Decisions) -> str:
     """The outcome of all requirements, in one line."""
-    return say("outcome", found)
+    return say("outcome", decisions)
 
 
-def format_text(found: Decisions) -> str:
+def format_text(decisions: Decisions) -> str:
     """Lines for a terminal.
 
     >>> from standfast.statistics.decisions import Estimate
@@ -131,11 +135,11 @@ def format_text(found: Decisions) -> str:
     >>> print(format_text(Decisions((one,))).splitlines()[0])
     PASS       saliency: worst_case: median at least 0.6
     """
-    several = len({(each.data, each.model) for each in found.decisions}) > 1
+    several = len({(decision.data, decision.model) for decision in decisions.decisions}) > 1
     lines = []
-    for each in found.decisions:
-        where = f" ({each.model} on {each.data})" if several else ""
-        lines.append(f"{each.outcome.upper():<10} {each.explainer}: {each.requirement}{where}")
-        for text in (describe_estimate(each), describe_notes(each)):
-            lines += textwrap.wrap(text, 100, initial_indent=" " * 11, subsequent_indent=" " * 13) if text else []
-    return "\n".join([*lines, "", *textwrap.wrap(describe_outcome(found), 110)])
+    for decision in decisions.decisions:
+        where = f" ({decision.model} on {decision.data})" if several else ""
+        lines.append(f"{decision.outcome.upper():<10} {decision.explainer}: {decision.requirement}{where}")
+        for text in (describe_estimate(decision), describe_notes(decision)):
+            lines += textwrap.wrap(text, 100, initial_indent=" " * 11, subsequent_indent=" " * 13)
+    return "\n".join([*lines, "", *textwrap.wrap(describe_outcome(decisions), 110)])

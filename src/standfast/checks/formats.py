@@ -16,10 +16,12 @@ from standfast.report.words import make_environment
 SCHEMA = 1
 
 
-def format_markdown(found: Decisions) -> str:
+def format_markdown(decisions: Decisions) -> str:
     """A table for a pull request."""
-    rows = [(each, describe_estimate(each), describe_notes(each)) for each in found.decisions]
-    return fill_page("check.md", "standfast.checks", outcome=describe_outcome(found), rows=rows, errors=found.errors)
+    rows = [(decision, describe_estimate(decision), describe_notes(decision)) for decision in decisions.decisions]
+    return fill_page(
+        "check.md", "standfast.checks", outcome=describe_outcome(decisions), rows=rows, errors=decisions.errors
+    )
 
 
 def fill_page(name: str, package: str = "standfast.evidence", **values: Any) -> str:
@@ -44,23 +46,29 @@ def escape_markdown(text: str) -> str:
     return " ".join(text.split())
 
 
-def to_plain(found: Decisions) -> dict[str, Any]:
+def to_plain(decisions: Decisions) -> dict[str, Any]:
     """All decisions as plain values, for JSON."""
-    decisions = []
-    for each in found.decisions:
-        estimate = None if each.estimate is None else {k: _finite(v) for k, v in vars(each.estimate).items()}
-        sanity = None if each.baseline_sanity is None else asdict(each.baseline_sanity)
-        numbers = {"limit": _finite(each.limit), "estimate": estimate, "baseline_sanity": sanity}
-        decisions.append({**vars(each), **numbers})
+    rows = []
+    for decision in decisions.decisions:
+        estimate, sanity = decision.estimate, decision.baseline_sanity
+        row = {
+            **vars(decision),
+            "limit": _finite(decision.limit),
+            "estimate": None
+            if estimate is None
+            else {name: _finite(number) for name, number in vars(estimate).items()},
+            "baseline_sanity": None if sanity is None else asdict(sanity),
+        }
+        rows.append(row)
     return {
         "standfast_check": SCHEMA,
-        "outcome": found.outcome,
-        "exit_code": found.exit_code,
-        "look": found.look,
-        "failed_jobs": found.failed,
-        "errors": list(found.errors),
-        "samples": found.samples,
-        "decisions": decisions,
+        "outcome": decisions.outcome,
+        "exit_code": decisions.exit_code,
+        "look": decisions.look,
+        "failed_jobs": decisions.failed,
+        "errors": list(decisions.errors),
+        "samples": decisions.samples,
+        "decisions": rows,
     }
 
 
@@ -69,24 +77,32 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def format_json(found: Decisions) -> str:
+def format_json(decisions: Decisions) -> str:
     """`to_plain` as text; open ends of intervals are null."""
-    return json.dumps(to_plain(found), indent=1, allow_nan=False) + "\n"
+    return json.dumps(to_plain(decisions), indent=1, allow_nan=False) + "\n"
 
 
-def format_junit(found: Decisions) -> str:
+def format_junit(decisions: Decisions) -> str:
     """JUnit XML: a failed requirement is a failure, an undecided one is skipped."""
-    counts = {key: sum(each.outcome == key for each in found.decisions) for key in ("fail", "undecided")}
-    numbers = {"tests": len(found.decisions), "failures": counts["fail"], "skipped": counts["undecided"]}
-    numbers["errors"] = found.failed
-    suite = ET.Element("testsuite", {"name": "standfast check", **{key: str(value) for key, value in numbers.items()}})
-    for each in found.decisions:
-        names = {"classname": f"standfast.{each.metric}", "name": each.name}
-        case = ET.SubElement(suite, "testcase", {key: _printable(name) for key, name in names.items()})
-        text = _printable("; ".join(filter(None, (describe_estimate(each), describe_notes(each)))))
-        if each.outcome == "fail":
+    outcomes = [decision.outcome for decision in decisions.decisions]
+    counts = {
+        "tests": len(outcomes),
+        "failures": outcomes.count("fail"),
+        "skipped": outcomes.count("undecided"),
+        "errors": decisions.failed,
+    }
+    attributes = {name: str(count) for name, count in counts.items()}
+    suite = ET.Element("testsuite", {"name": "standfast check", **attributes})
+    for decision in decisions.decisions:
+        case_attributes = {
+            "classname": _printable(f"standfast.{decision.metric}"),
+            "name": _printable(decision.name),
+        }
+        case = ET.SubElement(suite, "testcase", case_attributes)
+        text = _printable("; ".join(filter(None, (describe_estimate(decision), describe_notes(decision)))))
+        if decision.outcome == "fail":
             ET.SubElement(case, "failure", message=text)
-        elif each.outcome == "undecided":
+        elif decision.outcome == "undecided":
             ET.SubElement(case, "skipped", message=f"undecided: {text}")
         ET.SubElement(case, "system-out").text = text
     suites = ET.Element("testsuites")
@@ -102,7 +118,7 @@ def _printable(text: str) -> str:
 
 #: by the name of the format
 FORMATS: dict[str, Callable[[Decisions], str]] = {
-    "text": lambda found: format_text(found) + "\n",
+    "text": lambda decisions: format_text(decisions) + "\n",
     "json": format_json,
     "junit": format_junit,
     "markdown": format_markdown,

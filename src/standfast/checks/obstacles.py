@@ -45,7 +45,8 @@ class Frozen:
 
 def find_obstacles(results: StoredResults, frozen: list[Frozen]) -> list[str]:
     """Sentences on what can never pass against these values, whatever comes later; none if all can."""
-    compared = [each for each in frozen if each.can_be_worse and each.explainer not in results.explainers.controls]
+    controls = results.explainers.controls
+    compared = [values for values in frozen if values.can_be_worse and values.explainer not in controls]
     decisions = max(1, len(compared))
     sentences = [*_find_missing(compared), *_find_few(compared, decisions), *_find_bounds(compared)]
     return [*sentences, *_find_insane(results)]
@@ -64,18 +65,18 @@ def count_fewest(decisions: int = 1) -> int:
 
 
 def _find_missing(compared: list[Frozen]) -> Iterator[str]:
-    for each in compared:
-        if len(each.values.samples) == 0:
-            reason = f"none of {each.values.skipped} samples could be evaluated"
-            yield f"{each.name}: {reason}, so that no comparison with this baseline is ever decided"
+    for frozen in compared:
+        if _count_samples(frozen) == 0:
+            reason = f"none of {frozen.values.skipped} samples could be evaluated"
+            yield f"{frozen.name}: {reason}, so that no comparison with this baseline is ever decided"
 
 
 def _find_few(compared: list[Frozen], decisions: int) -> Iterator[str]:
     """Too few samples, where none of them is worse."""
     alone, together = count_fewest(), count_fewest(decisions)
-    counted = [each for each in compared if 0 < len(each.values.samples) < together]
-    for count, group in groupby(sorted(counted, key=_count_samples), key=_count_samples):
-        names = ", ".join(each.name for each in group)
+    with_few = [frozen for frozen in compared if 0 < _count_samples(frozen) < together]
+    for count, group in groupby(sorted(with_few, key=_count_samples), key=_count_samples):
+        names = ", ".join(frozen.name for frozen in group)
         if count < alone:
             words = f"a comparison needs at least {alone}, so that it can never pass"
         else:
@@ -89,17 +90,17 @@ def _count_samples(frozen: Frozen) -> int:
 
 def _find_bounds(compared: list[Frozen]) -> Iterator[str]:
     """Values that are only bounds, or wide intervals: of another model it is not known whether it is worse."""
-    for each in compared:
-        if len(each.values.samples) == 0:
+    for frozen in compared:
+        if _count_samples(frozen) == 0:
             continue
-        width = float(np.median(each.values.high - each.values.low))
-        if np.isinf(width):
-            count = int(np.isinf(each.values.high - each.values.low).sum())
-            words = f"{count} of {len(each.values.samples)} values are known only as bounds"
-            yield f"{each.name}: {words}, so that only the same model can pass; more evaluations of each sample help"
-        elif width > 0:
-            words = f"half of the intervals are wider than {width:.2g}"
-            yield f"{each.name}: {words}, so that with a smaller `by` hardly any other model can pass"
+        widths = frozen.values.high - frozen.values.low
+        middle_width = float(np.median(widths))
+        if np.isinf(middle_width):
+            words = f"{int(np.isinf(widths).sum())} of {len(widths)} values are known only as bounds"
+            yield f"{frozen.name}: {words}, so that only the same model can pass; more evaluations of each sample help"
+        elif middle_width > 0:
+            words = f"half of the intervals are wider than {middle_width:.2g}"
+            yield f"{frozen.name}: {words}, so that with a smaller `by` hardly any other model can pass"
 
 
 def _find_insane(results: StoredResults) -> Iterator[str]:

@@ -20,9 +20,9 @@ _RANKS = {"failed": 0, "untested": 1, "undecided": 1}
 _PASSED = 2
 
 
-def hold_to_sanity(found: Decisions, results: StoredResults) -> Decisions:
+def hold_to_sanity(decisions: Decisions, results: StoredResults) -> Decisions:
     """The decisions, where an explainer passes only if the sanity checks allow it."""
-    return replace(found, decisions=tuple(_hold(decision, results) for decision in found.decisions))
+    return replace(decisions, decisions=tuple(_hold(decision, results) for decision in decisions.decisions))
 
 
 def _hold(decision: Decision, results: StoredResults) -> Decision:
@@ -71,12 +71,14 @@ def _apply(decision: Decision, check: Check, outcome: Outcome, sanity: Sanity, r
         return decision
     if outcome == "pass":
         return replace(decision, sanity=words)
-    needed, checked = sanity.needed, int(results.manifest["sanity"]["samples"])
+    needed = sanity.needed
     if needed is None:
         return replace(decision, outcome="undecided", sanity=words, needed=None, advice="")
     advice = f"about {needed:,} samples for the sanity checks"
-    if needed > checked:  # more samples of the study alone would not be looked at
-        advice, needed = f"{advice}: sanity: {needed} in the study", None
+    if needed > int(results.manifest["sanity"]["samples"]):
+        # more samples of the study alone would not be looked at
+        advice += f": sanity: {needed} in the study"
+        needed = None
     return replace(decision, outcome="undecided", sanity=words, needed=needed, advice=advice)
 
 

@@ -18,15 +18,20 @@ from typing import Any
 import polars as pl
 import torch
 
-from standfast.checks.base import (
-    NO_BASELINE,
-    check_requirement,
-    decide_with_baselines,
-    find_misfit,
-    read_baselines,
-)
-from standfast.checks.baseline import Baseline, restore_sanity
+from standfast.checks.base import check_requirement, decide_with_baselines, read_baselines
+from standfast.checks.baseline import Baseline
+from standfast.checks.case import NO_BASELINE, find_misfit
 from standfast.checks.decision import Decision, Decisions
+from standfast.checks.looks import (
+    describe_states,
+    find_earlier,
+    find_look,
+    has_jobs,
+    list_fields,
+    number_states,
+    read_looks,
+    restore_decision,
+)
 from standfast.checks.sanity import hold_to_sanity
 from standfast.errors import ArgumentError, StandfastError, check_integer
 from standfast.errors import check as check_argument
@@ -37,14 +42,13 @@ from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import StoredResults
 from standfast.results.results import JOB_COLUMNS, SAMPLE_COLUMNS
-from standfast.statistics.decisions import Estimate
 from standfast.study.executors import Executor
 from standfast.study.file.document import StudyError
 from standfast.study.file.entries import RequirementEntry
 from standfast.study.file.problems import Problem, StudyFieldError, errors_at
 from standfast.study.file.spec import Study, load_study, study_from
 from standfast.study.plan import describe_grid
-from standfast.study.store import LOOKS, DamagedFileError, Store, digest
+from standfast.study.store import LOOKS, Store, digest
 
 
 def check(
@@ -56,7 +60,7 @@ def check(
     executor: Executor | None = None,
     minutes: float | None = None,
     progress: bool = True,
-    tell: Callable[[Decisions], None] = lambda found: None,
+    tell: Callable[[Decisions], None] = lambda decisions: None,
 ) -> Decisions:
     """Run a study and decide its requirements.
 
@@ -94,38 +98,57 @@ def check(
     check_argument(isinstance(until_decided, bool), "until_decided", "True or False", repr(until_decided))
     check_integer(most_samples, "most_samples", also=(None,))
     check_argument(until_decided or most_samples is None, "most_samples", "None without until_decided", most_samples)
+    study = _open_study(study)
+    time_limit = study.minutes if minutes is None else minutes
+    fits = time_limit is None or not until_decided
+    check_argument(fits, "until_decided", "False with a time limit, which decides how many samples there are", "True")
+    if most_samples is not None:
+        _check_most_samples(most_samples, study)
+    baselines = _check_requirements(study)  # what does not fit is found now, and not after hours of evaluation
+    target = str(out or default_folder(study))
+    most = _count_samples(study, most_samples) if until_decided else None
+    command = f"standfast check {study.name}"
+    while True:
+        results = run_study(study, target, executor=executor, minutes=minutes, progress=progress, command=command)
+        decisions = _look(results, target, study, baselines)
+        tell(decisions)
+        if most is None or study.samples is None or study.samples >= most:
+            return decisions
+        if not _can_more_samples_decide(decisions, results.manifest, study):
+            return decisions
+        study = _with_samples(study, min(2 * study.samples, most))
+
+
+def _open_study(study: Study | Mapping[str, Any] | str | Path) -> Study:
+    """A study with requirements.
+
+    Raises:
+        StudyError: something in the file does not fit, or it has no requirements.
+    """
     if isinstance(study, Mapping):
         study = study_from(study)
     elif not isinstance(study, Study):
         study = load_study(study)
     if not study.requirements:
         raise StudyError(study.name, [Problem(("requirements",), "at least one requirement", "none")])
-    limited = study.minutes if minutes is None else minutes
-    fits = limited is None or not until_decided
-    check_argument(fits, "until_decided", "False with a time limit, which decides how many samples there are", "True")
-    if most_samples is not None:
-        expected = "None where the study has all samples" if study.samples is None else f"at least {study.samples}"
-        fits = study.samples is not None and most_samples >= study.samples
-        check_argument(fits, "most_samples", f"{expected}, as the study says", most_samples)
-    baselines = _check_requirements(study)  # what does not fit is found now, and not after hours of evaluation
-    target = str(out or default_folder(study))
-    most = _count_samples(study, most_samples) if until_decided else None
-    while True:
-        command = f"standfast check {study.name}"
-        found = run_study(study, target, executor=executor, minutes=minutes, progress=progress, command=command)
-        decisions = _look(found, target, study, baselines)
-        tell(decisions)
-        about = found.manifest
-        undecided = any(
-            each.outcome == "undecided"
-            and not find_misfit(about, each.metric, each.explainer)
-            and not _is_baseline_used_up(each, study)
-            and not (each.sanity and each.needed is None)
-            for each in decisions.decisions
-        )
-        if most is None or study.samples is None or not undecided or study.samples >= most:
-            return decisions
-        study = _with_samples(study, min(2 * study.samples, most))
+    return study
+
+
+def _check_most_samples(most_samples: int, study: Study) -> None:
+    expected = "None where the study has all samples" if study.samples is None else f"at least {study.samples}"
+    fits = study.samples is not None and most_samples >= study.samples
+    check_argument(fits, "most_samples", f"{expected}, as the study says", most_samples)
+
+
+def _can_more_samples_decide(decisions: Decisions, manifest: Mapping[str, Any], study: Study) -> bool:
+    """Whether any decision is undecided for no other reason than too few samples."""
+    for decision in decisions.decisions:
+        if decision.outcome != "undecided" or find_misfit(manifest, decision.metric, decision.explainer):
+            continue
+        waits_for_checks = bool(decision.sanity) and decision.needed is None
+        if not waits_for_checks and not _is_baseline_used_up(decision, study):
+            return True
+    return False
 
 
 def _check_requirements(study: Study) -> dict[str, Baseline]:
@@ -140,12 +163,13 @@ def _check_requirements(study: Study) -> dict[str, Baseline]:
         return baselines
     grid = study.grid(check=False)
     baselines = {name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()}
-    samples, jobs = pl.DataFrame(schema=SAMPLE_COLUMNS), pl.DataFrame(schema=JOB_COLUMNS)
-    none = StoredResults(Store("memory://requirements"), describe_grid(grid), samples, jobs, 0)
+    no_samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
+    no_jobs = pl.DataFrame(schema=JOB_COLUMNS)
+    no_results = StoredResults(Store("memory://requirements"), describe_grid(grid), no_samples, no_jobs, 0)
     errors: list[StudyFieldError] = []
     for index, entry in enumerate(study.requirements):
         with errors_at("requirements", index, keys=entry.known(), into=errors):
-            check_requirement(none, entry, baselines.get(entry.no_worse_than or ""))
+            check_requirement(no_results, entry, baselines.get(entry.no_worse_than or ""))
     if errors:
         raise study._document.error(problem for error in errors for problem in error.problems)
     return baselines
@@ -156,12 +180,15 @@ def _find_first_samples(baseline: Baseline, study: Study, grid: Grid) -> Baselin
     first = []
     for name, samples in grid.data.items():
         inputs = samples.inputs
-        if baseline.count_samples(name) > len(inputs):  # the samples here may be the first ones of the baseline
+        # the samples of the study may be the first ones of the baseline, so the same number is loaded
+        if baseline.count_samples(name) > len(inputs):
             with contextlib.suppress(StandfastError):
                 longer_study = _with_samples(study, baseline.count_samples(name))
-                more = longer_study.grid(check=False).data[name].inputs
-                inputs = more if torch.equal(more[: len(inputs)], inputs) else inputs
-        first += [name] if baseline.begins(name, inputs) else []
+                longer_inputs = longer_study.grid(check=False).data[name].inputs
+                if torch.equal(longer_inputs[: len(inputs)], inputs):
+                    inputs = longer_inputs
+        if baseline.begins(name, inputs):
+            first.append(name)
     return dataclasses.replace(baseline, first=frozenset(first))
 
 
@@ -175,8 +202,12 @@ def _count_samples(study: Study, most: int | None) -> int | None:
     """How many samples of each data set the study can have; None where it has all of them already."""
     if study.samples is None:
         return None
-    counts = [len(entry.value.load(study.base, None)) for entry in study.data.values() if entry.value.samples is None]
-    return min([*counts, *([most] if most else [])]) if counts else None
+    limits = [len(entry.value.load(study.base, None)) for entry in study.data.values() if entry.value.samples is None]
+    if not limits:
+        return None
+    if most:
+        limits.append(most)
+    return min(limits)
 
 
 def _with_samples(study: Study, samples: int) -> Study:
@@ -193,19 +224,28 @@ def read_decisions(results: StoredResults) -> Decisions | None:
         StandfastError: the file of the looks is damaged, or the results are others than at each look.
     """
     store = results.store
-    looks, asked = _read_looks(store), (results.manifest.get("study") or {}).get("requirements") or []
-    if not looks or not asked:
+    looks = read_looks(store)
+    requirements = _read_requirements(results)
+    if not looks or not requirements:
         return None
-    states = _describe_states(results, digest(asked))
-    found = next((look for look in looks if look["states"] == states), None)
-    if found is None:
+    states = describe_states(results, digest(requirements))
+    index = find_look(looks, states)
+    if index is None:
         words = "the results have changed since their requirements were decided; run `standfast check` again"
         raise StandfastError(f"{store.folder.address}: {words}")
-    numbers = [_count_look(looks, state) for state in states]
-    decisions = tuple(map(_restore, found["decisions"]))
-    samples = max(_count_each(results).values(), default=0)
-    failed, errors = len(results.failures), tuple(describe_failures(results.summary))
-    return hold_to_sanity(Decisions(decisions, max(numbers, default=1), samples, failed, errors), results)
+    decisions = Decisions(
+        tuple(map(restore_decision, looks[index]["decisions"])),
+        look=max(number_states(looks, states).values(), default=1),
+        samples=max(_count_by_data(results).values(), default=0),
+        failed=len(results.failures),
+        errors=tuple(describe_failures(results.summary)),
+    )
+    return hold_to_sanity(decisions, results)
+
+
+def _read_requirements(results: StoredResults) -> list[dict[str, Any]]:
+    """The requirements of the study, as the manifest has them."""
+    return (results.manifest.get("study") or {}).get("requirements") or []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,33 +274,58 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
     Raises:
         StandfastError: as of `read_decisions`.
     """
-    asked = (results.manifest.get("study") or {}).get("requirements") or []
     if read_decisions(results) is None:
         return Confirmation()
-    # a level that was derived from p is stored beside it
-    texts = [{key: each[key] for key in each if key != "level" or "p" not in each} for each in asked]
-    entries, looks = [RequirementEntry.model_validate(text) for text in texts], _read_looks(results.store)
-    states = _describe_states(results, digest(asked))
-    place = next(place for place, look in enumerate(looks) if look["states"] == states)
+    requirements = _read_requirements(results)
+    entries = [_restore_requirement(requirement) for requirement in requirements]
+    looks = read_looks(results.store)
+    states = describe_states(results, digest(requirements))
+    current = find_look(looks, states)
+    assert current is not None  # as the decisions were read
+
     # read again, so that a look of an earlier version has all that a decision has now
-    stored = [_restore(each) for each in looks[place]["decisions"]]
-    left = [_to_json(dataclasses.asdict(each)) for each in stored]
-    names = [each.name for each in stored]
-    unknown: list[str] = []
-    for look in (looks[place], *looks[:place]):
-        seen = results if look is looks[place] else load_results(results.store, jobs=look["jobs"])
-        numbers = {(state["data"], state["model"]): _count_look(looks, state) for state in look["states"]}
-        again = _decide_again(seen, entries, numbers, folder)
-        if look is not looks[place]:
-            again = [each for each in again if each.outcome != "undecided" and _has_jobs(look, results, each)]
-        else:
-            unknown = [each.name for each in again if each.advice == NO_BASELINE]
-            left += [{"name": each.name} for each in again if each.name not in names]
-        left = [each for each in left if not any(_is_near(each, _to_json(dataclasses.asdict(one))) for one in again)]
-    open_ = [str(each.get("name") or _restore(each).name) for each in left]
+    stored = [restore_decision(decision) for decision in looks[current]["decisions"]]
+    decided = _decide_again(results, entries, number_states(looks, states), folder)
+    unknown = {decision.name for decision in decided if decision.advice == NO_BASELINE}
+    unconfirmed = _drop_confirmed(stored, decided)
+    for look in looks[:current]:
+        results_then = load_results(results.store, jobs=look["jobs"])
+        decided_then = _decide_again(results_then, entries, number_states(looks, look["states"]), folder)
+        unconfirmed = _drop_confirmed(unconfirmed, _select_kept(decided_then, look, results))
+    names = [decision.name for decision in unconfirmed] + _list_not_stored(stored, decided)
     return Confirmation(
-        tuple(name for name in open_ if name not in unknown), tuple(name for name in open_ if name in unknown)
+        different=tuple(name for name in names if name not in unknown),
+        unknown=tuple(name for name in names if name in unknown),
     )
+
+
+def _list_not_stored(stored: Sequence[Decision], decided: Sequence[Decision]) -> list[str]:
+    """The names of decisions that the numbers give and nobody stored."""
+    stored_names = {decision.name for decision in stored}
+    return [decision.name for decision in decided if decision.name not in stored_names]
+
+
+def _restore_requirement(stored: Mapping[str, Any]) -> RequirementEntry:
+    """A requirement of the manifest; a level that was derived from p is stored beside it, and no entry has both."""
+    if "p" in stored:
+        stored = {key: value for key, value in stored.items() if key != "level"}
+    return RequirementEntry.model_validate(dict(stored))
+
+
+def _select_kept(decisions: Sequence[Decision], look: Mapping[str, Any], results: StoredResults) -> list[Decision]:
+    """Of the decisions of an earlier look those that were kept: they decide, and their jobs are still those of now."""
+    return [decision for decision in decisions if decision.outcome != "undecided" and has_jobs(look, results, decision)]
+
+
+def _drop_confirmed(stored: Sequence[Decision], decided: Sequence[Decision]) -> list[Decision]:
+    """The stored decisions that are not among those that were decided again."""
+    decided_values = [list_fields(decision) for decision in decided]
+    unconfirmed = []
+    for decision in stored:
+        stored_values = list_fields(decision)
+        if not any(_is_near(stored_values, values) for values in decided_values):
+            unconfirmed.append(decision)
+    return unconfirmed
 
 
 def _decide_again(
@@ -280,138 +345,48 @@ def _decide_again(
         return list(decide_with_baselines(results, entries, numbers, {}).decisions)
 
 
-def _is_near(stored: object, found: object) -> bool:
+def _is_near(stored: object, decided: object) -> bool:
     """Whether two decisions as plain values are the same, but for the rounding of numbers."""
-    if isinstance(stored, dict) and isinstance(found, dict):
-        return all(_is_near(stored.get(key), value) for key, value in found.items())
-    if isinstance(stored, list) and isinstance(found, list):
-        return len(stored) == len(found) and all(map(_is_near, stored, found))
-    if isinstance(stored, float) and isinstance(found, float):
-        return math.isclose(stored, found, rel_tol=1e-9)
-    return type(stored) is type(found) and stored == found
+    if isinstance(stored, dict) and isinstance(decided, dict):
+        return all(_is_near(stored.get(key), value) for key, value in decided.items())
+    if isinstance(stored, list) and isinstance(decided, list):
+        return len(stored) == len(decided) and all(map(_is_near, stored, decided))
+    if isinstance(stored, float) and isinstance(decided, float):
+        return math.isclose(stored, decided, rel_tol=1e-9)
+    return type(stored) is type(decided) and stored == decided
 
 
-def _look(found: StoredResults, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
+def _look(results: StoredResults, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
     store = Store(target)
-    looks = _read_looks(store)
+    looks = read_looks(store)
     requirements = digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
-    states = _describe_states(found, requirements)
-    numbers = {(state["data"], state["model"]): _count_look(looks, state) for state in states}
-    now = decide_with_baselines(found, study.requirements, numbers, baselines)
-    earlier = [look for look in looks if look["states"] != states]
-    made = [_find_earlier(earlier, found, each, requirements) or each for each in now.decisions]
-    entries = [_to_json({"requirements": requirements, **dataclasses.asdict(each)}) for each in made]
-    checks = set(found.jobs.filter(pl.col("label") == SanityChecks.name)["job"])
-    done = set(found.jobs.filter(pl.col("status") == "done")["job"]) - checks
-    jobs = [job for job in found.manifest["jobs"] if job in done]
-    look = {"states": states, "samples": _count_each(found), "jobs": jobs, "decisions": entries}
-    place = next((place for place, each in enumerate(looks) if each["states"] == states), len(looks))
-    looks[place : place + 1] = [look]
+    states = describe_states(results, requirements)
+    now = decide_with_baselines(results, study.requirements, number_states(looks, states), baselines)
+    earlier_looks = [look for look in looks if look["states"] != states]
+    decisions = [find_earlier(earlier_looks, results, decision, requirements) or decision for decision in now.decisions]
+    look = {
+        "states": states,
+        "samples": _count_by_data(results),
+        "jobs": _list_done_jobs(results),
+        "decisions": [{"requirements": requirements, **list_fields(decision)} for decision in decisions],
+    }
+    index = find_look(looks, states)
+    if index is None:
+        looks.append(look)
+    else:
+        looks[index] = look
     store.write_json(LOOKS, {"looks": looks})
-    return hold_to_sanity(dataclasses.replace(now, decisions=tuple(made)), found)
+    return hold_to_sanity(dataclasses.replace(now, decisions=tuple(decisions)), results)
 
 
-def _count_each(found: StoredResults) -> dict[str, int]:
-    return dict(found.summary.samples)
+def _list_done_jobs(results: StoredResults) -> list[str]:
+    """The jobs that were done, without sanity checks, in the order of the manifest."""
+    checks = set(results.jobs.filter(pl.col("label") == SanityChecks.name)["job"])
+    done = set(results.jobs.filter(pl.col("status") == "done")["job"]) - checks
+    return [job for job in results.manifest["jobs"] if job in done]
 
 
-def _describe_states(found: StoredResults, requirements: str) -> list[dict[str, str]]:
-    """For each data set and model: its values, and a digest of all that its decisions are made on.
-
-    Jobs are known by their content, so their identities stand for data, model, metrics, explainers and seed.
-    """
-    states = []
-    for data, model in found.pairs:
-        # sanity checks are no look: they say nothing of the numbers
-        metrics = pl.col("label") != SanityChecks.name
-        own = found.jobs.filter(metrics & (pl.col("data") == data) & (pl.col("model") == model))
-        content = {"values": str((found.manifest["models"][model] or {}).get("digest"))}
-        states.append(
-            {"data": data, "model": model, **content, "state": digest([requirements, sorted(own["job"].to_list())])}
-        )
-    return states
-
-
-def _count_look(looks: list[dict[str, Any]], state: Mapping[str, str]) -> int:
-    """The number of a look at the results of one model; looks at a model with other values are not counted."""
-    seen: dict[str, int] = {}
-    for each in (each for look in looks for each in look["states"]):
-        if (each["data"], each["values"]) == (state["data"], state["values"]):
-            seen.setdefault(each["state"], len(seen) + 1)
-    return seen.get(state["state"], len(seen) + 1)
-
-
-def _find_earlier(
-    looks: list[dict[str, Any]], found: StoredResults, now: Decision, requirements: str
-) -> Decision | None:
-    """What an earlier look decided, if the jobs of its samples are those of now: the same data, model and settings."""
-    for look in (look for look in looks if _has_jobs(look, found, now)):
-        for entry in look["decisions"]:
-            decision = _restore(entry)
-            same = entry["requirements"] == requirements and (decision.name, decision.metric) == (now.name, now.metric)
-            if same and decision.outcome != "undecided":
-                return decision
-    return None
-
-
-def _has_jobs(look: Mapping[str, Any], found: StoredResults, decision: Decision) -> bool:
-    """Whether a look was at the same jobs as now, up to the number of its samples."""
-    place = {"data": decision.data, "model": decision.model, "explainer": decision.explainer, "label": decision.metric}
-    own = found.jobs.filter(*(pl.col(column) == name for column, name in place.items()))
-    size = pl.col("stop") - pl.col("start")
-    full = own.filter(size == size.max())  # a smaller one, the last, may have grown since
-    jobs = full.filter(pl.col("stop") <= look["samples"].get(decision.data, 0))["job"].to_list()
-    return bool(jobs) and set(jobs) <= set(look["jobs"])
-
-
-def _to_json(content: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN and no infinity: null for NaN, and the text `"inf"` or `"-inf"`."""
-    return {name: _to_plain(value) for name, value in content.items()}
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return _to_json(value)
-    if isinstance(value, (list, tuple)):
-        return [_to_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
-
-
-def _restore(stored: Mapping[str, Any]) -> Decision:
-    """A decision of an earlier look."""
-    names = {field.name for field in dataclasses.fields(Decision)}
-    content = {name: value for name, value in stored.items() if name in names}
-    estimate = content.get("estimate")
-    if estimate is not None:
-        ends = {
-            name: math.nan if estimate[name] is None else float(estimate[name]) for name in ("value", "low", "high")
-        }
-        content["estimate"] = Estimate(**{**estimate, **ends})
-    if content.get("baseline_sanity") is not None:
-        content["baseline_sanity"] = restore_sanity(content["baseline_sanity"])
-    return Decision(**content)
-
-
-def _read_looks(store: Store) -> list[dict[str, Any]]:
-    """The looks so far.
-
-    Raises:
-        DamagedFileError: the file cannot be read, so that it is not known how often somebody looked.
-    """
-    advice = "Earlier looks cannot be counted without it: delete the results and start again."
-    try:
-        looks: list[dict[str, Any]] = store.read_json(LOOKS, advice)["looks"]
-        for look in looks:
-            look["jobs"], look["samples"], [each["state"] for each in look["states"]]
-            for entry in look["decisions"]:
-                _restore(entry)
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, StandfastError):
-            raise
-        raise DamagedFileError("it has no looks", f"{store.folder.address}/{LOOKS}", advice) from error
-    return looks
+def _count_by_data(results: StoredResults) -> dict[str, int]:
+    """How many samples of each data set were evaluated."""
+    return dict(results.summary.samples)

@@ -39,7 +39,7 @@ def read_mistaken(spec: ValueSpec) -> float:
     return _BEYOND_AN_END if spec.log_probability else 0.0
 
 
-def read_values(spec: ValueSpec, rows: pl.DataFrame) -> SampleValues:
+def read_sample_values(spec: ValueSpec, rows: pl.DataFrame) -> SampleValues:
     """The values of the samples that count; over repeats their median."""
     valid = spec.select_valid(rows)
     if not len(rows):

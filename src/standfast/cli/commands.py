@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from standfast.errors import ArgumentError, StandfastError, find_version, make_p
 from standfast.errors import check as check_argument
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from standfast.report import Results
 
 
@@ -88,7 +91,7 @@ def options(
     """How far can the explanations of a trained classifier be trusted?"""
 
 
-Format = enum.StrEnum("Format", ["csv", "latex", "parquet"])
+Format = enum.StrEnum("Format", ["csv", "latex", "parquet", "json"])
 CacheAction = enum.StrEnum("CacheAction", ["show", "clear"])
 Preset = enum.StrEnum("Preset", ["quick", "standard", "paper"])
 KindName = enum.StrEnum("KindName", list(KINDS))  # type: ignore[misc]
@@ -247,6 +250,15 @@ def run(
             help="For the metrics, instead of what the file says; with --out, results of different presets stay apart."
         ),
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A value instead of what the file says, as samples=80; KEY+=VALUE adds one, as explainers+=smoothgrad."
+            " May be given several times.",
+        ),
+    ] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
     """Run a study, and print its table and verdict. Started again, it continues, and tries again what failed.
@@ -262,7 +274,7 @@ def run(
         from standfast.study.lease import has_run
         from standfast.study.store import Store
 
-    loaded = load_study(study, None if preset is None else preset.value)
+    loaded = load_study(study, None if preset is None else preset.value, changes or ())
     target = out or str(default_folder(loaded))
     chosen = executor_of(loaded, executor, _count(workers))
     if isinstance(chosen, InProcess) and not dry_run and has_run(Store(target).folder):
@@ -274,10 +286,13 @@ def run(
         with _interruptible(_FROM_THE_BEGINNING):
             describe(loaded, target, loaded.minutes if minutes is None else minutes)
         return
-    command = f"standfast run {study}" + f" --preset {preset}" * bool(preset) + f" --out {out}" * bool(out)
-    if minutes is not None:
-        command += f" --minutes {minutes:g}"
-    found = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
+    words = ["standfast", "run", str(study)]
+    words += ["--preset", preset.value] if preset else []
+    words += ["--out", out] if out else []
+    for change in changes or ():
+        words += ["--set", change]
+    words += [] if minutes is None else ["--minutes", f"{minutes:g}"]
+    found = run_study(loaded, out, executor=chosen, minutes=minutes, command=shlex.join(words))
     run = found.run
     assert run is not None
     _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
@@ -491,14 +506,15 @@ def export(
     out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
     format: Annotated[Format | None, typer.Option(help="By default, from the ending of --out, or else csv.")] = None,
     summary: Annotated[
-        bool, typer.Option("--summary", help="Medians with intervals (for LaTeX always) instead of all samples.")
+        bool,
+        typer.Option("--summary", help="Medians with intervals (for LaTeX and JSON always) instead of all samples."),
     ] = False,
 ) -> None:
-    """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
+    """Write stored results as CSV, Parquet, a LaTeX table for the package booktabs, or JSON with verdicts."""
     from standfast.files import write_atomically
     from standfast.report import exports, load_results
 
-    endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet}
+    endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet, ".json": Format.json}
     if format is None:
         known = f"a format, or --out with one of the endings {', '.join(endings)}"
         check_argument(out is None or out.suffix in endings, "--format", known, out)
@@ -511,13 +527,24 @@ def export(
         frame.write_parquet(content)
         text = ""
     else:
-        text = exports.to_latex(opened) if format is Format.latex else exports.to_csv(frame)
+        text = _write_text(opened, frame, format)
         content = io.BytesIO(text.encode())
     if out is None:
         (_echo if sys.stdout.isatty() else typer.echo)(text, nl=False)  # a file gets the text as it is
     else:
         write_atomically(out, content.getvalue())
         _echo(f"{format.value}: {out}")
+
+
+def _write_text(results: Results, frame: pl.DataFrame, format: Format) -> str:
+    """Results in a format that is a text."""
+    from standfast.report import exports
+
+    if format is Format.latex:
+        return exports.to_latex(results)
+    if format is Format.json:
+        return exports.to_json(results)
+    return exports.to_csv(frame)
 
 
 @app.command(epilog="Example: standfast cache clear")

@@ -128,12 +128,13 @@ def _write_decimal_points(path: Path, table: pl.DataFrame, texts: Collection[str
     for name in numbers:
         grouped = _find(table[name], _GROUPED_BY_POINTS)
         check(grouped is None, "path", expected, f"{path.name} with {grouped} in the column {name}")
+    # a comma is one of decimals if any column says so, unless another one has decimal points
     doubtful = [name for name in with_commas if not _has_decimal_comma(table[name])]
-    if doubtful == with_commas or any(_has(table[name], _WITH_POINT) for name in numbers):
-        for name in doubtful:
-            cell = _find(table[name], _WITH_COMMA)
-            got = f"{path.name} with {cell} in the column {name}: is its comma one of decimals?"
-            raise ArgumentError("path", f"{expected}, or decimal points", got)
+    are_all_doubtful = len(doubtful) == len(with_commas)
+    if doubtful and (are_all_doubtful or any(_has(table[name], _WITH_POINT) for name in numbers)):
+        cell = _find(table[doubtful[0]], _WITH_COMMA)
+        got = f"{path.name} with {cell} in the column {doubtful[0]}: is its comma one of decimals?"
+        raise ArgumentError("path", f"{expected}, or decimal points", got)
     return table.with_columns(pl.col(with_commas).str.replace(",", ".", literal=True))
 
 

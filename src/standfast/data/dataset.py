@@ -59,37 +59,46 @@ class Dataset:
         fits = self.inputs.dtype == torch.float32
         check(fits, "inputs", "float32", f"{self.inputs.dtype}: {suggest_dtype(self.inputs, torch.float32)}")
         check(self.inputs.ndim >= 2, "inputs", "shape (N, ...)", tuple(self.inputs.shape))
-        kind = type(self.labels).__name__
         fits = isinstance(self.labels, Tensor)
-        check(fits, "labels", "an int64 torch.Tensor", f"{kind}: use torch.as_tensor(labels).long()")
+        got = f"{type(self.labels).__name__}: use torch.as_tensor(labels).long()"
+        check(fits, "labels", "an int64 torch.Tensor", got)
         check(self.labels.dtype == torch.int64, "labels", "int64", f"{self.labels.dtype}: use labels.long()")
         count = len(self.inputs)
         check(self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape))
-        bounds = [bound if bound.ndim else bound.item() for bound in read_bounds(self.bounds)]
-        set_fields(self, classes=_read_classes(self.classes), bounds=tuple(bounds))
+        bounds = tuple(bound if bound.ndim else bound.item() for bound in read_bounds(self.bounds))
+        set_fields(self, classes=_read_classes(self.classes), bounds=bounds)
         if count > 0:
-            known = f"classes 0 .. {len(self.classes) - 1}"
-            least, most = (int(label) for label in self.labels.aminmax())
-            check(least >= 0 and most < len(self.classes), "labels", known, f"{least} .. {most}")
-            check(bool(self.inputs.isfinite().all()), "inputs", FINITE, "NaN or infinity")
-            numbers = all(isinstance(bound, float) for bound in bounds)
-            lowest, highest = self.inputs.aminmax() if numbers else (self.inputs.amin(0), self.inputs.amax(0))
-            inside = bool((bounds[0] <= lowest).all()) and bool((highest <= bounds[1]).all())
-            reached = describe_bounds((lowest, highest))
-            check(inside, "inputs", f"values in {describe_bounds(self.bounds)}", reached)
+            self._check_values()
         for name, values in self.extras.items():
-            fine = isinstance(values, Tensor) and values.shape[:1] == (count,)
-            got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-            check(fine, f"extras[{name!r}]", f"a tensor of shape ({count}, ...)", got)
+            fits = isinstance(values, Tensor) and values.shape[:1] == (count,)
+            got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
+            check(fits, f"extras[{name!r}]", f"a tensor of shape ({count}, ...)", got)
         set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
+
+    def _check_values(self) -> None:
+        """Check that labels are classes, and inputs within the bounds."""
+        least, most = (int(label) for label in self.labels.aminmax())
+        expected = f"classes 0 .. {len(self.classes) - 1}"
+        check(least >= 0 and most < len(self.classes), "labels", expected, f"{least} .. {most}")
+        check(bool(self.inputs.isfinite().all()), "inputs", FINITE, "NaN or infinity")
+        low, high = self.bounds
+        if isinstance(low, float) and isinstance(high, float):
+            lowest, highest = self.inputs.aminmax()
+        else:  # bounds of single features, which hold for these
+            lowest, highest = self.inputs.amin(0), self.inputs.amax(0)
+        is_inside = bool((low <= lowest).all()) and bool((highest <= high).all())
+        expected = f"values in {describe_bounds(self.bounds)}"
+        check(is_inside, "inputs", expected, describe_bounds((lowest, highest)))
 
     def __repr__(self) -> str:
         shape = tuple(self.inputs.shape[1:])
-        few = ": " + ", ".join(self.classes) if sum(map(len, self.classes)) <= 60 else ""
-        parts = [repr(self.name), f"{len(self)} x {shape}", f"{len(self.classes)} classes{few}"]
-        parts += [f"bounds {describe_bounds(self.bounds)}"]
-        parts += [f"extras: {', '.join(self.extras)}"] if self.extras else []
-        parts += [word for word in ("features", "tokens") if getattr(self, word) is not None]
+        classes = f"{len(self.classes)} classes"
+        if sum(map(len, self.classes)) <= 60:
+            classes += ": " + ", ".join(self.classes)
+        parts = [repr(self.name), f"{len(self)} x {shape}", classes, f"bounds {describe_bounds(self.bounds)}"]
+        if self.extras:
+            parts.append(f"extras: {', '.join(self.extras)}")
+        parts += [name for name in ("features", "tokens") if getattr(self, name) is not None]
         return f"Dataset({', '.join(parts)})"
 
     def __len__(self) -> int:
@@ -148,10 +157,11 @@ class Dataset:
         check(self.inputs.ndim == 4, "inputs", "images (N, C, H, W)", tuple(self.inputs.shape))
         return replace(self, inputs=F.pad(self.inputs, [pixels] * 4))
 
-    def _select(self, rows: Callable[[Tensor], Tensor], places: Sequence[int]) -> Dataset:
-        extras = {name: rows(values) for name, values in self.extras.items()}
-        tokens = None if self.tokens is None else tuple(self.tokens[place] for place in places)
-        return replace(self, inputs=rows(self.inputs), labels=rows(self.labels), extras=extras, tokens=tokens)
+    def _select(self, select: Callable[[Tensor], Tensor], rows: Sequence[int]) -> Dataset:
+        """The samples of these rows, which `select` takes out of a tensor: as a view, where it can."""
+        extras = {name: select(values) for name, values in self.extras.items()}
+        tokens = None if self.tokens is None else tuple(self.tokens[row] for row in rows)
+        return replace(self, inputs=select(self.inputs), labels=select(self.labels), extras=extras, tokens=tokens)
 
 
 def checked_names(
@@ -170,29 +180,36 @@ def checked_names(
     >>> checked_names(["age", "sex"], None, torch.zeros(4, 2))
     {'features': ('age', 'sex'), 'tokens': None}
     """
-    width, count, last = inputs.shape[1], len(inputs), inputs.shape[-1]
     if features is not None:
-        fits = _are_texts(features) and len(features) == width
-        got = f"{len(features)}" if isinstance(features, list | tuple) else repr(features)
-        if (
-            not fits
-            and _are_texts(features)
-            and (hint := suggest_layout(inputs, lambda x: x.shape[:2] == (count, len(features))))
-        ):
-            got += f" for {hint}"
-        check(fits, "features", f"{width} names, one for each column or channel", got)
+        _check_features(features, inputs)
     if tokens is not None:
-        fits = isinstance(tokens, list | tuple) and len(tokens) == count
-        got = f"{len(tokens)} samples" if isinstance(tokens, list | tuple) else type(tokens).__name__
-        check(fits, "tokens", f"the words of {count} samples", got)
-        for place, words in enumerate(tokens):
-            fits = _are_texts(words) and len(words) <= last
-            got = f"{len(words)} words" if isinstance(words, list | tuple) else repr(words)
-            check(fits, f"tokens[{place}]", f"at most {last} words, one for each position", got)
+        _check_tokens(tokens, inputs)
     return {
         "features": None if features is None else tuple(features),
         "tokens": None if tokens is None else tuple(map(tuple, tokens)),
     }
+
+
+def _check_features(features: Sequence[str], inputs: Tensor) -> None:
+    count, width = inputs.shape[:2]
+    fits = _are_texts(features) and len(features) == width
+    got = str(len(features)) if isinstance(features, list | tuple) else repr(features)
+    if _are_texts(features) and not fits:
+        hint = suggest_layout(inputs, lambda x: x.shape[:2] == (count, len(features)))
+        if hint:
+            got += f" for {hint}"
+    check(fits, "features", f"{width} names, one for each column or channel", got)
+
+
+def _check_tokens(tokens: Sequence[Sequence[str]], inputs: Tensor) -> None:
+    count, positions = len(inputs), inputs.shape[-1]
+    fits = isinstance(tokens, list | tuple) and len(tokens) == count
+    got = f"{len(tokens)} samples" if isinstance(tokens, list | tuple) else type(tokens).__name__
+    check(fits, "tokens", f"the words of {count} samples", got)
+    for sample, words in enumerate(tokens):
+        fits = _are_texts(words) and len(words) <= positions
+        got = f"{len(words)} words" if isinstance(words, list | tuple) else repr(words)
+        check(fits, f"tokens[{sample}]", f"at most {positions} words, one for each position", got)
 
 
 def _read_classes(classes: object) -> tuple[str, ...]:

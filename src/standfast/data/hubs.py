@@ -53,13 +53,14 @@ def load_from_torchvision(name: str, download: bool = False) -> Dataset:
         raise MissingExtraError(f"{name} (torchvision: {type(error).__name__}: {error})", "data") from error
     if kind not in sets.__all__:
         raise UnknownNameError("data set of torchvision", kind, sets.__all__)
-    made = _make(getattr(sets, kind), split, name, download)
-    return _take(made, f"torchvision:{kind}:{split}", options)
+    samples = _make(getattr(sets, kind), split, name, download)
+    return _take(samples, f"torchvision:{kind}:{split}", options)
 
 
 def _make(kind: Any, split: str, name: str, download: bool) -> Any:
     """Make torchvision's data set of that class and split, with the arguments that the class accepts."""
-    accepted, title = inspect.signature(kind).parameters, kind.__name__
+    accepted = inspect.signature(kind).parameters
+    title = kind.__name__
     root = data_root() / "torchvision"
     arguments: dict[str, Any] = {"download": download} if "download" in accepted else {}
     if title == "ImageFolder":
@@ -98,8 +99,8 @@ def load_from_hub(name: str, download: bool = False) -> Dataset:
     repository, split, options = _parse_name(name, form, (*_OPTIONS, *_COLUMNS))
     config = options.pop("config", None)
     for part in (repository, split, *([config] if config else ())):
-        fine = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", part) is not None and ".." not in part
-        check(fine, "name", "letters, digits and . _ - in names, splits and configurations", repr(part))
+        fits = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", part) is not None and ".." not in part
+        check(fits, "name", "letters, digits and . _ - in names, splits and configurations", repr(part))
     folder = data_root() / "huggingface" / repository / (config or "") / split
     try:
         package: Any = importlib.import_module("datasets")
@@ -113,31 +114,31 @@ def load_from_hub(name: str, download: bool = False) -> Dataset:
             )
         _download(package, repository, config, split, folder)
     try:
-        found = package.load_from_disk(str(folder))
+        samples = package.load_from_disk(str(folder))
     except (OSError, ValueError, KeyError) as error:
         expected = "a split in the format of save_to_disk"
         raise ArgumentError(str(folder), expected, f"{type(error).__name__}: {error}") from error
     options["columns"] = options.pop("image", None), options.pop("label", None)
-    return _take(found, f"huggingface:{repository}:{split}", options)
+    return _take(samples, f"huggingface:{repository}:{split}", options)
 
 
 def _download(package: Any, repository: str, config: str | None, split: str, folder: Path) -> None:
     """Download a split; the folder appears only when it is complete."""
     try:
-        found = package.load_dataset(repository, config, split=split)
+        samples = package.load_dataset(repository, config, split=split)
     except Exception as error:  # the hub, the package and the network raise many kinds of errors
         message = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise MissingDataError(f"huggingface:{repository}:{split}: could not be downloaded: {message}") from error
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{split}."))
     try:
-        found.save_to_disk(str(part))
+        samples.save_to_disk(str(part))
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _parse_name(name: str, form: str, known: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
+def _parse_name(name: str, form: str, option_names: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     """The second and the third part of a name such as `"torchvision:GTSRB:test:size=32,count=10"`, and its options.
 
     `form` describes a valid name in messages.
@@ -146,7 +147,8 @@ def _parse_name(name: str, form: str, known: Sequence[str]) -> tuple[str, str, d
     check(len(pieces) >= 3 and all(pieces[:3]), "name", form, repr(name))
     options = parse_options(pieces[3] if len(pieces) > 3 else "", "name")
     for option, value in options.items():
-        check(option in known, "name", f"options {', '.join(known)}, such as size=32,count=100", repr(option))
+        expected = f"options {', '.join(option_names)}, such as size=32,count=100"
+        check(option in option_names, "name", expected, repr(option))
         if option in ("count", "seed"):
             check_integer(value, option, 0)
         elif option == "size" and (sides := re.fullmatch(r"(\d+)x(\d+)", str(value))):
@@ -156,10 +158,11 @@ def _parse_name(name: str, form: str, known: Sequence[str]) -> tuple[str, str, d
     return pieces[1], pieces[2], options
 
 
-def _take(found: Any, name: str, options: dict[str, Any]) -> Dataset:
+def _take(samples: Any, name: str, options: dict[str, Any]) -> Dataset:
     """The samples that the options of a name ask for."""
     seed = options.pop("seed", None)
     if seed is not None:
-        order = torch.randperm(len(found), generator=torch.Generator().manual_seed(seed)).tolist()
-        found = found.select(order) if hasattr(found, "select") else torch.utils.data.Subset(found, order)
-    return from_samples(found, name=name, **options)
+        order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed)).tolist()
+        has_select = hasattr(samples, "select")
+        samples = samples.select(order) if has_select else torch.utils.data.Subset(samples, order)
+    return from_samples(samples, name=name, **options)

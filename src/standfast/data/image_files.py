@@ -67,10 +67,8 @@ def load_images(folder: Path, count: int | None, size: Size | None, grayscale: b
     names = [str(file.path.relative_to(folder)) for file in chosen]
     floats = _check_one_kind(names, pictures)
     _warn_of_orientations(names, pictures)
-    gray = grayscale
-    if gray is None:
-        gray = all(len(picture.pixels) == 1 for picture in pictures)
-    pixels = [_to_channels(picture.pixels, gray) for picture in pictures]
+    are_gray = all(len(picture.pixels) == 1 for picture in pictures) if grayscale is None else grayscale
+    pixels = [_to_channels(picture.pixels, are_gray) for picture in pictures]
     if size is not None:
         pixels = [resize(picture, size) for picture in pixels]
     _check_one_size([file.path.name for file in chosen], pixels)
@@ -83,19 +81,24 @@ def _list_files(folder: Path) -> tuple[list[_File], list[str]]:
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and _list_images(path))
     flat = _list_images(folder)
     check(not (classes and flat), "path", "images in the folder or in its subfolders", f"both in {folder.name}")
-    if flat:
-        files = [_File(path, None) for path in flat]
-    else:
-        by_class = [[_File(path, label) for path in _list_images(folder / name)] for label, name in enumerate(classes)]
-        turns = itertools.zip_longest(*by_class)
-        files = [file for turn in turns for file in turn if file is not None]
+    files = [_File(path, None) for path in flat] or _take_turns(folder, classes)
     check(len(files) > 0, "path", f"images ({', '.join(IMAGES)})", f"none in {folder.name}")
     return files, classes
 
 
+def _take_turns(folder: Path, classes: list[str]) -> list[_File]:
+    """The first image of each class, the second of each, and so on."""
+    by_class = [[_File(path, label) for path in _list_images(folder / name)] for label, name in enumerate(classes)]
+    turns = itertools.zip_longest(*by_class)
+    return [file for turn in turns for file in turn if file is not None]
+
+
 def _list_images(folder: Path) -> list[Path]:
-    files = (p for p in folder.iterdir() if p.suffix.lower() in IMAGES and not p.name.startswith(".") and p.is_file())
-    return sorted(files, key=lambda file: file.name)
+    return sorted(filter(_is_image, folder.iterdir()), key=lambda file: file.name)
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in IMAGES and not path.name.startswith(".") and path.is_file()
 
 
 def _read_picture(file: Path, folder: Path) -> _Picture:

@@ -165,20 +165,21 @@ def cifar10(split: str = "train", download: bool = False) -> Dataset:
     torch.Size([10000, 3, 32, 32])
     """
     check(split in BATCHES, "split", " or ".join(BATCHES), repr(split))
-    wanted, name = BATCHES[split], f"cifar10:{split}"
-    files = _find_batches(wanted)
-    if len(files) < len(wanted) and download:
+    names = BATCHES[split]
+    files = _find_batches(names)
+    if len(files) < len(names) and download:
         _download_batches()
-        files = _find_batches(wanted)
+        files = _find_batches(names)
     if not files:
         folders = [data_root() / folder for folder in (BINARY, MOSAICS)]
-        raise report_missing("cifar10", f"{wanted[0]} (.bin, or .webp with labels.npz)", folders)
-    if len(files) < len(wanted):
+        raise report_missing("cifar10", f"{names[0]} (.bin, or .webp with labels.npz)", folders)
+    title = f"cifar10:{split}"
+    if len(files) < len(names):
         numbers = ", ".join(file.stem.rpartition("_")[2] for file in files)
-        name += f" (batch{'es' if len(files) > 1 else ''} {numbers} of {len(wanted)})"
+        title += f" (batch{'es' if len(files) > 1 else ''} {numbers} of {len(names)})"
     batches = [_read_binary(file) if file.suffix == ".bin" else _read_labelled_mosaic(file, split) for file in files]
     images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
-    return _make_dataset(name, images, labels, CIFAR_CLASSES, files[0])
+    return _make_dataset(title, images, labels, CIFAR_CLASSES, files[0])
 
 
 def gtsrb(split: str = "train", download: bool = False) -> Dataset:
@@ -242,7 +243,8 @@ def _load_idx(source: IdxSource, split: str, download: bool) -> Dataset:
     check(split in PREFIXES, "split", " or ".join(PREFIXES), repr(split))
     image_path = _locate(source, f"{PREFIXES[split]}-images-idx3-ubyte.gz", download)
     label_path = _locate(source, f"{PREFIXES[split]}-labels-idx1-ubyte.gz", download)
-    images, labels = read_idx(image_path, dimensions=3).numpy(), read_idx(label_path, dimensions=1).numpy()
+    images = read_idx(image_path, dimensions=3).numpy()
+    labels = read_idx(label_path, dimensions=1).numpy()
     check(images.shape[1:] == (28, 28), str(image_path), "images of 28x28 pixels", images.shape[1:])
     check(len(labels) == len(images), str(label_path), f"{len(images)} labels, as many as images", len(labels))
     return _make_dataset(f"{source.name}:{split}", images[:, None], labels, source.classes, label_path)
@@ -268,13 +270,14 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     content = _unpack(path)
     header = 4 + 4 * dimensions
     check(len(content) >= header, str(path), f"an IDX file, at least {header} bytes", f"{len(content)} bytes")
-    magic, expected = content[:4], bytes([0, 0, UNSIGNED_BYTE, dimensions])
-    words = f"the IDX magic number {int.from_bytes(expected)} (unsigned bytes in {dimensions} dimensions)"
-    check(magic == expected, str(path), words, int.from_bytes(magic))
+    magic = bytes([0, 0, UNSIGNED_BYTE, dimensions])
+    expected = f"the IDX magic number {int.from_bytes(magic)} (unsigned bytes in {dimensions} dimensions)"
+    check(content[:4] == magic, str(path), expected, int.from_bytes(content[:4]))
     sizes = struct.unpack(f">{dimensions}I", content[4:header])
     check(min(sizes) >= 1, str(path), "no empty dimension", f"sizes {sizes}")
-    values, wanted = len(content) - header, math.prod(sizes)
-    check(values == wanted, str(path), f"{wanted} values for sizes {sizes}", f"{values} values")
+    values = len(content) - header
+    expected_values = math.prod(sizes)
+    check(values == expected_values, str(path), f"{expected_values} values for sizes {sizes}", f"{values} values")
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).reshape(sizes)
 
 
@@ -298,15 +301,18 @@ def _unpack(path: Path) -> bytes:
 def _find_batches(names: Sequence[str]) -> list[Path]:
     """The files of the format that has more of these batches; binary ones if both have as many."""
     root = data_root()
-    binary = [file for file in (root / BINARY / f"{name}.bin" for name in names) if file.is_file()]
-    mosaics = [file for file in (root / MOSAICS / f"{name}.webp" for name in names) if file.is_file()]
-    labelled = (root / MOSAICS / "labels.npz").is_file()
-    return mosaics if labelled and len(mosaics) > len(binary) else binary
+    binary = [root / BINARY / f"{name}.bin" for name in names]
+    binary = [file for file in binary if file.is_file()]
+    mosaics = [root / MOSAICS / f"{name}.webp" for name in names]
+    mosaics = [file for file in mosaics if file.is_file()]
+    has_labels = (root / MOSAICS / "labels.npz").is_file()
+    return mosaics if has_labels and len(mosaics) > len(binary) else binary
 
 
 def _read_binary(path: Path) -> tuple[Bytes, Bytes]:
     """Images (N, 3, 32, 32) and labels (N,) of one `.bin` file; raises `ArgumentError` for an incomplete record."""
-    content, record = np.frombuffer(read_file(path), dtype=np.uint8), 1 + 3 * SIDE * SIDE
+    content = np.frombuffer(read_file(path), dtype=np.uint8)
+    record = 1 + 3 * SIDE * SIDE
     whole = len(content) > 0 and len(content) % record == 0
     check(whole, str(path), f"records of {record} bytes", f"{len(content)} bytes")
     records = content.reshape(-1, record)
@@ -342,7 +348,8 @@ def read_mosaic(path: Path) -> Bytes:
 
 def _read_labelled_mosaic(path: Path, split: str) -> tuple[Bytes, Bytes]:
     """Images (N, 3, 32, 32) and labels (N,) of one batch; `labels.npz` has those of all batches of a split."""
-    images, file = read_mosaic(path).reshape(-1, 3, SIDE, SIDE), path.with_name("labels.npz")
+    images = read_mosaic(path).reshape(-1, 3, SIDE, SIDE)
+    file = path.with_name("labels.npz")
     try:
         labels = load_npz(read_file(file), (split,))[split]
     except (OSError, ValueError, KeyError) as error:

@@ -61,32 +61,36 @@ def from_samples(
     Dataset('two', 2 x (1, 2), 2 classes: no, yes, bounds [0, 1])
     """
     splits = f"a dict of splits: {', '.join(samples)}" if isinstance(samples, dict) else type(samples).__name__
-    fine = hasattr(samples, "__getitem__") or isinstance(samples, Iterable)
-    check(fine and not isinstance(samples, dict), "samples", "one split, or pairs of an input and a label", splits)
-    names: Any = getattr(samples, "column_names", None)
+    fits = hasattr(samples, "__getitem__") or isinstance(samples, Iterable)
+    check(fits and not isinstance(samples, dict), "samples", "one split, or pairs of an input and a label", splits)
+    column_names: Any = getattr(samples, "column_names", None)
     rows = _iterate(samples, count)
-    if names is None:
+    if column_names is None:
         check(columns == (None, None), "columns", "none for samples that are pairs", columns)
-        pairs, known = (_check_pair(entry) for entry in rows), _find_classes(samples)
+        pairs = (_check_pair(entry) for entry in rows)
+        class_names = _find_classes(samples)
     else:
         features = getattr(samples, "features", None) or {}
-        image = _find_column(columns[0], names, features, "Image")
-        label = _find_column(columns[1], names, features, "ClassLabel")
-        pairs, known = ((row[image], row[label]) for row in rows), getattr(features.get(label), "names", None)
-    title = name or str(getattr(getattr(samples, "info", None), "dataset_name", None) or type(samples).__name__)
-    return _collect(pairs, title, known if classes is None else classes, size, bounds)
+        image = _find_column(columns[0], column_names, features, "Image")
+        label = _find_column(columns[1], column_names, features, "ClassLabel")
+        pairs = ((row[image], row[label]) for row in rows)
+        class_names = getattr(features.get(label), "names", None)
+    info = getattr(samples, "info", None)
+    title = name or str(getattr(info, "dataset_name", None) or type(samples).__name__)
+    return _collect(pairs, title, class_names if classes is None else classes, size, bounds)
 
 
 def _iterate(samples: Any, count: int | None) -> Iterator[Any]:
     """The first `count` samples, or all; none is read before it is asked for."""
     check(count is None or (type(as_number(count)) is int and count >= 1), "count", "at least 1", count)
     if not hasattr(samples, "__len__"):
-        stream = hasattr(samples, "column_names")  # of Hugging Face, which may have no end
-        check(count is not None or not stream, "count", "a number of samples, because this data set is a stream", count)
+        is_stream = hasattr(samples, "column_names")  # of Hugging Face, which may have no end
+        expected = "a number of samples, because this data set is a stream"
+        check(count is not None or not is_stream, "count", expected, count)
         return itertools.islice(iter(samples), count)
     length = len(samples)
     check(count is None or count <= length, "count", f"1 .. {length}", count)
-    return (samples[place] for place in range(length if count is None else count))
+    return (samples[index] for index in range(length if count is None else count))
 
 
 def _check_pair(entry: Any) -> tuple[Any, Any]:
@@ -99,22 +103,22 @@ def _find_classes(samples: Any) -> tuple[str, ...] | None:
     """The names of the classes that a data set of torchvision, or a subset of one, knows."""
     whole = samples.dataset if isinstance(samples, torch.utils.data.Subset) else samples
     for attribute in ("classes", "categories"):
-        found = getattr(whole, attribute, None)
-        if isinstance(found, list | tuple) and found and all(isinstance(each, str | tuple) for each in found):
+        names = getattr(whole, attribute, None)
+        if isinstance(names, list | tuple) and names and all(isinstance(name, str | tuple) for name in names):
             # a class of ImageNet has several names
-            return tuple(each if isinstance(each, str) else ", ".join(each) for each in found)
+            return tuple(name if isinstance(name, str) else ", ".join(name) for name in names)
     return None
 
 
-def _find_column(given: str | None, names: Sequence[str], features: Any, kind: str) -> str:
-    """The given column, or the only one of a kind."""
-    if given is not None:
-        check(given in names, "columns", f"one of {', '.join(names)}", repr(given))
-        return given
-    found = [name for name in names if type(features.get(name)).__name__ == kind]
+def _find_column(column: str | None, names: Sequence[str], features: Any, kind: str) -> str:
+    """The column that was asked for, or the only one of a kind."""
+    if column is not None:
+        check(column in names, "columns", f"one of {', '.join(names)}", repr(column))
+        return column
+    of_kind = [name for name in names if type(features.get(name)).__name__ == kind]
     expected = f"names of {', '.join(names)}; optional only with exactly one column of type {kind}"
-    check(len(found) == 1, "columns", expected, f"{len(found)} of that type")
-    return found[0]
+    check(len(of_kind) == 1, "columns", expected, f"{len(of_kind)} of that type")
+    return of_kind[0]
 
 
 def _collect(
@@ -133,8 +137,8 @@ def _collect(
             shapes = f"{tuple(inputs[0].shape)} (sample 0) and {tuple(inputs[-1].shape)} (sample {len(inputs) - 1})"
             raise ArgumentError(name, "inputs of one shape; or size=(height, width), which resizes pictures", shapes)
     check(len(inputs) > 0, name, "at least one sample", "none")
-    targets, known = _convert_labels(labels, name, classes)
-    return Dataset(name, torch.stack(inputs), targets, known, bounds)
+    targets, class_names = _convert_labels(labels, name, classes)
+    return Dataset(name, torch.stack(inputs), targets, class_names, bounds)
 
 
 def to_input(value: Any, size: Size | None = None) -> Tensor:
@@ -148,19 +152,22 @@ def to_input(value: Any, size: Size | None = None) -> Tensor:
         value: a picture, array, tensor, or nested lists of numbers.
         size: resize a picture, or the last two axes of a tensor `(C, H, W)`, to this size.
     """
-    if hasattr(value, "convert") and hasattr(value, "mode"):  # a Pillow picture
-        picture = from_pillow(value)
-    else:
-        try:
-            tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ArgumentError(
-                "input", "a picture, a tensor, or numbers", f"{type(value).__name__}: {error}"
-            ) from error
-        fine = tensor.ndim >= 1 and not tensor.is_complex()
-        check(fine, "input", "real numbers with at least one axis", tuple(tensor.shape))
-        picture = tensor.to(torch.float32) / 255 if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
+    is_pillow = hasattr(value, "convert") and hasattr(value, "mode")
+    picture = from_pillow(value) if is_pillow else _to_floats(value)
     return picture if size is None else resize(picture, size)
+
+
+def _to_floats(value: Any) -> Tensor:
+    """An array, a tensor or nested lists as float32; uint8 is divided by 255."""
+    try:
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    except (TypeError, ValueError, RuntimeError) as error:
+        got = f"{type(value).__name__}: {error}"
+        raise ArgumentError("input", "a picture, a tensor, or numbers", got) from error
+    fits = tensor.ndim >= 1 and not tensor.is_complex()
+    check(fits, "input", "real numbers with at least one axis", tuple(tensor.shape))
+    floats = tensor.to(torch.float32)
+    return floats / 255 if tensor.dtype == torch.uint8 else floats
 
 
 def from_pillow(picture: Any) -> Tensor:
@@ -189,35 +196,40 @@ def from_pillow(picture: Any) -> Tensor:
 
 def resize(picture: Tensor, size: Size) -> Tensor:
     """Resize a picture `(C, H, W)`: bilinear, with antialiasing, as Pillow and torchvision do."""
-    wanted = (size, size) if isinstance(size, int) else tuple(size)
-    fine = len(wanted) == 2 and all(type(as_number(side)) is int and side > 0 for side in wanted)
-    check(fine, "size", "a whole number above 0, or (height, width)", size)
+    new_size = (size, size) if isinstance(size, int) else tuple(size)
+    fits = len(new_size) == 2 and all(type(as_number(side)) is int and side > 0 for side in new_size)
+    check(fits, "size", "a whole number above 0, or (height, width)", size)
     check(picture.ndim == 3, "size", "none for inputs that are not pictures (C, H, W)", tuple(picture.shape))
-    if tuple(picture.shape[1:]) == wanted:
+    if tuple(picture.shape[1:]) == new_size:
         return picture
-    other = torch.nn.functional.interpolate(picture[None], wanted, mode="bilinear", antialias=True)[0]
-    return other.clamp_(float(picture.min()), float(picture.max()))
+    resized = torch.nn.functional.interpolate(picture[None], new_size, mode="bilinear", antialias=True)[0]
+    return resized.clamp_(float(picture.min()), float(picture.max()))
 
 
 def _to_python(label: Any) -> Any:
     """Convert a tensor or NumPy array of a single number to a Python number; return anything else unchanged."""
-    single = hasattr(label, "item") and math.prod(getattr(label, "shape", (0,))) == 1
-    return label.item() if single else label
+    is_single = hasattr(label, "item") and math.prod(getattr(label, "shape", (0,))) == 1
+    return label.item() if is_single else label
 
 
 def _convert_labels(labels: list[Any], name: str, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
     """The labels as class numbers, int64 `(N,)`, and the names of the classes."""
     if all(isinstance(label, str) for label in labels):
-        known = tuple(sorted(set(labels)) if classes is None else classes)
-        number = {text: index for index, text in enumerate(known)}
-        unknown = next((label for label in labels if label not in number), None)
-        check(unknown is None, name, f"labels among {', '.join(known)}", repr(unknown))
-        return torch.tensor([number[label] for label in labels]), known
+        return _number_texts(labels, name, sorted(set(labels)) if classes is None else classes)
     for label in labels:
-        whole = isinstance(label, int) and not isinstance(label, bool)
-        hidden = whole and label == -1
-        got = "-1, which stands for labels that are not published" if hidden else repr(label)[:80]
-        check(whole and label >= 0, name, "labels that are whole numbers of at least 0, or texts", got)
+        is_whole = isinstance(label, int) and not isinstance(label, bool)
+        is_hidden = is_whole and label == -1
+        got = "-1, which stands for labels that are not published" if is_hidden else repr(label)[:80]
+        check(is_whole and label >= 0, name, "labels that are whole numbers of at least 0, or texts", got)
     numbers = torch.tensor(labels, dtype=torch.int64)
-    known = tuple(str(each) for each in (range(int(numbers.max()) + 1) if classes is None else classes))
-    return numbers, known
+    if classes is None:
+        return numbers, tuple(map(str, range(int(numbers.max()) + 1)))
+    return numbers, tuple(map(str, classes))
+
+
+def _number_texts(labels: list[str], name: str, classes: Sequence[str]) -> tuple[Tensor, tuple[str, ...]]:
+    """Labels that are names of classes, as numbers."""
+    number_of = {text: index for index, text in enumerate(classes)}
+    unknown = next((label for label in labels if label not in number_of), None)
+    check(unknown is None, name, f"labels among {', '.join(classes)}", repr(unknown))
+    return torch.tensor([number_of[label] for label in labels]), tuple(classes)

@@ -74,11 +74,11 @@ class WordVectors:
             texts: at least one text, each with at least one word.
             length: T; by default the number of words of the longest text. The ends of longer texts are cut off.
         """
-        numbers = _number(self.words)
-        found = [[numbers.get(word, 1) for word in split_words(text)][:length] for text in texts]
-        check(len(found) > 0 and all(found), "texts", "texts of at least one word", "an empty text")
-        width = length or max(map(len, found))
-        return torch.tensor([[*row, *[0] * (width - len(row))] for row in found])
+        number_of = _number(self.words)
+        rows = [[number_of.get(word, 1) for word in split_words(text)][:length] for text in texts]
+        check(len(rows) > 0 and all(rows), "texts", "texts of at least one word", "an empty text")
+        width = length or max(map(len, rows))
+        return torch.tensor([row + [0] * (width - len(row)) for row in rows])
 
     @property
     def padding(self) -> int:
@@ -91,9 +91,10 @@ class WordVectors:
         >>> WordVectors(("<pad>", "<unknown>", "good"), torch.zeros(3, 1)).find_words("Good film")
         ([2, 1], [(0, 4), (5, 9)])
         """
-        numbers, found = _number(self.words), [*_WORD.finditer(text)]
-        words = [each.group().replace("’", "'").lower() for each in found]
-        return [numbers.get(word, 1) for word in words], [each.span() for each in found]
+        number_of = _number(self.words)
+        matches = list(_WORD.finditer(text))
+        words = [match.group().replace("’", "'").lower() for match in matches]
+        return [number_of.get(word, 1) for word in words], [match.span() for match in matches]
 
     def embed(self, texts: Sequence[str], length: int | None = None) -> Tensor:
         """The vectors of the words of texts: `(N, dim, T)`, zeros where a text has ended; see `find_numbers`."""
@@ -101,8 +102,8 @@ class WordVectors:
 
     def mark_unknown(self, text: str) -> tuple[str, ...]:
         """The words of a text; those that have no vector of their own are in angle brackets."""
-        numbers = _number(self.words)
-        return tuple(word if word in numbers else f"<{word}>" for word in split_words(text))
+        number_of = _number(self.words)
+        return tuple(word if word in number_of else f"<{word}>" for word in split_words(text))
 
     def make_dataset(self, name: str, texts: Sequence[str], labels: Tensor) -> Dataset:
         """Texts as a data set of two classes, with their words as `tokens`.

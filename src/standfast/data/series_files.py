@@ -11,6 +11,7 @@ different lengths. Files with time stamps, or with numbers to predict in place o
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -64,18 +65,20 @@ def read_series(path: Path) -> LabelledSeries:
     except OSError as error:
         raise ArgumentError("path", f"a {path.suffix} file that can be read", f"{path}: {error.strerror}") from error
     lines = content.decode("utf-8-sig", "replace").splitlines()
-    series, labels = (_read_ts if path.suffix.lower() == ".ts" else _read_tsv)(path.name, lines)
+    read = _read_ts if path.suffix.lower() == ".ts" else _read_tsv
+    series, labels = read(path.name, lines)
     check(len(series) > 0, "path", "at least one series", f"{path.name} without any")
-    channels = {len(each) for each in series}
-    check(len(channels) == 1, "path", "as many channels in all series", f"{path.name} with {sorted(channels)}")
-    steps = np.array([max(len(channel) for channel in each) for each in series])
-    shape = (len(series), channels.pop(), int(steps.max()))
+    channel_counts = {len(channels) for channels in series}
+    got = f"{path.name} with {sorted(channel_counts)}"
+    check(len(channel_counts) == 1, "path", "as many channels in all series", got)
+    steps = np.array([max(map(len, channels)) for channels in series])
+    shape = (len(series), channel_counts.pop(), int(steps.max()))
     room = find_room(len(content))  # one long series makes all others as long
     check(4 * math.prod(shape) <= room, "path", f"series of less than {room:,} bytes", f"{path.name} with {shape}")
     values = np.full(shape, np.nan, np.float32)
-    for row, each in zip(values, series, strict=True):
-        for channel, own in zip(row, each, strict=True):
-            channel[: len(own)] = own
+    for number, channels in enumerate(series):
+        for channel, numbers in enumerate(channels):
+            values[number, channel, : len(numbers)] = numbers
     return LabelledSeries(values, steps, None if labels is None else tuple(labels))
 
 
@@ -83,13 +86,14 @@ def number_labels(labels: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], lis
     """The classes in several lists of labels, numbers in their order and texts after them; and each list as numbers.
 
     >>> classes, numbers = number_labels([["10", "9", "b"], ["b", "-1"]])
-    >>> classes, [each.tolist() for each in numbers]
+    >>> classes, [array.tolist() for array in numbers]
     (('-1', '9', '10', 'b'), [[2, 1, 3], [3, 0]])
     """
-    lists = [list(each) for each in labels]
-    classes = sorted({label for each in lists for label in each}, key=_sort_key)
-    number = {label: index for index, label in enumerate(classes)}
-    return tuple(classes), [np.array([number[label] for label in each], np.int64) for each in lists]
+    lists = [list(labels_of_list) for labels_of_list in labels]
+    classes = sorted(set(itertools.chain.from_iterable(lists)), key=_sort_key)
+    number_of = {label: number for number, label in enumerate(classes)}
+    numbers = [np.array([number_of[label] for label in labels_of_list], np.int64) for labels_of_list in lists]
+    return tuple(classes), numbers
 
 
 def _sort_key(label: str) -> tuple[int, float, str, str]:
@@ -130,8 +134,8 @@ def _read_ts(name: str, lines: Sequence[str]) -> tuple[list[list[_Array]], list[
         if _is_true(about.get("classlabel")):
             *parts, label = parts
             labels.append(label.strip())
-        expected = "values of each channel" + (", and the class" if labels else "") + ", separated by colons"
-        check(len(parts) > 0, "path", expected, f"{name}, line {number}: {line[:40]!r}")
+        what = "values of each channel, and the class" if labels else "values of each channel"
+        check(len(parts) > 0, "path", f"{what}, separated by colons", f"{name}, line {number}: {line[:40]!r}")
         series.append([_to_numbers(part.split(","), name, number) for part in parts])
     check("data" in about, "path", "a line with @data", f"{name} without it")
     return series, labels if _is_true(about.get("classlabel")) else None

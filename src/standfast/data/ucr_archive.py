@@ -72,11 +72,10 @@ def ucr(name: str, split: str = "train", download: bool = False, *, standardize:
     check(split in SPLITS, "split", " or ".join(SPLITS), repr(split))
     check(re.fullmatch(r"\w[\w-]*", name) is not None, "name", "the name of a set, such as GunPoint", repr(name))
     inputs, labels, classes = _find_and_load(name, data_root() / FOLDER, download)
-    series = {each: torch.from_numpy(np.ascontiguousarray(inputs[each], np.float32)) for each in SPLITS}
-    observed = ~series[split].isnan()
-    values = series[split]
+    values = _to_tensor(inputs[split])
+    observed = ~values.isnan()
     if standardize:
-        mean, deviation = compute_moments(series["train"])
+        mean, deviation = measure_channels(_to_tensor(inputs["train"]))
         values = (values - mean) / deviation
     values = torch.where(observed, values, 0.0)
     check(bool(values.isfinite().all()), f"ucr:{name}", "finite values, or NaN for missing ones", "infinity")
@@ -85,12 +84,16 @@ def ucr(name: str, split: str = "train", download: bool = False, *, standardize:
     return Dataset(f"ucr:{name}:{split}", values, targets, classes, (-math.inf, math.inf), extras)
 
 
-def compute_moments(series: Tensor) -> tuple[Tensor, Tensor]:
+def _to_tensor(series: _Array) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(series, np.float32))
+
+
+def measure_channels(series: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of each channel of `series` (N, C, T), each (C, 1); NaN values are ignored.
 
     The deviation of a channel that is constant, or has no values, is 1.
 
-    >>> mean, deviation = compute_moments(torch.tensor([[[1.0, 3.0], [5.0, 5.0]], [[1.0, float("nan")], [5.0, 5.0]]]))
+    >>> mean, deviation = measure_channels(torch.tensor([[[1.0, 3.0], [5.0, 5.0]], [[1.0, float("nan")], [5.0, 5.0]]]))
     >>> mean.flatten().tolist(), deviation.flatten().tolist()
     ([1.6667, 5.0], [0.9428, 1.0])
     """
@@ -126,49 +129,54 @@ def _find_texts(folder: Path, name: str) -> dict[str, Path]:
 
 
 def _load_texts(files: Mapping[str, Path]) -> _Arrays:
-    read = {split: read_series(file) for split, file in files.items()}
-    shapes = {split: each.values.shape for split, each in read.items()}
-    same = shapes["train"][1] == shapes["test"][1]
-    check(same, str(files["test"]), f"{shapes['train'][1]} channels, as in the training split", shapes["test"][1])
-    longest = max(shape[2] for shape in shapes.values())
-    inputs = {
-        split: np.pad(each.values, ((0, 0), (0, 0), (0, longest - each.values.shape[2])), constant_values=np.nan)
-        for split, each in read.items()
-    }
-    for split, each in read.items():
-        check(each.labels is not None, str(files[split]), "the class of each series", "series without classes")
-    classes, labels = number_labels([each.labels or () for each in read.values()])
-    return inputs, dict(zip(read, labels, strict=True)), classes
+    series = {split: read_series(file) for split, file in files.items()}
+    channels = {split: of_split.values.shape[1] for split, of_split in series.items()}
+    expected = f"{channels['train']} channels, as in the training split"
+    check(channels["train"] == channels["test"], str(files["test"]), expected, channels["test"])
+    longest = max(of_split.values.shape[2] for of_split in series.values())
+    inputs = {}
+    for split, of_split in series.items():
+        check(of_split.labels is not None, str(files[split]), "the class of each series", "series without classes")
+        missing_steps = longest - of_split.values.shape[2]
+        inputs[split] = np.pad(of_split.values, ((0, 0), (0, 0), (0, missing_steps)), constant_values=np.nan)
+    classes, labels = number_labels([of_split.labels or () for of_split in series.values()])
+    return inputs, dict(zip(series, labels, strict=True)), classes
 
 
 def _load_file(file: Path) -> _Arrays:
-    wanted = {"classes", *(f"{what}_{split}" for what in "Xy" for split in SPLITS)}
+    names = {"classes", *(f"{what}_{split}" for what in "Xy" for split in SPLITS)}
     try:
-        arrays = load_npz(read_file(file), wanted)
+        arrays = load_npz(read_file(file), names)
     except (OSError, ValueError) as error:  # broken, or contains pickles
         raise ArgumentError(str(file), "a set of series as .npz", f"a different or broken one ({error})") from error
-    check(wanted <= arrays.keys(), str(file), f"arrays {', '.join(sorted(wanted))}", ", ".join(sorted(arrays)))
+    check(names <= arrays.keys(), str(file), f"arrays {', '.join(sorted(names))}", ", ".join(sorted(arrays)))
     classes = tuple(str(label) for label in arrays["classes"].reshape(-1))
     inputs = {split: arrays[f"X_{split}"] for split in SPLITS}
     labels = {split: arrays[f"y_{split}"] for split in SPLITS}
     for split in SPLITS:
-        series, where = inputs[split], f"{file}, X_{split}"
-        fine = series.ndim == 3 and series.size > 0 and np.issubdtype(series.dtype, np.floating)
-        check(fine, where, "floating point numbers (N, channels, steps)", f"{series.dtype} {series.shape}")
-        check(series.shape[1:] == inputs["train"].shape[1:], where, "the shape of X_train", series.shape)
-        targets, where = labels[split], f"{file}, y_{split}"
-        fine = targets.shape == series.shape[:1] and np.issubdtype(targets.dtype, np.integer)
-        check(fine, where, f"{len(series)} whole numbers", f"{targets.dtype} {targets.shape}")
-        fine = bool(((targets >= 0) & (targets < len(classes))).all())
-        check(fine, where, f"classes 0 .. {len(classes) - 1}", f"{targets.min()} .. {targets.max()}")
+        _check_series(inputs[split], inputs["train"], f"{file}, X_{split}")
+        _check_labels(labels[split], len(inputs[split]), len(classes), f"{file}, y_{split}")
     return inputs, {split: labels[split].astype(np.int64) for split in SPLITS}, classes
+
+
+def _check_series(series: _Array, training_series: _Array, where: str) -> None:
+    fits = series.ndim == 3 and series.size > 0 and np.issubdtype(series.dtype, np.floating)
+    check(fits, where, "floating point numbers (N, channels, steps)", f"{series.dtype} {series.shape}")
+    check(series.shape[1:] == training_series.shape[1:], where, "the shape of X_train", series.shape)
+
+
+def _check_labels(labels: _Array, count: int, classes: int, where: str) -> None:
+    fits = labels.shape == (count,) and np.issubdtype(labels.dtype, np.integer)
+    check(fits, where, f"{count} whole numbers", f"{labels.dtype} {labels.shape}")
+    is_inside = bool(((labels >= 0) & (labels < classes)).all())
+    check(is_inside, where, f"classes 0 .. {classes - 1}", f"{labels.min()} .. {labels.max()}")
 
 
 def _find_package() -> Path:
     """The folder of the sets in the package of aeon; one that is not there without aeon."""
-    found = importlib.util.find_spec("aeon")
-    places = list(found.submodule_search_locations or ()) if found is not None else []
-    return Path(*places[:1], "datasets", "data")
+    aeon = importlib.util.find_spec("aeon")
+    folders = [] if aeon is None else list(aeon.submodule_search_locations or ())
+    return Path(*folders[:1], "datasets", "data")
 
 
 def _download(name: str, folder: Path) -> None:

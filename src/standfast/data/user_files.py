@@ -105,20 +105,22 @@ def from_file(
     (('petal', 'sepal'), ('setosa', 'versicolor'), [0, 1])
     """
     path = Path(path)
-    found = read_data(path, None, size, grayscale, label)
-    labels = found.labels
+    content = read_data(path, None, size, grayscale, label)
+    labels = content.labels
     if labels is None:
         raise ArgumentError(
             "path", "samples with labels; for a table, `label` names their column", f"{path.name} without"
         )
     got = f"{labels.dtype} of shape {tuple(labels.shape)}"
     check(not labels.is_floating_point(), "path", "labels as whole numbers of shape (N,), the classes", got)
-    numbers = range(max(labels.tolist(), default=-1) + 1)
-    known = classes if classes is not None else [str(each) for each in found.about.get("classes", numbers)]
-    least, most = (float(value) for value in found.inputs.aminmax())
-    usual = (least, most) if path.suffix.lower() == ".csv" else found.bounds
-    inputs = found.inputs.float()
-    return Dataset(name or path.stem, inputs, labels, tuple(known), bounds or usual, features=found.features)
+    if classes is None:
+        numbers = range(max(labels.tolist(), default=-1) + 1)
+        classes = [str(name) for name in content.about.get("classes", numbers)]
+    if bounds is None:
+        least, most = (float(value) for value in content.inputs.aminmax())
+        bounds = (least, most) if path.suffix.lower() == ".csv" else content.bounds
+    inputs = content.inputs.float()
+    return Dataset(name or path.stem, inputs, labels, tuple(classes), bounds, features=content.features)
 
 
 def read_data(
@@ -173,17 +175,19 @@ def read_arrays(path: Path) -> Content:
         if "allow_pickle" in reason or "pickled" in reason:
             reason = "Python objects, which are refused because they could run code"
         raise ArgumentError("path", f"a {path.suffix} file of numbers", f"{path.name}: {reason}") from error
-    inputs, labels = _find_array(arrays, INPUTS), _find_array(arrays, LABELS)
+    inputs = _find_array(arrays, INPUTS)
+    labels = _find_array(arrays, LABELS)
     if inputs is None:
         raise ArgumentError("path", "an array called inputs or x", f"{path.name} with {', '.join(arrays) or 'none'}")
     about = _describe(path, content)
-    names = {key: arrays.get(key) for key in ("features", "classes")}
-    texts = {
-        key: [str(name) for name in np.asarray(each).reshape(-1)] for key, each in names.items() if each is not None
-    }
-    about |= {key: each for key, each in texts.items() if key == "classes"}
-    features = tuple(texts["features"]) if "features" in texts else None
+    features, classes = (_read_names(arrays.get(key)) for key in ("features", "classes"))
+    if classes is not None:
+        about["classes"] = list(classes)
     return Content(as_inputs(inputs), None if labels is None else as_labels(labels), about, features)
+
+
+def _read_names(array: Any) -> tuple[str, ...] | None:
+    return None if array is None else tuple(str(name) for name in np.asarray(array).reshape(-1))
 
 
 def _describe(path: Path, content: bytes) -> dict[str, Any]:
@@ -206,15 +210,16 @@ def read_table(path: Path, label: str | None = None) -> Content:
     content = _read_content(path, "a .csv table")
     with _reading(path, "a .csv table"):
         table = pl.read_csv(read_csv_text(path, content), infer_schema_length=None)
-    named = _find_label(path, table.columns, label)
-    features = [name for name in table.columns if name != named]
+    label_column = _find_label(path, table.columns, label)
+    features = [name for name in table.columns if name != label_column]
     check(bool(features) and table.height > 0, "path", "columns of numbers", f"{path.name} without any")
     for name in table.columns:
-        _check_column(path, table[name], named)
-    about, inputs = _describe(path, content), as_inputs(table.select(features).cast(pl.Float32).to_numpy())
+        _check_column(path, table[name], label_column)
+    about = _describe(path, content)
+    inputs = as_inputs(table.select(features).cast(pl.Float32).to_numpy())
     labels = None
-    if named is not None:
-        labels, classes = number_classes(table[named])
+    if label_column is not None:
+        labels, classes = number_classes(table[label_column])
         if classes:
             about["classes"] = classes
     return Content(inputs, labels, about, tuple(features))
@@ -235,10 +240,10 @@ def _reading(path: Path, expected: str) -> Iterator[None]:
     except ArgumentError:
         raise
     except (OSError, ValueError, ImportError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        said = " ".join(str(error).split())
-        if "truncate_ragged_lines" in said:  # an option that the user cannot give
-            said = _MORE_CELLS
-        raise ArgumentError("path", expected, f"{path.name}: {said}") from error
+        reason = " ".join(str(error).split())
+        if "truncate_ragged_lines" in reason:  # an option that the user cannot give
+            reason = _MORE_CELLS
+        raise ArgumentError("path", expected, f"{path.name}: {reason}") from error
 
 
 def _find_label(path: Path, columns: Sequence[str], label: str | None) -> str | None:
@@ -334,8 +339,8 @@ def _parse_csv(path: Path, content: bytes, types: Mapping[str, str | Sequence[st
         options["keep_default_na"] = False
     frame = pd.read_csv(io.BytesIO(source), **options)
     # pandas would take the first cell of longer rows as their name
-    named = not frame.index.equals(pd.RangeIndex(len(frame)))
-    check(not named, "path", "a .csv table", f"{path.name}: {_MORE_CELLS}")
+    has_row_names = not frame.index.equals(pd.RangeIndex(len(frame)))
+    check(not has_row_names, "path", "a .csv table", f"{path.name}: {_MORE_CELLS}")
     return frame
 
 
@@ -394,11 +399,12 @@ def read_texts(path: Path, column: str, label: str | None = None, count: int | N
         check(name is None or name in table.columns, key, expected, got)
     texts = _check_texts(path, table[column], count)
     about = _describe(path, content)
-    named = _find_complete_label(table, column) if label is None else label
-    if named is None:
+    label_column = _find_complete_label(table, column) if label is None else label
+    if label_column is None:
         return TextContent(texts, None, about)
-    labels, empty = table[named], table[named].null_count()
-    check(empty == 0, "label", f"a label in every row of the column {named}", f"{empty} without")
+    labels = table[label_column]
+    empty = labels.null_count()
+    check(empty == 0, "label", f"a label in every row of the column {label_column}", f"{empty} without")
     if path.suffix.lower() == ".csv":
         labels = _read_numbers(labels)
     numbers, classes = number_classes(labels)
@@ -462,18 +468,20 @@ def read_labelled_series(path: Path) -> Content:
         ArgumentError: the file does not have the format (see `series_files`), values are missing, or series have
             different lengths.
     """
-    found = read_series(path)
-    wanted = "series of one length without missing values (a set of the archives, ucr:<name>, may have both)"
-    lengths = f"{found.steps.min()} to {found.steps.max()} steps"
-    check(bool((found.steps == found.steps[0]).all()), "path", wanted, f"{path.name} with series of {lengths}")
-    holes = int(np.isnan(found.values).any((1, 2)).sum())
-    check(not holes, "path", wanted, f"{path.name} with missing values in {holes} of {len(found.values)} series")
+    series = read_series(path)
+    expected = "series of one length without missing values (a set of the archives, ucr:<name>, may have both)"
+    lengths = f"{series.steps.min()} to {series.steps.max()} steps"
+    is_even = bool((series.steps == series.steps[0]).all())
+    check(is_even, "path", expected, f"{path.name} with series of {lengths}")
+    holes = int(np.isnan(series.values).any((1, 2)).sum())
+    check(not holes, "path", expected, f"{path.name} with missing values in {holes} of {len(series.values)} series")
     about = _describe(path, read_file(path))
     labels = None
-    if found.labels is not None:
-        classes, (numbers,) = number_labels([found.labels])
-        about["classes"], labels = list(classes), as_labels(numbers)
-    return Content(as_inputs(found.values), labels, about, bounds=(-math.inf, math.inf))
+    if series.labels is not None:
+        classes, (numbers,) = number_labels([series.labels])
+        about["classes"] = list(classes)
+        labels = as_labels(numbers)
+    return Content(as_inputs(series.values), labels, about, bounds=(-math.inf, math.inf))
 
 
 def _find_array(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
@@ -491,7 +499,8 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
     """
     if isinstance(values, np.ndarray):
         check(values.dtype.kind in "fu", argument, "inputs as floats or uint8", f"values of type {values.dtype}")
-        values = values.astype(np.float32) if values.dtype.kind == "f" else values
+        if values.dtype.kind == "f":
+            values = values.astype(np.float32)
         values = torch.from_numpy(np.ascontiguousarray(values))
     check(isinstance(values, Tensor), argument, "inputs as a tensor or an array", type(values).__name__)
     inputs = widen_half(values.detach().cpu())
@@ -523,7 +532,7 @@ def as_labels(values: Any, argument: str = "path") -> Tensor:
     >>> as_labels(np.array([1, 0], dtype=np.uint8))
     tensor([1, 0])
     """
-    labels = torch.as_tensor(np.asarray(values) if not isinstance(values, Tensor) else values.detach().cpu())
+    labels = values.detach().cpu() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
     fits = not labels.is_complex() and labels.dtype != torch.bool
     got = f"{labels.dtype} of shape {tuple(labels.shape)}"
     check(fits and labels.ndim == 1, argument, "labels as numbers of shape (N,)", got)

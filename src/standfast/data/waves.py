@@ -23,6 +23,7 @@ subtracted. It is 0.06 after the division, because sines of phase 0 start with p
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -93,13 +94,11 @@ def synthetic_waves(
     for chunk in torch.split(keys, _CHUNK):
         waves, blocks, frequencies = _make_waves(chunk, steps, channels, block)
         if snr_db is not None:
-            power = waves.square().mean(2, keepdim=True)
-            noise = Streams(mix64(chunk + _NOISE).tolist(), torch.device("cpu"))
-            deviations = (power * 10 ** (-snr_db / 10)).sqrt()
-            waves = waves + deviations * noise.normal((channels, steps), torch.float32)
+            waves = _add_noise(waves, chunk, snr_db)
         parts.append((waves * scale, blocks, frequencies))
     inputs, blocks, frequencies = (torch.cat(part) for part in zip(*parts, strict=True))
-    total, (low, high) = frequencies.sum(1), SUPPORT
+    low, high = SUPPORT
+    total = frequencies.sum(1)
     return Dataset(
         "waves" if snr_db is None else f"waves at {snr_db:g} dB",
         inputs,
@@ -108,6 +107,13 @@ def synthetic_waves(
         bounds=(-math.inf, math.inf),
         extras={"blocks": blocks, "frequencies": frequencies, "f_norm": (total - 2 * low) / (2 * high - 2 * low)},
     )
+
+
+def _add_noise(waves: Tensor, keys: Tensor, snr_db: float) -> Tensor:
+    power = waves.square().mean(2, keepdim=True)
+    noise = Streams(mix64(keys + _NOISE).tolist(), torch.device("cpu"))
+    deviations = (power * 10 ** (-snr_db / 10)).sqrt()
+    return waves + deviations * noise.normal(tuple(waves.shape[1:]), torch.float32)
 
 
 def expected_deviation(steps: int = 500, channels: int = 4, block: int = 100, snr_db: float | None = None) -> float:
@@ -132,8 +138,7 @@ def named_waves(name: str, split: str, download: bool = False) -> Dataset:
     check_choice(name, "name", list(NOISES))
     check_choice(split, "split", list(SPLITS))
     count, seed = SPLITS[split]
-    made = synthetic_waves(count, snr_db=NOISES[name], seed=seed)
-    return Dataset(f"{name}:{split}", made.inputs, made.labels, made.classes, made.bounds, made.extras)
+    return replace(synthetic_waves(count, snr_db=NOISES[name], seed=seed), name=f"{name}:{split}")
 
 
 def _make_waves(keys: Tensor, steps: int, channels: int, block: int) -> tuple[Tensor, Tensor, Tensor]:

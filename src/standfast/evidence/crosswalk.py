@@ -7,7 +7,7 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -42,6 +42,11 @@ class Clause:
     shows: Mapping[tuple[str, ...], str]
     leaves_open: str
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of numbers that speak to it; empty where it is about the record as a whole."""
+        return frozenset(kind for needed in self.shows for kind in needed)
+
 
 def read_clauses() -> list[Clause]:
     """The clauses, in their order.
@@ -50,35 +55,60 @@ def read_clauses() -> list[Clause]:
     'ISO/IEC TR 24029-1:2021'
     """
     content = YAML(typ="safe").load((files("standfast.evidence") / "crosswalk.yaml").read_text("utf-8"))
-    return [
-        Clause(**{**entry, "shows": {tuple(part["of"]): part["words"] for part in entry["shows"]}})
-        for entry in content["clauses"]
-    ]
+    clauses = []
+    for entry in content["clauses"]:
+        shows = {tuple(part["of"]): part["words"] for part in entry["shows"]}
+        clauses.append(Clause(**{**entry, "shows": shows}))
+    return clauses
 
 
 def write_crosswalk(results: StoredResults, decisions: Decisions | None = None) -> str:
     """The page, for the metrics that these results have."""
-    measured = {label: _find_kind(known) for label, known in results.metrics.items()}
-    tested = {each.label for each in results.summary.metrics if any(row.control_test is not None for row in each.rows)}
-    rows = []
-    for clause in read_clauses():
-        known = {kind for kinds in clause.shows for kind in kinds}
-        own = [label for label, kind in measured.items() if kind in known]
-        kinds = {measured[label] for label in own} | {"tested" for label in own if label in tested}
-        parts = [words for needed, words in clause.shows.items() if not needed or kinds & set(needed)]
-        found = ", ".join(own) if known else "the whole pack"
-        shows = "; ".join(parts) if found else "nothing in this study"
-        rows.append((clause.document, clause.clause, clause.asks, found or "none", shows, clause.leaves_open))
-    spoken = {kind for clause in read_clauses() for kinds in clause.shows for kind in kinds}
-    silent = [label for label, kind in measured.items() if kind not in spoken]
-    requirements = None if decisions is None else dict.fromkeys(each.requirement for each in decisions.decisions)
+    clauses = read_clauses()
+    kinds = {label: _find_kind(metric) for label, metric in results.metrics.items()}
+    tested = {row.label for row in results.summary.rows if row.control_test is not None}
+    asked_for = {kind for clause in clauses for kind in clause.kinds}
+    requirements = None
+    if decisions is not None:
+        requirements = dict.fromkeys(decision.requirement for decision in decisions.decisions)
+    return fill_page(
+        "CROSSWALK.md",
+        clauses=[_describe_clause(clause, kinds, tested) for clause in clauses],
+        silent=[label for label, kind in kinds.items() if kind not in asked_for],
+        requirements=requirements,
+        points=_list_points(results),
+    )
+
+
+def _describe_clause(clause: Clause, kinds: Mapping[str, str], tested: Set[str]) -> tuple[str, ...]:
+    """A row of the table: the clause, and the metrics of the study that speak to it.
+
+    Args:
+        clause: of a document.
+        kinds: of the numbers of each metric, by its label.
+        tested: labels of the metrics that were compared with controls.
+    """
+    labels = [label for label, kind in kinds.items() if kind in clause.kinds]
+    present = {kinds[label] for label in labels}
+    if tested & set(labels):
+        present.add("tested")
+    parts = [words for needed, words in clause.shows.items() if not needed or present & set(needed)]
+    of_all = not clause.kinds  # the record as a whole speaks to it, whatever was measured
+    metrics = "the whole pack" if of_all else ", ".join(labels)
+    shows = "; ".join(parts) if metrics else "nothing in this study"
+    return clause.document, clause.clause, clause.asks, metrics or "none", shows, clause.leaves_open
+
+
+def _list_points(results: StoredResults) -> list[dict[str, str]]:
+    """The values of controls, and of models where there are several, which others can be compared with."""
     points = []
     for row in results.summary.rows:
         if row.estimate is not None and (row.control or len(results.models) > 1):
-            kind, value = "control" if row.control else "model", format_estimate(row.estimate, row.spec.decimals)
-            where = f"{row.label}, {row.explainer}, {row.model} on {row.data}"
-            points.append({"kind": kind, "where": where, "value": value})
-    return fill_page("CROSSWALK.md", clauses=rows, silent=silent, requirements=requirements, points=points)
+            point = {"kind": "control" if row.control else "model"}
+            point["where"] = f"{row.label}, {row.explainer}, {row.model} on {row.data}"
+            point["value"] = format_estimate(row.estimate, row.spec.decimals)
+            points.append(point)
+    return points
 
 
 def _find_kind(metric: ConfiguredMetric) -> str:

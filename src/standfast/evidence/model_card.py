@@ -25,15 +25,14 @@ def write_model_card(results: StoredResults, decisions: Decisions | None = None)
     rows = [row for row in results.summary.rows if row.estimate is not None]
     parts = []
     for data, model in sorted({(row.data, row.model) for row in rows}):
-        own = [row for row in rows if (row.data, row.model) == (data, model)]
-        samples = format_count(results.summary.samples.get(data, 0), "sample")
-        about = {
+        part = {
             "data": data,
             "model": model,
-            "samples": samples,
+            "samples": format_count(results.summary.samples.get(data, 0), "sample"),
             "verdict": describe_verdict(results.verdict(data, model)),
+            "rows": [_list_cells(row) for row in rows if (row.data, row.model) == (data, model)],
         }
-        parts.append({**about, "rows": [_list_cells(row) for row in own]})
+        parts.append(part)
     return fill_page(
         "MODEL_CARD.md",
         metadata=_write_metadata(rows).rstrip(),
@@ -61,28 +60,30 @@ def _describe_value(row: SummaryRow) -> str:
 
 def _write_metadata(rows: list[SummaryRow]) -> str:
     """A `model-index` as YAML: a result for each model and data set, a metric for each explainer and metric."""
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    metrics: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for row in rows:
         middle = row.estimate
         if middle is None or not math.isfinite(middle.value) or middle.bound is not None:
             continue  # the format has no place for a bound; the table has it
-        ends = [_finite(middle.low), _finite(middle.high)]
-        coverage = None if middle.low is None else _finite(middle.coverage)
-        about = {"statistic": "median", "interval": ends, "coverage": coverage, "samples": middle.count}
-        value, name = _finite(middle.value), f"{row.label} ({row.explainer})"
-        metric = {"type": row.metric, "name": name, "value": value, "args": about}
-        found.setdefault(row.model, {}).setdefault(row.data, []).append(metric)
-    task = {"type": "other", "name": "explanation of a classifier"}
-    index = [
-        {
-            "name": model,
-            "results": [
-                {"task": dict(task), "dataset": {"name": data, "type": data}, "metrics": metrics}
-                for data, metrics in by_data.items()
-            ],
+        metric = {
+            "type": row.metric,
+            "name": f"{row.label} ({row.explainer})",
+            "value": _finite(middle.value),
+            "args": {
+                "statistic": "median",
+                "interval": [_finite(middle.low), _finite(middle.high)],
+                "coverage": None if middle.low is None else _finite(middle.coverage),
+                "samples": middle.count,
+            },
         }
-        for model, by_data in found.items()
-    ]
+        metrics.setdefault(row.model, {}).setdefault(row.data, []).append(metric)
+    index = []
+    for model, metrics_by_data in metrics.items():
+        model_results = []
+        for data, metrics_of_data in metrics_by_data.items():
+            task = {"type": "other", "name": "explanation of a classifier"}
+            model_results.append({"task": task, "dataset": {"name": data, "type": data}, "metrics": metrics_of_data})
+        index.append({"name": model, "results": model_results})
     text, yaml = io.StringIO(), YAML()
     yaml.default_flow_style = False
     yaml.dump({"tags": ["explainability", "standfast"], "model-index": index}, text)

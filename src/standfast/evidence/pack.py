@@ -256,9 +256,11 @@ def _write_parts(results: StoredResults, decisions: Decisions | None) -> dict[st
 def _copy_results(results: StoredResults, files: dict[str, bytes], arrays: bool) -> None:
     """Add the stored results: the manifest, the jobs, the looks, and the arrays if they are wanted."""
     folder = results.store.folder
-    parts = ["jobs", *(["artefacts"] if arrays else [])]
-    names = ["manifest.json", *(f"{part}/{name}" for part in parts for name in folder.names(part))]
-    names += [name for name in (LOOKS,) if folder.exists(name)]
+    names = ["manifest.json"]
+    for part in ("jobs", "artefacts") if arrays else ("jobs",):
+        names += [f"{part}/{name}" for name in folder.names(part)]
+    if folder.exists(LOOKS):
+        names.append(LOOKS)
     for name in names:
         files[f"results/{name}"] = folder.read(name)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -122,26 +122,32 @@ def repeat_jobs(
             "results", "results of a study file, which says how to make them again", "results of `evaluate`"
         )
     done = results.jobs.filter(pl.col("status") == "done")
-    records = {str(row["job"]): tuple(row[name] for name in _PLACES) for row in done.iter_rows(named=True)}
+    stored_places = {str(row["job"]): tuple(row[name] for name in _PLACES) for row in done.iter_rows(named=True)}
     grid = study_from(content, base).grid()
     seed = secrets.randbits(32) if seed is None else seed
     with importing_from(grid.paths):
         plan = make_plan(grid, earlier=results.manifest)
-        known = [job for job in plan.jobs if records.get(job.identity) == tuple(getattr(job, name) for name in _PLACES)]
         changed = _find_changes(results.manifest, plan.manifest)
-        if not known:
-            return Replay(
-                planned=results.planned, changed=changed or ("no job of the study is among the results",), seed=seed
-            )
-        if len(known) < len(records):
-            changed += (f"{len(records) - len(known)} of {len(records)} jobs are not jobs of the study here",)
-        chosen = random.Random(seed).sample(known, min(jobs, len(known)))
-        worker, found = Worker(plan.grid), {}
-        for job in sorted(chosen, key=lambda each: (each.data, each.model)):
+        comparable = [job for job in plan.jobs if stored_places.get(job.identity) == _find_places(job)]
+        if not comparable:
+            changed = changed or ("no job of the study is among the results",)
+            return Replay(planned=results.planned, changed=changed, seed=seed)
+        lost = len(stored_places) - len(comparable)
+        if lost > 0:
+            changed += (f"{lost} of {len(stored_places)} jobs are not jobs of the study here",)
+        chosen = random.Random(seed).sample(comparable, min(jobs, len(comparable)))
+        worker = Worker(plan.grid)
+        agreements: dict[str, Agreement] = {}
+        for job in sorted(chosen, key=lambda job: (job.data, job.model)):
             name = _name(job)
-            found[name] = _compare(worker, job, _select_rows(results, job.identity), results.artefacts(job.identity))
-            tell(f"{name}: {found[name]}")
-    return Replay(found, results.planned, changed, seed)
+            rows = _select_rows(results, job.identity)
+            agreements[name] = _compare(worker, job, rows, results.artefacts(job.identity))
+            tell(f"{name}: {agreements[name]}")
+    return Replay(agreements, results.planned, changed, seed)
+
+
+def _find_places(job: Job) -> tuple[object, ...]:
+    return tuple(getattr(job, name) for name in _PLACES)
 
 
 def _select_rows(results: StoredResults, job: str) -> pl.DataFrame:
@@ -158,26 +164,33 @@ def _name(job: Job) -> str:
 
 def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
     """Data, models, options and code that are not those of the results."""
-    found = []
+    changes: list[str] = []
     for section in ("data", "models"):
-        for name, about in (then.get(section) or {}).items():
-            here = (now.get(section) or {}).get(name) or {}
-            before = about or {}
-            if here.get("digest") != before.get("digest"):
-                found.append(f"{section} {name!r}: other values (digest {here.get('digest')} here)")
-            else:
-                other = [key for key in _IDENTITY[section] if _as_stored(before.get(key)) != _as_stored(here.get(key))]
-                found += [f"{section} {name!r}: another {key}" for key in other]
+        changes += _find_other_values(section, then.get(section) or {}, now.get(section) or {})
     for section in ("explainers", "metrics"):
-        for name, about in (then.get(section) or {}).items():
-            here = (now.get(section) or {}).get(name)
-            if _select_options(about) != _select_options(here):
-                found.append(f"{section} {name!r}: other options")
-    found += [f"{key}: {now.get(key)} here" for key in ("seed", "repeats") if then.get(key) != now.get(key)]
-    found += _find_other_controls(then, now)
-    before, after = then.get("code") or {}, now.get("code") or {}
-    found += [f"code {name!r}: changed" for name in sorted(before) if before[name] != after.get(name)]
-    return tuple(found)
+        entries_now = now.get(section) or {}
+        for name, entry_then in (then.get(section) or {}).items():
+            if _select_options(entry_then) != _select_options(entries_now.get(name)):
+                changes.append(f"{section} {name!r}: other options")
+    for key in ("seed", "repeats"):
+        if then.get(key) != now.get(key):
+            changes.append(f"{key}: {now.get(key)} here")
+    changes += _find_other_controls(then, now)
+    code_then, code_now = then.get("code") or {}, now.get("code") or {}
+    changes += [f"code {name!r}: changed" for name in sorted(code_then) if code_then[name] != code_now.get(name)]
+    return tuple(changes)
+
+
+def _find_other_values(section: str, entries_then: Mapping[str, Any], entries_now: Mapping[str, Any]) -> Iterator[str]:
+    """Data sets or models whose values, or what belongs to them, are not those of the results."""
+    for name in entries_then:
+        entry_then, entry_now = entries_then[name] or {}, entries_now.get(name) or {}
+        if entry_then.get("digest") != entry_now.get("digest"):
+            yield f"{section} {name!r}: other values (digest {entry_now.get('digest')} here)"
+            continue  # then nothing else is comparable
+        for key in _IDENTITY[section]:
+            if _as_stored(entry_then.get(key)) != _as_stored(entry_now.get(key)):
+                yield f"{section} {name!r}: another {key}"
 
 
 def _find_other_controls(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -211,14 +224,19 @@ def _compare(worker: Worker, job: Job, then: pl.DataFrame, arrays: Mapping[str, 
     scratch = Store("memory://standfast-replay")
     scratch.put(packed)
     _, now = scratch.read(job.identity)
-    made = scratch.read_artefacts(job.identity) if arrays else {}
+    arrays_now = scratch.read_artefacts(job.identity) if arrays else {}
     scratch.forget(job.identity)
     aligned = _align(then, now)
     if aligned is None:
         return "different"
-    found: Agreement = "same bits" if aligned.equals(then, null_equal=True) else compare_values(then, aligned)
-    worst: tuple[Agreement, ...] = (found, *(_compare_arrays(arrays[name], made.get(name)) for name in arrays))
-    return max(worst, key=_WORSE.index)
+    agreements: list[Agreement] = [_compare_rows(then, aligned)]
+    agreements += [_compare_arrays(arrays[name], arrays_now.get(name)) for name in arrays]
+    return max(agreements, key=_WORSE.index)
+
+
+def _compare_rows(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
+    """How two frames with the same columns agree."""
+    return "same bits" if now.equals(then, null_equal=True) else compare_values(then, now)
 
 
 def _align(then: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame | None:
@@ -235,10 +253,16 @@ def _compare_arrays(then: Array, now: Array | None) -> Agreement:
         return "different"
     if now.dtype == then.dtype and now.tobytes() == then.tobytes():
         return "same bits"
-    before, after = (np.asarray(each, dtype=float) for each in (then, now))
-    finite = np.abs(before[np.isfinite(before)])
-    slack = _ROUNDING * float(finite.max(initial=0.0))
-    return "within rounding" if np.allclose(before, after, rtol=0, atol=slack, equal_nan=True) else "different"
+    numbers_then, numbers_now = np.asarray(then, dtype=float), np.asarray(now, dtype=float)
+    slack = _find_slack(numbers_then)
+    is_near = np.allclose(numbers_then, numbers_now, rtol=0, atol=slack, equal_nan=True)
+    return "within rounding" if is_near else "different"
+
+
+def _find_slack(stored: Array) -> float:
+    """By how much numbers of a job may differ by rounding."""
+    finite = np.abs(stored[np.isfinite(stored)])
+    return _ROUNDING * float(finite.max(initial=0.0))
 
 
 def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
@@ -251,21 +275,32 @@ def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
     >>> compare_values(then, then.with_columns(value=pl.lit(1.5)))
     'within the interval'
     """
-    flags = [name for name, kind in then.schema.items() if pl.Boolean in (kind, now.schema.get(name))]
-    keys = ["sample", "status", *flags]
-    if now.height != then.height or not set(keys) <= set(now.columns) or not now.select(keys).equals(then.select(keys)):
-        return "different"  # also flags of another type
+    if not _have_same_flags(then, now):
+        return "different"
     names = ["value", "low", "high"]
     if "metric" in then.columns and (then["metric"] == SanityChecks.name).all():  # every number of these is a value
         names += [name for name, kind in then.schema.items() if kind.is_float() and name not in names]
-    before, after = ({name: read_numbers(frame, name) for name in names} for frame in (then, now))
-    finite = np.abs(before["value"][np.isfinite(before["value"])])
-    slack = _ROUNDING * float(finite.max(initial=0.0))
-    near = {name: np.isclose(after[name], before[name], rtol=0, atol=slack, equal_nan=True) for name in names}
-    if all(each.all() for each in near.values()):
+    numbers_then = {name: read_numbers(then, name) for name in names}
+    numbers_now = {name: read_numbers(now, name) for name in names}
+    slack = _find_slack(numbers_then["value"])
+    near = {
+        name: np.isclose(numbers_now[name], numbers_then[name], rtol=0, atol=slack, equal_nan=True) for name in names
+    }
+    if all(near_rows.all() for near_rows in near.values()):
         return "within rounding"
-    inside = [
-        (ends["low"] <= other["value"]) & (other["value"] <= ends["high"])
-        for ends, other in ((before, after), (after, before))
-    ]
-    return "within the interval" if (near["value"] | (inside[0] & inside[1])).all() else "different"
+    inside = _lie_inside(numbers_now["value"], numbers_then) & _lie_inside(numbers_then["value"], numbers_now)
+    return "within the interval" if (near["value"] | inside).all() else "different"
+
+
+def _have_same_flags(then: pl.DataFrame, now: pl.DataFrame) -> bool:
+    """Whether the samples, their statuses and all flags are the same, also of the same type."""
+    flags = [name for name, kind in then.schema.items() if pl.Boolean in (kind, now.schema.get(name))]
+    keys = ["sample", "status", *flags]
+    if now.height != then.height or not set(keys) <= set(now.columns):
+        return False
+    return now.select(keys).equals(then.select(keys))
+
+
+def _lie_inside(values: Array, intervals: Mapping[str, Array]) -> Array:
+    """Which values lie in the intervals of the same rows; none in one with an unknown end."""
+    return np.asarray((intervals["low"] <= values) & (values <= intervals["high"]))

@@ -12,20 +12,20 @@ from typing import Any
 
 def describe_software() -> str:
     """A CycloneDX 1.5 list, as JSON, of the Python packages that are installed where this runs."""
-    found: dict[str, Any] = {}
+    packages: dict[str, Any] = {}
     for distribution in distributions():
         name, version = distribution.metadata["Name"], distribution.version
         if name and version:
-            found.setdefault(_normalise(name), _describe_package(name, version))
-    components = [found[name] for name in sorted(found)]
-    own = found.get("standfast", {"name": "standfast", "version": "?"})
+            packages.setdefault(_normalise(name), _describe_package(name, version))
+    components = [packages[name] for name in sorted(packages)]
+    standfast = packages.get("standfast", {"version": "?"})
     content = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(components))}",
         "version": 1,
         "metadata": {
-            "component": {"type": "application", "name": "standfast", "version": own["version"]},
+            "component": {"type": "application", "name": "standfast", "version": standfast["version"]},
             "properties": [
                 {"name": "python", "value": platform.python_version()},
                 {"name": "platform", "value": platform.platform()},

@@ -199,5 +199,5 @@ def detect_edges(x: Tensor) -> Tensor:
 def _shift(x: Tensor, axis: int, by: int) -> Tensor:
     """`x` moved by one position along an axis; the last value is repeated at the border."""
     length = x.shape[axis]
-    place = (torch.arange(length, device=x.device) - by).clamp(0, length - 1)
-    return x.index_select(axis, place)
+    source = (torch.arange(length, device=x.device) - by).clamp(0, length - 1)
+    return x.index_select(axis, source)

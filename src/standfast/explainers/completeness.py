@@ -69,10 +69,10 @@ def predict_mean(model: Model, logits: Tensor, references: Tensor) -> Tensor:
 
     For use inside `model.session()`. The explanation may not have needed them, so it is no error if they fail.
     """
-    found = torch.full_like(logits[:1], torch.nan)
+    mean_logits = torch.full_like(logits[:1], torch.nan)
     with contextlib.suppress(Exception), torch.no_grad():
-        (found,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), references, evaluations=0)
-    return found.double().mean(0)
+        (mean_logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), references, evaluations=0)
+    return mean_logits.double().mean(0)
 
 
 def warn_of_gap(
@@ -100,41 +100,41 @@ def warn_of_gap(
         targets: the classes explained `(N,)`, or None for the predicted ones.
         share: of the rows that may have such a gap without a warning.
     """
-    checked, own = _CHECKED.setdefault(model.module, {}), repr(explainer)
-    rows = min(len(attributions), _CHECKED_ROWS - checked.get(own, 0))
+    checked, name = _CHECKED.setdefault(model.module, {}), repr(explainer)
+    rows = min(len(attributions), _CHECKED_ROWS - checked.get(name, 0))
     if rows <= 0 or not model.task.linear:
         return
-    checked[own] = checked.get(own, 0) + rows
-    known = at_baseline if isinstance(at_baseline, Tensor) else at_baseline()
-    if known is None:
+    checked[name] = checked.get(name, 0) + rows
+    logits_at_baseline = at_baseline if isinstance(at_baseline, Tensor) else at_baseline()
+    if logits_at_baseline is None:
         return
     with torch.no_grad():
         classes = model.task.answer(logits[:rows]) if targets is None else targets[:rows]
-        before = known.double().expand(rows, *known.shape)
+        before = logits_at_baseline.double().expand(rows, *logits_at_baseline.shape)
         change = model.task.score(logits[:rows].double(), classes) - model.task.score(before, classes)
-        made = attributions[:rows].detach().double().flatten(1)
-        gap = (row_sum(made) - change).abs()
+        flat_maps = attributions[:rows].detach().double().flatten(1)
+        gap = (row_sum(flat_maps) - change).abs()
         part = gap / change.abs().clamp(min=_SLACK)  # finite where nothing changes
-        missing = gap > _TOLERANCE * change.abs() + _SLACK + _ROUNDING * row_sum(made.abs())
+        missing = gap > _TOLERANCE * change.abs() + _SLACK + _ROUNDING * row_sum(flat_maps.abs())
         record_gap(explainer, model, float((part * missing).median()))
         if float(missing.double().mean()) <= share:
             return
-    checked[own] = _CHECKED_ROWS
+    checked[name] = _CHECKED_ROWS
     without = {type(part).__name__ for part in model.module.modules() if isinstance(part, _WITHOUT_RULE)}
-    found = f" (this one has {', '.join(sorted(without))})" if without else ""
+    hint = f" (this one has {', '.join(sorted(without))})" if without else ""
     warn_user(
         # it does not say for how many inputs: a chunk may have copies of its last input
         f"{explainer.label}: on {type(model.module).__name__} attributions do not add up to the change of the"
         f" logit from the baseline: where they miss more than {_TOLERANCE:.0%} of it, they miss about"
-        f" {float(part[missing].median()):.0%}. {explainer.gap_cause}{found}",
+        f" {float(part[missing].median()):.0%}. {explainer.gap_cause}{hint}",
         CompletenessWarning,
     )
 
 
 def record_gap(explainer: Explainer, model: Model, share: float) -> None:
     """Note by which share of the change of the logit the attributions of an explainer miss it; the largest counts."""
-    known = _GAPS.setdefault(model.module, {})
-    known[repr(explainer)] = max(share, known.get(repr(explainer), 0.0))
+    gaps = _GAPS.setdefault(model.module, {})
+    gaps[repr(explainer)] = max(share, gaps.get(repr(explainer), 0.0))
 
 
 def forget_gap(explainer: Explainer, model: Model) -> None:

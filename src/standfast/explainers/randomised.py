@@ -144,18 +144,18 @@ class RandomisedExplainer(Explainer):
 
 
 def _set_values(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
-    for parameter, each in zip(parameters, values, strict=True):
-        parameter.data = each
+    for parameter, new_values in zip(parameters, values, strict=True):
+        parameter.data = new_values
 
 
 def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Parameter]:
     """The floating-point parameters of the last `layers` layers that have some, by name; shared ones once."""
     owners: dict[str, list[str]] = {}
-    found = {n: p for n, p in module.named_parameters() if p.is_floating_point() or p.is_complex()}
-    for name in found:
+    by_name = {n: p for n, p in module.named_parameters() if p.is_floating_point() or p.is_complex()}
+    for name in by_name:
         owners.setdefault(name.rpartition(".")[0], []).append(name)
     chosen = list(owners.values())[-layers if layers is not None else None :]
-    return {name: found[name] for names in chosen for name in names}
+    return {name: by_name[name] for names in chosen for name in names}
 
 
 #: the orders of the values of each parameter that are shuffled, for each module, number of layers and seed
@@ -168,15 +168,16 @@ def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | No
     Each parameter has an order of its own, from the seed and its place, counted from the output. So a longer cascade
     shuffles the last layers as a shorter one does.
     """
-    known = _ORDERS.setdefault(module, {})
-    orders = known.get((layers, seed), [])
-    if [(each.numel(), each.device) for each in orders] != [(each.numel(), each.device) for each in parameters]:
+    orders_of_module = _ORDERS.setdefault(module, {})
+    orders = orders_of_module.get((layers, seed), [])
+    sizes = [(parameter.numel(), parameter.device) for parameter in parameters]
+    if [(order.numel(), order.device) for order in orders] != sizes:
         # the same numbers whatever the device
         keys = mix64(mix64(torch.tensor([seed])) + torch.arange(len(parameters), 0, -1)).tolist()
         orders = []
         for key, parameter in zip(keys, parameters, strict=True):
             generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))
             orders.append(send(torch.randperm(parameter.numel(), generator=generator), parameter.device))
-        known[layers, seed] = orders
+        orders_of_module[layers, seed] = orders
     pairs = zip(parameters, orders, strict=True)
     return [parameter.data.reshape(-1)[order].reshape(parameter.shape) for parameter, order in pairs]

@@ -37,27 +37,27 @@ class PassMemory:
     ) -> Found:
         """What `compute` has returned for these tensors and the same weights, or what it returns now."""
         key = _hash(kind, model, tensors)
-        known = self.found.get(key)
-        if known is not None and known[0] is model:
-            return tuple(each.clone() for each in known[1])
-        found = tuple(each.detach() for each in compute())
-        size = sum(each.numel() * each.element_size() for each in found)
-        if known is None and self.size + size <= _MOST_BYTES:
-            self.found[key] = model, tuple(each.clone() for each in found)
+        stored = self.found.get(key)
+        if stored is not None and stored[0] is model:
+            return tuple(tensor.clone() for tensor in stored[1])
+        computed = tuple(tensor.detach() for tensor in compute())
+        size = sum(tensor.numel() * tensor.element_size() for tensor in computed)
+        if stored is None and self.size + size <= _MOST_BYTES:
+            self.found[key] = model, tuple(tensor.clone() for tensor in computed)
             self.size += size
-        return found
+        return computed
 
 
 def _hash(kind: str, model: Model, tensors: tuple[Tensor | None, ...]) -> bytes:
     """A hash of the tensors' bytes, and of which weights the model has at the moment."""
-    weights = [(each.data_ptr(), each._version) for each in model.module.parameters()]
-    weights += [(each.data_ptr(), each._version) for each in model.module.buffers()]
-    found = hashlib.blake2b(repr((kind, weights)).encode(), digest_size=16)
-    for each in tensors:
-        if each is not None:
-            found.update(repr((tuple(each.shape), each.dtype)).encode())
-            found.update(each.detach().contiguous().view(torch.uint8).numpy().data)
-    return found.digest()
+    weights = [(tensor.data_ptr(), tensor._version) for tensor in model.module.parameters()]
+    weights += [(tensor.data_ptr(), tensor._version) for tensor in model.module.buffers()]
+    digest = hashlib.blake2b(repr((kind, weights)).encode(), digest_size=16)
+    for tensor in tensors:
+        if tensor is not None:
+            digest.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
+            digest.update(tensor.detach().contiguous().view(torch.uint8).numpy().data)
+    return digest.digest()
 
 
 _OFFERED: ContextVar[PassMemory | None] = ContextVar("passes that a worker remembers", default=None)

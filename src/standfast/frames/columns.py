@@ -338,8 +338,8 @@ def check_finite(label: Any, numbers: Array) -> Array:
 
 def check_whole(label: Any, numbers: Array) -> Array:
     """Whole numbers; `ArgumentError` where some are too large for double precision."""
-    known = numbers[~np.isnan(numbers)]
-    large = len(known) > 0 and float(np.abs(known).max()) >= _LARGEST
+    present = numbers[~np.isnan(numbers)]
+    large = len(present) > 0 and float(np.abs(present).max()) >= _LARGEST
     check(not large, "frame", f"whole numbers up to 2^53 in {str(label)!r} (names are texts)", "larger ones")
     return numbers
 
@@ -356,16 +356,16 @@ def read_categories(label: Any, values: Sequence[Any], order: Sequence[Any] | No
         ArgumentError: values that cannot be told apart, or that the order does not have.
     """
     try:
-        known = dict.fromkeys(value for value in values if value is not None)
-        sorted(known, key=lambda value: (type(value).__name__, value))  # what has no order often has no equality
+        distinct = dict.fromkeys(value for value in values if value is not None)
+        sorted(distinct, key=lambda value: (type(value).__name__, value))  # what has no order often has no equality
     except TypeError as error:
         raise ArgumentError("frame", f"numbers, texts or dates in {str(label)!r}", str(error)) from None
     check_equal_values(label, [value for value in values if value is not None])
-    categories = tuple(known if order is None else order)
-    unknown = sorted(map(repr, known.keys() - set(categories)))
+    categories = tuple(distinct if order is None else order)
+    unknown = sorted(map(repr, distinct.keys() - set(categories)))
     check(not unknown, "ordered", f"all categories of {str(label)!r}", f"none for {', '.join(unknown[:3])}")
-    places = {category: float(place) for place, category in enumerate(categories)}
-    return np.array([math.nan if value is None else places[value] for value in values], dtype=float), categories
+    codes = {category: float(code) for code, category in enumerate(categories)}
+    return np.array([math.nan if value is None else codes[value] for value in values], dtype=float), categories
 
 
 def check_equal_values(label: Any, values: Sequence[Any]) -> None:

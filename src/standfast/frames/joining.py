@@ -114,8 +114,8 @@ def _share_unit(parts: Sequence[Cells]) -> list[Cells]:
 
 def _widen_type(types: Sequence[CellType]) -> CellType:
     """The first type, with as many decimals as any of them has, and the missing cells of one that has some."""
-    decimals = [each.decimals for each in types if each.decimals is not None]
-    missing_cell = next((each.missing_cell for each in types if each.missing_cell is not None), None)
+    decimals = [kind.decimals for kind in types if kind.decimals is not None]
+    missing_cell = next((kind.missing_cell for kind in types if kind.missing_cell is not None), None)
     return replace(types[0], decimals=max(decimals, default=None), missing_cell=missing_cell)
 
 
@@ -143,7 +143,7 @@ def _order_categories(label: Any, kind: Kind, references: Sequence[Cells], other
 def _count_categories(part: Cells) -> dict[Any, int]:
     """How often each category is in the cells; the one that comes first stands first."""
     codes, firsts, times = np.unique(part.known.astype(int), return_index=True, return_counts=True)
-    return {part.categories[codes[place]]: int(times[place]) for place in np.argsort(firsts)}
+    return {part.categories[codes[number]]: int(times[number]) for number in np.argsort(firsts)}
 
 
 @dataclass(frozen=True)

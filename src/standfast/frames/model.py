@@ -202,11 +202,11 @@ def check_losses(model: Model, changes: object) -> None:
     if function is None or not isinstance(changes, TableChanges) or not changes.may_become_missing:
         return
     table = function.table
-    for place, (column, code) in enumerate(zip(table.columns, table.missing, strict=True)):
+    for number, (column, code) in enumerate(zip(table.columns, table.missing, strict=True)):
         named = isinstance(changes.changes, Mapping) and column.name in changes.changes
         if code is not None and named:
             row = table.rows[:1].clone()
-            row[:, place] = code
+            row[:, number] = code
             _try(function, table, row, f" with a missing cell in {column.name!r}")
 
 
@@ -216,7 +216,7 @@ def _try(function: FrameFunction, table: Table, rows: Tensor, what: str = "") ->
     except ModelError:  # what it answers has no meaning for the task
         raise
     except Exception as error:  # whatever the estimator raises
-        lost = [each.name for each, code in zip(table.columns, table.missing, strict=True) if code is not None]
+        lost = [column.name for column, code in zip(table.columns, table.missing, strict=True) if code is not None]
         if not what and lost:
             what = f" ({', '.join(lost[:5])} with missing cells)"
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -226,11 +226,11 @@ def _try(function: FrameFunction, table: Table, rows: Tensor, what: str = "") ->
 def _check_columns(estimator: Any, table: Table) -> None:
     """Raise `ArgumentError` for columns that an estimator was not fitted with."""
     names = getattr(estimator, "feature_names_in_", None)
-    own = [column.label for column in table.columns]
+    present = [column.label for column in table.columns]
     if names is None:
         return
-    known = list(names)
-    if set(known) != set(own):
-        gone, more = [n for n in known if n not in own], [n for n in own if n not in known]
+    fitted = list(names)
+    if set(fitted) != set(present):
+        gone, more = [n for n in fitted if n not in present], [n for n in present if n not in fitted]
         words = [f"{', '.join(map(repr, few[:3]))} {what}" for few, what in ((gone, "missing"), (more, "more")) if few]
-        raise ArgumentError("frame", f"the {len(known)} columns that the model was fitted with", " and ".join(words))
+        raise ArgumentError("frame", f"the {len(fitted)} columns that the model was fitted with", " and ".join(words))

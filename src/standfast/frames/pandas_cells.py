@@ -88,16 +88,16 @@ def _read_numbers(series: Any, label: Any) -> Cells:
     stored = dtype if of_numpy else dtype.numpy_dtype
     check(stored.kind in "biuf", "frame", f"real numbers in {str(label)!r}", str(dtype))
     is_missing = series.isna().to_numpy()
-    known = series[~is_missing].to_numpy(dtype=stored)
+    present = series[~is_missing].to_numpy(dtype=stored)
     numbers = np.full(len(series), np.nan)
-    numbers[~is_missing] = known.astype(float)
+    numbers[~is_missing] = present.astype(float)
     if stored.kind == "b":
         return Cells(CellType("flag", dtype), numbers, (False, True))
     if stored.kind in "iu":
         limits = np.iinfo(stored)
         whole = CellType("whole", dtype, limits=(float(limits.min), float(limits.max)))
         return Cells(whole, check_whole(label, numbers))
-    same = np.array_equal(known.astype(float).astype(stored), known, equal_nan=True)
+    same = np.array_equal(present.astype(float).astype(stored), present, equal_nan=True)
     check(same, "frame", f"numbers in double precision in {str(label)!r}", str(dtype))
     largest = float(min(np.finfo(stored).max, np.finfo(np.float64).max))
     cell_type = CellType("number", dtype, tells_nan=not of_numpy, limits=(-largest, largest))
@@ -110,10 +110,10 @@ def _read_times(series: Any, label: Any) -> Cells:
     dtype = series.dtype
     stored_unit = _find_unit(dtype)
     zone = name_zone(getattr(dtype, "tz", None), label)
-    known = ~series.isna().to_numpy()
-    counts = series.astype("int64").to_numpy()[known]
+    is_present = ~series.isna().to_numpy()
+    counts = series.astype("int64").to_numpy()[is_present]
     numbers = np.full(len(series), np.nan)
-    numbers[known], unit = read_times(label, counts, stored_unit, zone)
+    numbers[is_present], unit = read_times(label, counts, stored_unit, zone)
     cell_type = CellType(
         "date",
         dtype,
@@ -138,17 +138,17 @@ def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells
     cells = series.tolist()
     missing_cell = _find_missing_cell(cells, is_missing, label)
     values = [None if empty else cell for cell, empty in zip(cells, is_missing, strict=True)]
-    known = [value for value in values if value is not None]
-    if not known:  # nothing tells whether it would hold texts
+    present = [value for value in values if value is not None]
+    if not present:  # nothing tells whether it would hold texts
         return Cells(CellType("category", dtype, missing_cell=missing_cell), np.full(len(values), np.nan))
     if order is not None:
         numbers, categories = read_categories(label, values, order)
         return Cells(CellType("ordered", dtype, missing_cell=missing_cell), numbers, categories)
-    if all(isinstance(value, decimal.Decimal) for value in known):
+    if all(isinstance(value, decimal.Decimal) for value in present):
         return _read_decimals(values, label, dtype, missing_cell)
-    if all(type(value) is datetime.date for value in known):
+    if all(type(value) is datetime.date for value in present):
         return _read_days(values, dtype, missing_cell)
-    _check_objects(known, label, dtype)
+    _check_objects(present, label, dtype)
     numbers, categories = read_categories(label, values, None)
     return Cells(CellType("category", dtype, missing_cell=missing_cell), numbers, categories)
 
@@ -217,8 +217,8 @@ def write_pandas(column: Column, numbers: Array, is_nan: Array) -> Any:
 def _write_categorical(column: Column, numbers: Array) -> Any:
     import pandas as pd
 
-    places = {category: place for place, category in enumerate(column.dtype.categories)}
-    order = np.array([places[category] for category in column.categories] or [-1])
+    number_of = {category: code for code, category in enumerate(column.dtype.categories)}
+    order = np.array([number_of[category] for category in column.categories] or [-1])
     codes = order[np.nan_to_num(numbers).astype(int)]
     codes[np.isnan(numbers)] = -1
     return pd.Series(pd.Categorical.from_codes(codes, dtype=column.dtype))

@@ -126,8 +126,8 @@ def write_polars(column: Column, numbers: Array, is_nan: Array) -> pl.Series:
     if column.kind == "number":
         cells = pl.Series(column.name, filled).cast(column.dtype)
     elif column.categories:
-        places = pl.Series(filled.astype(np.int64))
-        cells = pl.Series(column.name, list(column.categories)).gather(places).cast(column.dtype)
+        numbers_of_categories = pl.Series(filled.astype(np.int64))
+        cells = pl.Series(column.name, list(column.categories)).gather(numbers_of_categories).cast(column.dtype)
     elif column.kind in ("category", "ordered"):  # no cell of it is known
         return pl.Series(column.name, [None] * len(numbers), dtype=column.dtype)
     elif column.kind == "date":

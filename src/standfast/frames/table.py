@@ -206,13 +206,15 @@ class Table:
         They ask a model for what noise on numbers does not reach. Each category is put into several rows, as long as
         they are few. Their order does not depend on the rows that are explained.
         """
-        replaced = [(place, code) for place, column in enumerate(self.columns) for code in column.codes_of_no_quantity]
+        replaced = [
+            (number, code) for number, column in enumerate(self.columns) for code in column.codes_of_no_quantity
+        ]
         copies = min(max(_CELL_ROWS // max(len(replaced), 1), 1), _COPIES_OF_A_CELL, len(self.rows))
         count = len(replaced) * copies
         cells = self.rows[torch.arange(count) % len(self.rows)].clone()
         if replaced:
-            places, codes = torch.tensor(replaced, dtype=torch.float64).repeat_interleave(copies, dim=0).T
-            cells[torch.arange(count), places.long()] = codes
+            columns, codes = torch.tensor(replaced, dtype=torch.float64).repeat_interleave(copies, dim=0).T
+            cells[torch.arange(count), columns.long()] = codes
         return cells
 
     # changes
@@ -229,9 +231,9 @@ class Table:
             ArgumentError: no number can change.
         """
         changes: dict[str, Feature] = {}
-        for place, column in enumerate(self.columns):
+        for number, column in enumerate(self.columns):
             if column.kind in ("number", "whole") and column.spread > 0:
-                feature = _choose_range(column, self.rows[:, place])
+                feature = _choose_range(column, self.rows[:, number])
                 if feature is not None:
                     changes[column.name] = feature
         expected = "a number that can change by 2%, or neighbourhood=TableChanges({'town': 'category'}), say"

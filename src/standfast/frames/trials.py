@@ -390,7 +390,7 @@ def _list_numbers(column: Column, seen: Array) -> Array:
     has_steps = column.kind != "number" and column.unit != "s"
     if has_steps and column.high - column.low < _ALL_VALUES:
         return np.arange(column.low, column.high + 1)
-    places = np.linspace(column.low, column.high, _PLACES)
+    evenly_spaced = np.linspace(column.low, column.high, _PLACES)
     distinct = np.unique(seen)
     if len(distinct) > _ALL_VALUES:
         shares = np.linspace(0, 1, _QUANTILES)
@@ -398,5 +398,5 @@ def _list_numbers(column: Column, seen: Array) -> Array:
         of_all = np.quantile(seen, shares, method="nearest")
         distinct = np.concatenate([of_distinct, of_all])
     if has_steps:
-        places = places.round()
-    return np.unique(np.concatenate([distinct, places]))
+        evenly_spaced = evenly_spaced.round()
+    return np.unique(np.concatenate([distinct, evenly_spaced]))

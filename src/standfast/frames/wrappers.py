@@ -81,10 +81,10 @@ def unwrap(estimator: Any) -> Unwrapped:
             continue
         if _is_kind(estimator, _SELECT):
             transformers.append(estimator)
-        held = _find_held(estimator)
-        if held is None:
+        inner = _find_held(estimator)
+        if inner is None:
             return Unwrapped(tuple(transformers), estimator)
-        estimator = held
+        estimator = inner
 
 
 def describe_wrapping(estimator: Any) -> str:
@@ -108,8 +108,8 @@ def describe_wrapping(estimator: Any) -> str:
     actions = [_ACTIONS[base.__name__] for base in type(estimator).__mro__ if base.__name__ in _ACTIONS]
     if not actions:
         return ""
-    held = dict.fromkeys(type(unwrap(inner).final).__name__ for inner in _list_held(estimator))
-    names = ", ".join(list(held)[:3]) or "others"
+    kinds = dict.fromkeys(type(unwrap(inner).final).__name__ for inner in _list_held(estimator))
+    names = ", ".join(list(kinds)[:3]) or "others"
     return f"{type(estimator).__name__} around {names}, which {actions[0]}"
 
 

@@ -92,9 +92,10 @@ class QuantusMetric:
         got = type(explain_func).__name__
         check(callable(explain_func), "explain_func", "a function (model, inputs, targets, **options)", got)
         assert explain_func is not None
-        for name, known in _WITHOUT_EFFECT.items():
+        for name, harmless_values in _WITHOUT_EFFECT.items():
             value = options.get(name)
-            check(any(value is each or value == each for each in known), name, f"{known[-1]!r}, or none", value)
+            has_no_effect = any(value is harmless or value == harmless for harmless in harmless_values)
+            check(has_no_effect, name, f"{harmless_values[-1]!r}, or none", value)
         wrapped = Model(model, self.bounds, device=device or "auto")
         inputs = torch.as_tensor(np.asarray(x_batch), dtype=wrapped.dtype)
         inputs = wrapped.check_inputs(inputs, "x_batch")
@@ -102,9 +103,10 @@ class QuantusMetric:
         explainer = from_quantus(partial(explain_func, **(explain_func_kwargs or {})))
         generator = torch.Generator().manual_seed(self.seed)
         assert isinstance(self.metric, Metric)
-        self.result = result = self.metric(wrapped, explainer, inputs, targets, generator=generator)
+        result = self.metric(wrapped, explainer, inputs, targets, generator=generator)
+        self.result = result
         values = result.value.to(torch.float64).tolist()
-        return [value if s == "ok" else float("nan") for value, s in zip(values, result.status, strict=True)]
+        return [value if status == "ok" else float("nan") for value, status in zip(values, result.status, strict=True)]
 
 
 def explain_function(explainer: Explainer | str, bounds: tuple[Bound, Bound]) -> Callable[..., Array]:

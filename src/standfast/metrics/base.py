@@ -196,6 +196,8 @@ class Metric(metaclass=_PresetsApplied):
             `"quick"` alone.
         has_random_cost: whether only a trial shows what it costs, as how rare an event is decides; `cost` is then a
             guess.
+        takes_turns: whether most evaluations of a sample wait for earlier ones, as the steps of a search do. A sample
+            alone then leaves most of each batch empty, so a job has enough samples to fill it.
 
     Raises:
         ArgumentError: when a metric is made with an unknown preset, or with a neighbourhood in an option although its
@@ -230,6 +232,7 @@ class Metric(metaclass=_PresetsApplied):
     presets: ClassVar[Presets] = {}
     ladder: ClassVar[Ladder] = ()
     has_random_cost: ClassVar[bool] = False
+    takes_turns: ClassVar[bool] = False
     values: ClassVar[ValueSpec | None] = None
     #: see `ConfigurationType`
     gone: ClassVar[Mapping[str, str]] = {

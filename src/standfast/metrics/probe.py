@@ -170,6 +170,8 @@ class Probe:
         task = self.model.task
         lost = self.margin >= 0 if task.classes else ~task.exists(logits, self.targets)
         self.skip(lost, "misclassified" if task.classes else "no_answer")
+        if region is not None:
+            self.skip(~region.find_movable(), "unvaried")
         # a correlation with a constant map says nothing; a distance from one does, if it is not 0
         compared = self.similarity
         if needs_maps and compared is not None and (compared.larger_is_closer or compared.ordinal):

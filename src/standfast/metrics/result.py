@@ -15,7 +15,7 @@ from standfast.records import set_fields
 from standfast.tensors import send
 
 #: what happened to a sample: it was evaluated, or why not
-Status = Literal["ok", "misclassified", "no_answer", "degenerate", "nonfinite"]
+Status = Literal["ok", "misclassified", "no_answer", "degenerate", "nonfinite", "unvaried"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 #: what the frame of every metric begins with
 COMMON_COLUMNS = ("sample", "status", "value", "low", "high")
@@ -36,7 +36,7 @@ class Result:
             the given target at the clean input), `"no_answer"` (the model answers nothing that could be explained, such
             as no box), `"degenerate"` (the explanation of the clean input is constant, or that of a text of fewer than
             three words, so nothing can be compared with it), `"nonfinite"` (NaN or infinity in its logits or
-            explanation). `(N,)`
+            explanation), `"unvaried"` (nothing but the input itself lies in its neighbourhood). `(N,)`
         targets: the classes explained, int64 `(N,)`.
         model_evaluations: how many inputs were predicted, explained or both for each sample, int64 `(N,)`.
         degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int64 `(N,)`.

@@ -2,7 +2,7 @@
 
 `base` has what they share, `norm_balls` the balls, `transformations` what declares parameters of its own. Those of
 images are `geometry`, `light`, `blur`, `noise`, `compression`, `occlusion` and `corruptions`. Those of series are in
-`series`; `naming` has labels, and neighbourhoods from stored options.
+`series`, those of rows in `tables`; `naming` has labels, and neighbourhoods from stored options.
 """
 
 from standfast.neighbourhoods.base import (

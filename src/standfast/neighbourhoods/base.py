@@ -98,6 +98,10 @@ class Region:
         """Which parameters choose among candidates; None where the neighbourhood has none (`chooses`)."""
         return None
 
+    def find_movable(self) -> Tensor:
+        """See `Neighbourhood.find_movable`; bool `(P,)`."""
+        return torch.ones(len(self), dtype=torch.bool, device=self.device)
+
     def effective_points(self, points: Tensor, problem: Tensor) -> Tensor:
         """The points `(M, *shape)` as they took effect: what steps and rules made of them, where there are any."""
         return points
@@ -159,11 +163,11 @@ class Region:
         """Standard normal numbers whose image is `x` `(P, n, *shape)`; values at a face of the box come close to it."""
         exact = torch.promote_types(x.dtype, torch.float32)  # 1 - 1e-6 needs it
         lower, upper, centre, values = (
-            each.to(exact) for each in (self.lower[:, None], self.upper[:, None], self.centre[:, None], x)
+            features.to(exact) for features in (self.lower[:, None], self.upper[:, None], self.centre[:, None], x)
         )
         u = (values - lower) / (upper - lower).clamp(min=1e-30)
         if self.sigma is not None:
-            sigma, uniform = (each[:, None] for each in self._find_scale())
+            sigma, uniform = (of_input[:, None] for of_input in self._find_scale())
             sigma = sigma.to(exact)
             below, above = (torch.special.ndtr((face - centre) / sigma) for face in (lower, upper))
             share = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
@@ -260,9 +264,9 @@ class Region:
     def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []
         whole = self._is_whole_ball
-        missing, wanted = count, count if whole else max(count, 256)
-        drawn = max(1, min(wanted, _DRAWN // self.shape.numel()))
-        for _ in range(attempts * math.ceil(wanted / drawn)):
+        missing, most_kept = count, count if whole else max(count, 256)
+        drawn = max(1, min(most_kept, _DRAWN // self.shape.numel()))
+        for _ in range(attempts * math.ceil(most_kept / drawn)):
             if whole:
                 z = self.to_gaussian(self._sample_ball(min(drawn, missing), streams))
             else:
@@ -278,7 +282,7 @@ class Region:
                 return torch.cat(kept)
         raise StandfastError(
             f"neighbourhood: only {count - missing} of {count} points wanted were found {self._rejection[0]}, in"
-            f" {attempts * wanted} draws; {self._rejection[1]}"
+            f" {attempts * most_kept} draws; {self._rejection[1]}"
         )
 
     #: where points are looked for, and what helps if few are found
@@ -315,6 +319,14 @@ class Neighbourhood(metaclass=ConfigurationType):
         Raises:
             ArgumentError: the inputs are no floats `(P, ...)` within the bounds; the bounds are something else.
         """
+
+    def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Which of the inputs `(N, ...)` can change at all, bool `(N,)`; all of them by default.
+
+        A row of a table whose numbers are too small for a step has nothing around it, nor has a text without a word
+        that another one could replace. That its explanation stays the same is no merit.
+        """
+        return torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
 
     @abstractmethod
     def describe(self) -> str:

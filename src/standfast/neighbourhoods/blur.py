@@ -51,9 +51,9 @@ class GaussianBlur(Transformation):
 
         def make_matrix(size: int) -> Tensor:
             """(M, size, size): the weight of each pixel in each blurred pixel."""
-            here = torch.arange(size, device=inputs.device)
+            position = torch.arange(size, device=inputs.device)
             there = torch.arange(-reach, size + reach, device=inputs.device)
-            step = there[None, :] - here[:, None]
+            step = there[None, :] - position[:, None]
             wide = torch.where(step.abs() <= reach, weights[:, (step + reach).clamp(0, 2 * reach)], 0.0)
             inner = wide[..., reach : reach + size]
             first = functional.pad(wide[..., :reach].sum(-1, keepdim=True), (0, size - 1))
@@ -94,8 +94,8 @@ class MotionBlur(Transformation):
         """Convolve with the mean of the bilinear weights of all points of the line."""
         longest = as_range(self.length)[1]
         points, reach = 2 * math.ceil(longest) + 1, int(longest / 2) + 1
-        place = (torch.arange(points, dtype=inputs.dtype, device=inputs.device) + 0.5) / points - 0.5
-        along = parameters[:, :1] * place
+        share_of_way = (torch.arange(points, dtype=inputs.dtype, device=inputs.device) + 0.5) / points - 0.5
+        along = parameters[:, :1] * share_of_way
         angle = parameters[:, 1:2] * (math.pi / 180)
         steps = torch.arange(-reach, reach + 1, dtype=inputs.dtype, device=inputs.device)
         across = (1 - (steps - (along * torch.cos(angle))[..., None]).abs()).clamp(min=0)

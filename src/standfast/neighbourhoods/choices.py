@@ -60,7 +60,9 @@ class Choices:
 
         def place(numbers: Tensor) -> Tensor:
             columns = torch.split(numbers, widths, dim=2)
-            return torch.cat([part.place(own) for part, own in zip(parts, columns, strict=True)], dim=2)
+            return torch.cat(
+                [part.place(numbers_of_part) for part, numbers_of_part in zip(parts, columns, strict=True)], dim=2
+            )
 
         return cls(
             torch.cat([part.counts for part in parts], dim=1),

@@ -55,10 +55,10 @@ class Loss(Transformation):
                 pixels, self.effective_points(inputs, parameters, bounds)[:, 0].tolist(), strict=True
             )
         ]
-        found = torch.from_numpy(np.stack(converted) if converted else pixels).reshape(
+        compressed = torch.from_numpy(np.stack(converted) if converted else pixels).reshape(
             len(inputs), *inputs.shape[2:], -1
         )
-        return from_shares(found.movedim(-1, 1).to(inputs) / 255, bounds)
+        return from_shares(compressed.movedim(-1, 1).to(inputs) / 255, bounds)
 
 
 @neighbourhoods.register("jpeg")

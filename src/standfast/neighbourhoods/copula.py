@@ -83,10 +83,10 @@ class Copula:
     def locate(self, x: Tensor) -> Origin:
         """Where rows `x` `(M, J)` start from."""
         scores = self.score(x)
-        own, mean = scores[:, list(self.moving)], _multiply(scores[:, list(self.fixed)], self.weights)
+        of_moving, mean = scores[:, list(self.moving)], _multiply(scores[:, list(self.fixed)], self.weights)
         keep = (1 - math.sqrt(1 - self.size**2)) / self.size
-        still = (keep * _multiply(own - mean, self.inverse)).clamp(-6, 6)
-        return Origin(own, mean, still, self._find_values(self._propose(own, mean, still)))
+        still = (keep * _multiply(of_moving - mean, self.inverse)).clamp(-6, 6)
+        return Origin(of_moving, mean, still, self._find_values(self._propose(of_moving, mean, still)))
 
     def move(self, origin: Origin, shift: Tensor) -> tuple[Tensor, Tensor]:
         """How far the moving columns of rows move.
@@ -133,14 +133,14 @@ class Copula:
         x0, x1 = values.gather(1, below), values.gather(1, above)
         p0, p1 = levels.gather(1, below), levels.gather(1, above)
         share = torch.where(p1 > p0, (p - p0) / torch.where(p1 > p0, p1 - p0, 1.0), 1.0)
-        found = torch.lerp(x0, x1, share.clamp(0, 1))
+        quantiles = torch.lerp(x0, x1, share.clamp(0, 1))
         if any(self.discrete):
             n = values.shape[1]
             tops = torch.searchsorted(values, values, right=True).double() / n  # of the jumps
-            place = torch.searchsorted(tops, p.detach(), right=False).clamp(0, n - 1)
+            jump = torch.searchsorted(tops, p.detach(), right=False).clamp(0, n - 1)
             discrete = send(self.discrete, p.device)[:, None]
-            found = torch.where(discrete, values.gather(1, place), found)
-        return found.T
+            quantiles = torch.where(discrete, values.gather(1, jump), quantiles)
+        return quantiles.T
 
 
 def fit_copula(
@@ -156,12 +156,12 @@ def fit_copula(
     >>> copula.move(copula.locate(x), torch.zeros(1, 1))[0].item()
     0.0
     """
-    values, place = table.double().T.contiguous().sort(dim=1)
+    values, order = table.double().T.contiguous().sort(dim=1)
     n = values.shape[1]
     first = torch.searchsorted(values, values, right=False)
     after = torch.searchsorted(values, values, right=True)
     levels = (first + after).double() / (2 * n)
-    scores = torch.zeros_like(values).scatter(1, place, torch.special.ndtri(levels))
+    scores = torch.zeros_like(values).scatter(1, order, torch.special.ndtri(levels))
     scores = scores - scores.mean(1, keepdim=True)
     length = scores.square().sum(1, keepdim=True).sqrt()
     scores = torch.where(length > 0, scores / length.clamp(min=1e-300), 0.0)

@@ -237,11 +237,11 @@ def find_sources(ranks: Tensor, distance: Tensor, share: Tensor) -> Tensor:
     # distances whose pixels would lie outside exist only for pixels that do not move
     target_y = (y + step[:, 0]).clamp(0, height - 1)
     target_x = (x + step[:, 1]).clamp(0, width - 1)
-    own = (y * width + x).expand_as(target_x)
-    target = torch.where(moving, target_y * width + target_x, own).flatten(1)
-    own = own.flatten(1)
+    position = (y * width + x).expand_as(target_x)
+    target = torch.where(moving, target_y * width + target_x, position).flatten(1)
+    position = position.flatten(1)
     # a later pixel in the order of the rows has its final value already; an earlier one still has its first
-    link = torch.where(target > own, target, own)
+    link = torch.where(target > position, target, position)
     while True:
         further = link.gather(1, link)
         if torch.equal(further, link):
@@ -290,8 +290,8 @@ class Elastic(Transformation):
         # of the inverse minus the identity, so that it is exactly 0 where the deviation is
         rows = [[b * c - a * (1 + d), -b], [-c, b * c - d * (1 + a)]]
         back = torch.stack([torch.stack(row, 1) for row in rows], 1) / determinant[:, None, None]
-        place = _list_places(height, width, shift) + shift - offset[..., None, None]
-        total = shift - offset[..., None, None] + _apply(back, place)
+        positions = _list_places(height, width, shift) + shift - offset[..., None, None]
+        total = shift - offset[..., None, None] + _apply(back, positions)
         farthest = 4.0 * max(height, width)
         return interpolate(inputs, total.clamp(-farthest, farthest), "reflection")
 
@@ -299,17 +299,17 @@ class Elastic(Transformation):
         height, width = maps.shape[-2:]
         shift = self._displace(parameters, height, width)
         deviation, offset = self._find_affine(parameters, height, width)
-        places = _list_places(height, width, shift)
-        moved = places + _apply(deviation, places) + offset[..., None, None]
+        positions = _list_places(height, width, shift)
+        moved = positions + _apply(deviation, positions) + offset[..., None, None]
         farthest = 4.0 * max(height, width)
         # half steps: they also converge where displacements stretch the image
-        found = moved
+        estimate = moved
         for _ in range(20):
-            found = found - 0.5 * self._miss(found, moved, shift)
-        missed = self._miss(found, moved, shift).abs().amax(1)
+            estimate = estimate - 0.5 * self._miss(estimate, moved, shift)
+        missed = self._miss(estimate, moved, shift).abs().amax(1)
         most = send([width / 2, height / 2], maps.device, maps.dtype)[:, None, None]
-        seen = (found.abs() <= most + 1e-3).all(1) & (missed < 0.1)
-        return interpolate(maps, (found - places).clamp(-farthest, farthest), "border"), seen[:, None]
+        is_seen = (estimate.abs() <= most + 1e-3).all(1) & (missed < 0.1)
+        return interpolate(maps, (estimate - positions).clamp(-farthest, farthest), "border"), is_seen[:, None]
 
     def _miss(self, found: Tensor, moved: Tensor, shift: Tensor) -> Tensor:
         """p + d(p) - A(q) for places p of the perturbed image, in pixels."""
@@ -326,8 +326,8 @@ class Elastic(Transformation):
         half = max(1, side // 3)
         across, down = (points[:, 1] - points[:, 2]) / (2 * half), (points[:, 0] - points[:, 1]) / (2 * half)
         deviation = torch.stack([across, down], 2)
-        place = [width // 2 + half - (width - 1) / 2, height // 2 - half - (height - 1) / 2]
-        second = send(place, parameters.device, parameters.dtype)
+        x, y = width // 2 + half - (width - 1) / 2, height // 2 - half - (height - 1) / 2
+        second = send([x, y], parameters.device, parameters.dtype)
         return deviation, points[:, 1] - (deviation * second).sum(2)
 
     def _displace(self, parameters: Tensor, height: int, width: int) -> Tensor:
@@ -355,11 +355,11 @@ def _apply(matrices: Tensor, places: Tensor) -> Tensor:
 
 def _make_mirrored_blur(sigma: Tensor, size: int, reach: int) -> Tensor:
     """The matrix `(M, size, size)` of a Gaussian blur along an axis whose values are mirrored at the edges."""
-    here = torch.arange(size, dtype=sigma.dtype, device=sigma.device)
+    position = torch.arange(size, dtype=sigma.dtype, device=sigma.device)
     matrix = torch.zeros(len(sigma), size, size, dtype=sigma.dtype, device=sigma.device)
     width = sigma[:, None, None]
     for turn in range(-((reach + size) // (2 * size)) - 1, (reach + size) // (2 * size) + 2):
-        for there in (here + 2 * size * turn, 2 * size * turn - 1 - here):
-            step = there[None, :] - here[:, None]
+        for there in (position + 2 * size * turn, 2 * size * turn - 1 - position):
+            step = there[None, :] - position[:, None]
             matrix = matrix + torch.where(step.abs() <= reach, torch.exp(-0.5 * (step / width) ** 2), 0.0)
     return matrix / matrix.sum(2, keepdim=True)

@@ -73,8 +73,8 @@ class ImageWarp(Warp):
         shift = _displace(_stack_rows(self.list_deviations(parameters, height, width)), height, width)
         x, y = list_positions(height, width, shift)
         # a thousandth of a pixel more, so that rounding does not decide
-        seen = ((x + shift[:, 0]).abs() <= width / 2 + 1e-3) & ((y + shift[:, 1]).abs() <= height / 2 + 1e-3)
-        return interpolate(maps, shift, "border"), seen[:, None]
+        is_seen = ((x + shift[:, 0]).abs() <= width / 2 + 1e-3) & ((y + shift[:, 1]).abs() <= height / 2 + 1e-3)
+        return interpolate(maps, shift, "border"), is_seen[:, None]
 
 
 def list_positions(height: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:

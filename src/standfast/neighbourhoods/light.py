@@ -134,8 +134,8 @@ class Hue(Transformation):
         )
         turned = hue + (parameters[:, 0] / 60).reshape(-1, 1, 1)
         # f is 1 from -1 to 1 around the channel's own hue and 0 from 2 to 4
-        own = send([0.0, 2.0, 4.0], shares.device, shares.dtype).reshape(1, 3, 1, 1)
-        before, after = (2 - (torch.remainder(h[:, None] - own + 3, 6) - 3).abs() for h in (hue, turned))
+        hue_of_channel = send([0.0, 2.0, 4.0], shares.device, shares.dtype).reshape(1, 3, 1, 1)
+        before, after = (2 - (torch.remainder(h[:, None] - hue_of_channel + 3, 6) - 3).abs() for h in (hue, turned))
         change = chroma[:, None] * (after.clamp(0, 1) - before.clamp(0, 1))
         return inputs + (bounds[1] - bounds[0]) * change
 

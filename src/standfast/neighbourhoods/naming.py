@@ -50,18 +50,18 @@ def label_neighbourhood(value: Neighbourhood) -> str:
     'time shift 5 + brightness 0.1'
     """
     name, first = find_name(type(value)), find_first_option(type(value))
-    found, plain = [], _make_plain(value, first)
+    parts, plain = [], _make_plain(value, first)
     for field in sorted(dataclasses.fields(value), key=lambda field: field.name != first):
-        own = getattr(value, field.name)
+        option = getattr(value, field.name)
         if field.name == first:
             words = name.replace("_", " ")
-            if isinstance(own, tuple) and own and isinstance(own[0], Neighbourhood):
-                found.append(_write(own))
+            if isinstance(option, tuple) and option and isinstance(option[0], Neighbourhood):
+                parts.append(_write(option))
             else:  # arrays, such as embeddings, have no words
-                found.append(f"{words} {_write(own)}" if _has_words(own) else words)
-        elif field.init and field.compare and own != getattr(plain, field.name, field.default):
-            found.append(_write_named(field.name, own))
-    label = ", ".join(found) or name.replace("_", " ")
+                parts.append(f"{words} {_write(option)}" if _has_words(option) else words)
+        elif field.init and field.compare and option != getattr(plain, field.name, field.default):
+            parts.append(_write_named(field.name, option))
+    label = ", ".join(parts) or name.replace("_", " ")
     return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
 
 
@@ -164,7 +164,7 @@ def _list_names(names: Sequence[str]) -> str:
 def _write_named(name: str, value: Any) -> str:
     """An option with its value; of several things, such as rules, how many there are."""
     several = isinstance(value, tuple | list | Mapping) and len(value) > 1
-    if several and not all(isinstance(each, int | float) for each in value):
+    if several and not all(isinstance(entry, int | float) for entry in value):
         return f"{len(value)} {name}"
     plain = isinstance(value, bool | int | float | str | tuple | list | None)
     return f"{name} {_write(value)}" if plain else f"own {name}"  # such as data
@@ -177,23 +177,34 @@ def _has_words(value: Any) -> bool:
 def _write(value: Any) -> str:
     if isinstance(value, Neighbourhood):
         return label_neighbourhood(value)
+    if isinstance(value, Feature):
+        return _write_feature(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_write(entry)}" for key, entry in value.items())
+    if isinstance(value, tuple | list):
+        are_ends = len(value) == 2 and all(isinstance(end, int | float) for end in value)
+        return _write_range(*value) if are_ends else " + ".join(map(_write, value))
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, int | float):
         return f"{value:g}"
-    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(each, int | float) for each in value):
-        low, high = value
-        if low == high:
-            return f"exactly {high:g}"
-        return f"{high:g}" if high == -low else f"{low:g} to {high:g}"
-    if isinstance(value, Feature):  # the options that are given, the range without its name
-        given = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return " ".join(f"{'' if key == 'by' else f'{key} '}{_write(own)}" for key, own in given if own is not None)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_write(each)}" for key, each in value.items())
-    if isinstance(value, tuple | list):
-        return " + ".join(map(_write, value))
     return str(value).replace("_", " ")
+
+
+def _write_range(low: float, high: float) -> str:
+    if low == high:
+        return f"exactly {high:g}"
+    return f"{high:g}" if high == -low else f"{low:g} to {high:g}"
+
+
+def _write_feature(feature: Feature) -> str:
+    """The options that are set, the range without its name."""
+    words: list[str] = []
+    for field in dataclasses.fields(feature):
+        option = getattr(feature, field.name)
+        if option is not None:
+            words.append(_write(option) if field.name == "by" else f"{field.name} {_write(option)}")
+    return " ".join(words)
 
 
 def join_label(label: str, words: str) -> str:
@@ -202,7 +213,10 @@ def join_label(label: str, words: str) -> str:
     >>> join_label("max_sensitivity", "rotation 10"), join_label("worst_case: changed_class", "rotation 10")
     ('max_sensitivity: rotation 10', 'worst_case: changed_class, rotation 10')
     """
-    return f"{label}{', ' if ': ' in label else ': '}{words}" if words else label
+    if not words:
+        return label
+    separator = ", " if ": " in label else ": "
+    return f"{label}{separator}{words}"
 
 
 def read_stored(options: object) -> Neighbourhood | None:
@@ -215,22 +229,22 @@ def read_stored(options: object) -> Neighbourhood | None:
     >>> read_stored({"transformation": "Wobble", "strength": 3}) is None
     True
     """
-    tag, title, own = split_tag(options)
+    tag, title, described = split_tag(options)
     kind = _find_class(title) if tag in ("norm", "transformation") else None
     if kind is None:
         return None
     try:
-        return kind(**{option: _read(value) for option, value in own.items()})
+        return kind(**{option: _read(value) for option, value in described.items()})
     except (ArgumentError, TypeError):  # of another version of the library
         return None
 
 
 def _find_class(title: str) -> type[Neighbourhood] | None:
     """The class of this name: one that is registered, or that of a plug-in; None for a plug-in that does not load."""
-    known = next((kind for kind in neighbourhoods.loaded() if kind.__name__ == title), None)
+    registered = next((kind for kind in neighbourhoods.loaded() if kind.__name__ == title), None)
     plugin = next((name for name, point in neighbourhoods.plugins.items() if point.attr == title), None)
-    if known is not None or plugin is None:
-        return known
+    if registered is not None or plugin is None:
+        return registered
     try:
         return neighbourhoods[plugin]
     except StandfastError:
@@ -247,8 +261,10 @@ def _read(value: Any) -> Any:
         return read_stored(value)
     if tag and options.keys() == {"shape", "digest"}:
         return _Unread(options["shape"])
-    own = {option: _read(each) for option, each in options.items()}
-    return Feature(**own) if title == "Feature" else {**({tag: title} if tag else {}), **own}
+    read_options = {option: _read(value_of_option) for option, value_of_option in options.items()}
+    if title == "Feature":
+        return Feature(**read_options)
+    return {tag: title, **read_options} if tag else read_options
 
 
 class _Unread(Background):

@@ -136,12 +136,12 @@ class ShotNoise(Noise):
         shares = to_shares(inputs, bounds).clamp(0, 1)
         photon = (strength**2).expand_as(shares)
         z = map_to_normal(uniform)
-        found = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6  # if there are many photons
+        noisy = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6  # if there are many photons
         mean = shares / photon.clamp(min=1e-30)
         counted = (mean > 0) & (mean <= _MANY)
-        found[counted] = find_poisson_quantile(mean[counted], uniform[counted]) * photon[counted]
+        noisy[counted] = find_poisson_quantile(mean[counted], uniform[counted]) * photon[counted]
         # an entry without noise is the input itself, to the last bit
-        return torch.where((strength > 0) & (shares > 0), from_shares(found, bounds), inputs)
+        return torch.where((strength > 0) & (shares > 0), from_shares(noisy, bounds), inputs)
 
 
 def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
@@ -160,13 +160,13 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
     chance = torch.exp(torch.xlogy(count, rate) - rate - torch.lgamma(count + 1))  # P(N = count)
     left = torch.nonzero((below < u) | ((below - chance >= u) & (count > 0)))[:, 0]
     while len(left):
-        k, total, own, wanted, r = count[left], below[left], chance[left], u[left], rate[left]
-        up = total < wanted
-        next_own = torch.where(up, own * r / (k + 1), own * k / r)
-        total = torch.where(up, total + next_own, total - own)
+        k, total, chance_of_k, target, r = count[left], below[left], chance[left], u[left], rate[left]
+        up = total < target
+        next_own = torch.where(up, chance_of_k * r / (k + 1), chance_of_k * k / r)
+        total = torch.where(up, total + next_own, total - chance_of_k)
         k = torch.where(up, k + 1, k - 1)
         count[left], below[left], chance[left] = k, total, next_own
-        left = left[(total < wanted) | ((total - next_own >= wanted) & (k > 0))]
+        left = left[(total < target) | ((total - next_own >= target) & (k > 0))]
     return count.to(mean.dtype)
 
 

@@ -49,11 +49,11 @@ class NormBall(Neighbourhood):
         most = self._reach(widths.expand(tuple(shape)))
         if not math.isfinite(most) or self.radius <= most * (1 + 1e-6):
             return ""
-        low, high, own = float(lower.min()), float(upper.max()), f"{type(self).__name__}({self.radius:g})"
+        low, high, name = float(lower.min()), float(upper.max()), f"{type(self).__name__}({self.radius:g})"
         scaled = f"{self.radius:g}/255" if high - low == 1 else f"{self.radius * float(widths.max()) / 255:.3g}"
         meant = f"; was {type(self).__name__}({scaled}) meant?" if 1 <= self.radius <= 255 else ""
         within = f"the range of the inputs, [{low:g}, {high:g}]"
-        return f"radius: {own} is wider than {within}, so all valid inputs lie in it{meant}"
+        return f"radius: {name} is wider than {within}, so all valid inputs lie in it{meant}"
 
     def describe(self) -> str:
         """The norm and the radius."""
@@ -131,7 +131,7 @@ def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float)
     """
     dtype, features = centre.dtype, centre[0].numel()
     centre, lower, upper = centre.double(), lower.double(), upper.double()
-    wanted = radius**2 * features / (features + 2)
+    target = radius**2 * features / (features + 2)
     # if the box lies inside the ball no sigma reaches this distance; the largest one is then almost uniform
     low = torch.full((len(centre),), radius * 1e-2 / features**0.5, device=centre.device, dtype=centre.dtype)
     high = torch.full_like(low, radius * 30)
@@ -142,6 +142,6 @@ def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float)
         mass = (torch.special.ndtr(b) - torch.special.ndtr(a)).clamp(min=1e-30)
         inner = 1 + (a * _phi(a) - b * _phi(b)) / mass
         second_moment = sigma**2 * inner.clamp(min=0).flatten(1).sum(1)
-        high = torch.where(second_moment > wanted, sigma, high)
-        low = torch.where(second_moment > wanted, low, sigma)
+        high = torch.where(second_moment > target, sigma, high)
+        low = torch.where(second_moment > target, low, sigma)
     return (low * high).sqrt().to(dtype)

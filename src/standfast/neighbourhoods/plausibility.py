@@ -105,8 +105,8 @@ def _measure_distances(rows: Tensor, table: Tensor, categories: Groups, missing:
 def _measure_with_missing(cells: Tensor, of_table: Tensor, code: float) -> Tensor:
     """The squared distances `(M, n)` of cells of one column, at or below the code for missing ones."""
     gone, gone_in_table = cells <= code, of_table <= code
-    known = of_table[~gone_in_table]
-    scale = known.std() if len(known) > 1 else known.new_zeros(())
+    present = of_table[~gone_in_table]
+    scale = present.std() if len(present) > 1 else present.new_zeros(())
     distances = ((cells[:, None] - of_table) / torch.where(scale > 0, scale, 1.0)).square_()
     # a missing cell has no distance from a number: it counts as another category does
     either = gone[:, None] | gone_in_table
@@ -119,8 +119,8 @@ def _measure_own_distances(data: Background, categories: tuple[tuple[int, ...], 
     table = data.inputs.double()
     chosen = torch.linspace(0, len(table) - 1, min(len(table), _REFERENCES)).round().long()
     parts = []
-    for own in torch.split(chosen, max(1, _PAIRS // len(table))):
-        distance = _measure_distances(table[own], table, categories, missing)
-        distance[torch.arange(len(own)), own] = torch.inf
+    for row_numbers in torch.split(chosen, max(1, _PAIRS // len(table))):
+        distance = _measure_distances(table[row_numbers], table, categories, missing)
+        distance[torch.arange(len(row_numbers)), row_numbers] = torch.inf
         parts.append(distance.amin(1))
     return torch.cat(parts).sort().values

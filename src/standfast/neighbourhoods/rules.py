@@ -152,19 +152,23 @@ class _Reader:
             sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
             return {column: sign * factor for column, factor in self._read_sum(node.operand).items()}
         if isinstance(node, ast.BinOp):
-            left, right = self._read_sum(node.left), self._read_sum(node.right)
-            if isinstance(node.op, ast.Add | ast.Sub):
-                sign = 1.0 if isinstance(node.op, ast.Add) else -1.0
-                return {
-                    c: left.get(c, 0.0) + sign * right.get(c, 0.0)
-                    for c in (*left, *(r for r in right if r not in left))
-                }
-            if isinstance(node.op, ast.Mult) and set(left) == {-1}:
-                left, right = right, left
-            if isinstance(node.op, ast.Mult) and set(right) == {-1}:
-                return {column: factor * right[-1] for column, factor in left.items()}
-            if isinstance(node.op, ast.Div) and set(right) == {-1} and right[-1]:
-                return {column: factor / right[-1] for column, factor in left.items()}
+            return self._combine(self._read_sum(node.left), node.op, self._read_sum(node.right))
+        return self._refuse()
+
+    def _combine(self, left: dict[int, float], operator: ast.operator, right: dict[int, float]) -> dict[int, float]:
+        """The coefficients of two sums that are added, or of which one is a number that scales the other."""
+        if isinstance(operator, ast.Add | ast.Sub):
+            sign = 1.0 if isinstance(operator, ast.Add) else -1.0
+            columns = dict.fromkeys([*left, *right])
+            return {column: left.get(column, 0.0) + sign * right.get(column, 0.0) for column in columns}
+        if isinstance(operator, ast.Mult) and set(left) == {-1}:
+            left, right = right, left
+        if set(right) == {-1}:
+            number = right[-1]
+            if isinstance(operator, ast.Mult):
+                return {column: factor * number for column, factor in left.items()}
+            if isinstance(operator, ast.Div) and number:
+                return {column: factor / number for column, factor in left.items()}
         return self._refuse()
 
     def _find(self, name: str) -> int:

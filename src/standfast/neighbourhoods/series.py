@@ -64,10 +64,10 @@ class TimeChange(Warp):
         A sample is seen if it went to a place within the series, and neither neighbour of this place is filled.
         """
         length = maps.shape[2]
-        places = self.find_places_back(parameters, length)
+        positions = self.find_places_back(parameters, length)
         real = _lie_inside(self.find_places(parameters, length), length)
-        seen = interpolate(real[:, None].to(maps.dtype), places.detach()) > 1 - _SLACK
-        return interpolate(maps, places), seen & _lie_inside(places, length)[:, None]
+        is_seen = interpolate(real[:, None].to(maps.dtype), positions.detach()) > 1 - _SLACK
+        return interpolate(maps, positions), is_seen & _lie_inside(positions, length)[:, None]
 
 
 @dataclass(frozen=True)
@@ -199,16 +199,18 @@ class TimeWarp(TimeChange):
         """The inverse, by Newton's method from the nearest samples."""
         times = _count_samples(parameters, length)
         with torch.no_grad():
-            known = self.find_places(parameters, length)
-            wanted = times.expand(len(parameters), -1).contiguous()
-            right = torch.searchsorted(known.contiguous(), wanted).clamp(1, length - 1)
-            before, after = known.gather(1, right - 1), known.gather(1, right)
-            places = right - 1 + ((wanted - before) / (after - before)).clamp(0, 1)
+            moved_times = self.find_places(parameters, length)
+            sought = times.expand(len(parameters), -1).contiguous()
+            right = torch.searchsorted(moved_times.contiguous(), sought).clamp(1, length - 1)
+            before, after = moved_times.gather(1, right - 1), moved_times.gather(1, right)
+            positions = right - 1 + ((sought - before) / (after - before)).clamp(0, 1)
             for _ in range(2):  # linear interpolation is off by a few thousandths of a sample, Newton's error squares
-                places = places + (wanted - self._warp(places, parameters)) / self._speed(places, parameters)
-            places = places.clamp(0, length - 1)
+                positions = positions + (sought - self._warp(positions, parameters)) / self._speed(
+                    positions, parameters
+                )
+            positions = positions.clamp(0, length - 1)
         # one more step, which has the derivative by the parameters: that of an implicit function
-        return places + (times - self._warp(places, parameters)) / self._speed(places, parameters).detach()
+        return positions + (times - self._warp(positions, parameters)) / self._speed(positions, parameters).detach()
 
     def _warp(self, places: Tensor, parameters: Tensor) -> Tensor:
         last = places.shape[1] - 1
@@ -389,16 +391,16 @@ class DroppedSamples(Transformation):
         times = torch.arange(inputs.shape[2], device=inputs.device)
         last = torch.where(kept, times, -1).cummax(dim=1).values
         first = kept.int().argmax(dim=1, keepdim=True)
-        held = torch.where(last < 0, first, last)
-        return inputs.gather(2, held[:, None].expand_as(inputs))
+        source = torch.where(last < 0, first, last)
+        return inputs.gather(2, source[:, None].expand_as(inputs))
 
 
-def interpolate(series: Tensor, places: Tensor, fill: Fill = "border") -> Tensor:
-    """`series` `(M, C, T)` at `places` `(M, S)`, in samples from 0 to T - 1, by linear interpolation; `(M, C, S)`.
+def interpolate(series: Tensor, positions: Tensor, fill: Fill = "border") -> Tensor:
+    """`series` `(M, C, T)` at positions `(M, S)`, in samples from 0 to T - 1, by linear interpolation; `(M, C, S)`.
 
     Args:
         series: values.
-        places: also between samples and outside of the series.
+        positions: also between samples and outside of the series.
         fill: what lies outside, as for `FilledTimeChange`. Towards zeros there is one sample of interpolation.
 
     >>> interpolate(torch.tensor([[[0.0, 2.0, 4.0]]]), torch.tensor([[0.5, 2.5, -1.0]]), "reflection")
@@ -406,19 +408,19 @@ def interpolate(series: Tensor, places: Tensor, fill: Fill = "border") -> Tensor
     """
     last = series.shape[2] - 1
     if fill == "border":
-        places = places.clamp(0, last)
+        positions = positions.clamp(0, last)
     elif fill == "reflection":
-        places = places.remainder(2 * last)
-        places = last - (places - last).abs()
-    left = places.detach().floor()
-    share = (places - left)[:, None]
-    found = []
+        positions = positions.remainder(2 * last)
+        positions = last - (positions - last).abs()
+    left = positions.detach().floor()
+    share = (positions - left)[:, None]
+    neighbours = []
     for index in (left, left + 1):
         values = series.gather(2, index.clamp(0, last).long()[:, None].expand(-1, series.shape[1], -1))
         if fill == "zeros":
             values = values * ((index >= 0) & (index <= last))[:, None]
-        found.append(values)
-    return torch.lerp(found[0], found[1], share.expand_as(found[0]))
+        neighbours.append(values)
+    return torch.lerp(neighbours[0], neighbours[1], share.expand_as(neighbours[0]))
 
 
 def _count_samples(parameters: Tensor, length: int) -> Tensor:

@@ -77,8 +77,8 @@ def encode_word(word: Word) -> int:
         return GONE_AT_END if word.ends else GONE
     content = "\0".join(map(str, word)).encode()
     code = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") % (CODES - 8) + 8
-    known = _WORDS.setdefault(code, word)
-    assert known == word, f"two words have one code: {known} and {word}"  # once in 10^15 pairs
+    stored_word = _WORDS.setdefault(code, word)
+    assert stored_word == word, f"two words have one code: {stored_word} and {word}"  # once in 10^15 pairs
     return code
 
 
@@ -154,17 +154,23 @@ class TextChange(Transformation):
         After other changes of texts, the word that they may make of it that has most candidates counts: points for so
         many meet each candidate of a word with fewer, too.
         """
-        codes, place = torch.unique(inputs, return_inverse=True)
+        codes, number_of_code = torch.unique(inputs, return_inverse=True)
         most = [_count_candidates(self, tuple(before), int(code)) for code in codes.tolist()]
-        known = send([count is not None for count in most], inputs.device, torch.bool)
-        others = send([count or 0 for count in most], inputs.device, torch.int64)[place]
+        is_countable = send([count is not None for count in most], inputs.device, torch.bool)
+        others = send([count or 0 for count in most], inputs.device, torch.int64)[number_of_code]
 
         def find_points(numbers: Tensor) -> Tensor:
             middle = (numbers - 0.5) / others.clamp(min=1)[:, None]
             return torch.where(numbers > 0, (1 - self.rate) + middle * self.rate, 0.0)
 
         ordered = torch.zeros(inputs.shape[1], dtype=torch.bool, device=inputs.device)
-        return Choices(others + 1, torch.zeros_like(others), ordered, find_points, known[place].all(1))
+        return Choices(others + 1, torch.zeros_like(others), ordered, find_points, is_countable[number_of_code].all(1))
+
+    def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """Those with a word that has candidates. No word's candidates are kept."""
+        codes, number_of_code = torch.unique(inputs, return_inverse=True)
+        has_candidates = [next(_find_others(self, int(code)), None) is not None for code in codes.tolist()]
+        return send(has_candidates, inputs.device, torch.bool)[number_of_code].any(1)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The texts with some words changed."""
@@ -181,14 +187,11 @@ class TextChange(Transformation):
         """The new words by position; an empty text for a word that is left out."""
         pairs = zip(inputs.tolist(), perturbed.tolist(), strict=True)
         return [
-            json.dumps({place: decode_word(b).text for place, (a, b) in enumerate(zip(*pair, strict=True)) if a != b})
+            json.dumps(
+                {position: decode_word(b).text for position, (a, b) in enumerate(zip(*pair, strict=True)) if a != b}
+            )
             for pair in pairs
         ]
-
-
-def has_candidates(change: TextChange, codes: Tensor) -> bool:
-    """Whether any of the words of codes `(N, W)` can change. No word's candidates are kept."""
-    return any(True for code in torch.unique(codes).tolist() for _ in _find_others(change, int(code)))
 
 
 def count_too_long(change: TextChange, codes: Tensor) -> int:
@@ -238,16 +241,16 @@ class _Options:
 
 def _list_options(change: TextChange, inputs: Tensor) -> _Options:
     """The candidates of the words of codes `(..., W)`."""
-    codes, place = torch.unique(inputs, return_inverse=True)
+    codes, number_of_code = torch.unique(inputs, return_inverse=True)
     candidates = [_list_candidates(change, int(code)) for code in codes.tolist()]
-    counts = np.array([len(each) for each in candidates], dtype=np.int64)
+    counts = np.array([len(words) for words in candidates], dtype=np.int64)
     starts = np.cumsum(counts) - counts
     listed = np.concatenate([*candidates, np.zeros(1)])  # so that there is one to pick where no word has any
     device = inputs.device
     return _Options(
         send(torch.from_numpy(listed), device),
-        send(torch.from_numpy(starts), device)[place],
-        send(torch.from_numpy(counts), device)[place],
+        send(torch.from_numpy(starts), device)[number_of_code],
+        send(torch.from_numpy(counts), device)[number_of_code],
     )
 
 
@@ -334,12 +337,17 @@ def _find_synonyms(word: str) -> list[str]:
 
 #: the keys beside each letter
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_NEAR = {
-    key: "".join(row[max(0, place - 1) : place] + row[place + 1 : place + 2])
-    + "".join(_ROWS[other][place : place + 1] for other in (line - 1, line + 1) if 0 <= other < 3)
-    for line, row in enumerate(_ROWS)
-    for place, key in enumerate(row)
-}
+
+
+def _list_near_keys(line: int, column: int) -> str:
+    """The keys left and right of a key, and above and below it."""
+    row = _ROWS[line]
+    beside = row[max(0, column - 1) : column] + row[column + 1 : column + 2]
+    other_rows = [_ROWS[other] for other in (line - 1, line + 1) if 0 <= other < len(_ROWS)]
+    return beside + "".join(other_row[column : column + 1] for other_row in other_rows)
+
+
+_NEAR = {key: _list_near_keys(line, column) for line, row in enumerate(_ROWS) for column, key in enumerate(row)}
 
 
 @neighbourhoods.register("typos")
@@ -369,8 +377,8 @@ class Typos(TextChange):
     def candidates(self, word: str) -> Iterable[str]:
         if not word.isalpha() or len(word) < self.shortest:
             return
-        for place, letter in enumerate(word):
-            before, after = word[:place], word[place + 1 :]
+        for position, letter in enumerate(word):
+            before, after = word[:position], word[position + 1 :]
             yield before + after
             yield before + letter + letter + after
             if after:

@@ -191,7 +191,7 @@ class Transformation(Neighbourhood):
         """The parameters that have names, `(P,)` each; of points `(P, D)` for inputs of this shape."""
         named: dict[str, Tensor] = {}
         for column, name in self.name_parameters(shape).items():
-            number = sum(known.partition(" #")[0] == name for known in named)
+            number = sum(earlier.partition(" #")[0] == name for earlier in named)
             named[f"{name} #{number + 1}" if number else name] = points[:, column]
         return named
 
@@ -221,10 +221,10 @@ class Transformation(Neighbourhood):
         self.check_fit(inputs, bounds)
         axes, count = self.list_axes(inputs.shape[1:]), self.count_ranks(inputs.shape[1:])
         columns = [[axis.identity for axis in axes], [axis.low for axis in axes], [axis.high for axis in axes]]
-        own, lower, upper = (row.expand(len(inputs), -1) for row in send(columns, inputs.device, inputs.dtype))
+        identity, lower, upper = (row.expand(len(inputs), -1) for row in send(columns, inputs.device, inputs.dtype))
         ranks = inputs.new_zeros(len(inputs), count)
         return Limits(
-            torch.cat([own, ranks + 0.5], 1),
+            torch.cat([identity, ranks + 0.5], 1),
             torch.cat([lower, ranks], 1),
             torch.cat([upper, ranks + 1], 1),
             torch.cat([find_scale(lower, upper, self.distribution), ranks + torch.inf], 1),
@@ -377,6 +377,10 @@ class TransformedRegion(Region):
         clipped = torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
         return clipped.reshape(-1, *self.input_shape)
 
+    def find_movable(self) -> Tensor:
+        """Which of the inputs the transformation can change at all, bool `(P,)`."""
+        return self.transformation.find_movable(self.inputs, self.bounds)
+
     @property
     def choices(self) -> Choices | None:
         """Which parameters choose among candidates; None where the transformation has none."""
@@ -388,12 +392,12 @@ class TransformedRegion(Region):
 
     def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
-        aligned, seen = self.transformation.align_maps(maps.reshape(-1, *self.inputs.shape[1:]), points)
+        aligned, is_seen = self.transformation.align_maps(maps.reshape(-1, *self.inputs.shape[1:]), points)
         compared = self.transformation.find_compared(self.inputs[problem], points, self.bounds)
-        seen = seen if compared is None else seen & compared
+        is_seen = is_seen if compared is None else is_seen & compared
         if len(self.input_shape) > self.inputs.ndim - 1:
-            seen = seen[:, :, None].expand(-1, -1, self.input_shape[1], -1, -1)
-        return aligned.reshape(maps.shape), seen
+            is_seen = is_seen[:, :, None].expand(-1, -1, self.input_shape[1], -1, -1)
+        return aligned.reshape(maps.shape), is_seen
 
     def log_weight(self, x: Tensor) -> Tensor | None:
         """0 for parameters `(P, n, D)` that keep the rules, minus infinity for others, `(P, n)`; None without rules."""
@@ -467,6 +471,10 @@ class Compose(Transformation):
     def acts_on_slices(self, inputs: Tensor) -> bool:
         return any(part.acts_on_slices(inputs) for part in self.parts)
 
+    def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Those that any part can change."""
+        return torch.stack([part.find_movable(inputs, bounds) for part in self.parts]).any(0)
+
     def count_parameters(self, shape: Sequence[int]) -> int:
         return sum(part.count_parameters(shape) for part in self.parts)
 
@@ -499,58 +507,58 @@ class Compose(Transformation):
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """All parts in turn; what one returns is clipped to the bounds before the next one gets it."""
-        for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
-            inputs = part.transform(inputs, own, bounds).clamp(*bounds)
+        for part, part_parameters in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
+            inputs = part.transform(inputs, part_parameters, bounds).clamp(*bounds)
         return inputs
 
     def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The points of all parts, each for the input that the parts before it made."""
         settled = []
-        for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
-            settled.append(part.effective_points(inputs, own, bounds))
-            inputs = part.transform(inputs, own, bounds).clamp(*bounds)
+        for part, part_parameters in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
+            settled.append(part.effective_points(inputs, part_parameters, bounds))
+            inputs = part.transform(inputs, part_parameters, bounds).clamp(*bounds)
         return torch.cat(settled, 1)
 
     def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Back through the parts that align maps, the last one first."""
-        seen = _see_everything(maps)
-        own = self._split(maps.shape[1:], parameters)
-        for part, values in reversed(list(zip(self.parts, own, strict=True))):
+        is_seen = _see_everything(maps)
+        by_part = self._split(maps.shape[1:], parameters)
+        for part, values in reversed(list(zip(self.parts, by_part, strict=True))):
             if part.aligns:
                 maps, visible = part.align_maps(maps, values)
                 # what was not seen further on moves back, too
-                moved, _ = part.align_maps(seen.to(maps.dtype), values)
-                seen = visible & (moved > 0.999)
-        return maps, seen
+                moved, _ = part.align_maps(is_seen.to(maps.dtype), values)
+                is_seen = visible & (moved > 0.999)
+        return maps, is_seen
 
     def find_compared(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor | None:
         """Where all parts that may take features away compare maps."""
         compared = None
-        for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
-            here = part.find_compared(inputs, own, bounds)
-            if here is not None:
-                compared = here if compared is None else compared & here
-                inputs = part.transform(inputs, own, bounds)
+        for part, part_parameters in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
+            compared_here = part.find_compared(inputs, part_parameters, bounds)
+            if compared_here is not None:
+                compared = compared_here if compared is None else compared & compared_here
+                inputs = part.transform(inputs, part_parameters, bounds)
         return compared
 
     def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether the parameters keep the rules; a part that has any is the only one."""
         admitted = [
-            part.satisfies_rules(inputs, own, bounds)
-            for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True)
+            part.satisfies_rules(inputs, part_parameters, bounds)
+            for part, part_parameters in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True)
         ]
         return torch.stack(admitted).all(0)
 
     def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
         """The smallest of the parts' figures, of the whole change; None if no part has one."""
         figures = [part.measure_plausibility(inputs, perturbed) for part in self.parts]
-        known = [figure for figure in figures if figure is not None]
-        return torch.stack(known).amin(0) if known else None
+        known_figures = [figure for figure in figures if figure is not None]
+        return torch.stack(known_figures).amin(0) if known_figures else None
 
     def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str] | None:
         """The swaps of the first part that swaps words."""
         named = (part.name_swaps(inputs, perturbed) for part in self.parts)
-        return next((each for each in named if each is not None), None)
+        return next((names for names in named if names is not None), None)
 
     def _split(self, shape: Sequence[int], parameters: Tensor) -> list[Tensor]:
         return list(torch.split(parameters, [part.count_parameters(shape) for part in self.parts], dim=1))
@@ -563,7 +571,7 @@ def _see_everything(maps: Tensor) -> Tensor:
 
 def list_declared(kind: type[Transformation]) -> dict[str, Parameter]:
     """The parameters that the options of a class declare, by option."""
-    return {each.name: each.metadata["parameter"] for each in fields(kind) if "parameter" in each.metadata}
+    return {option.name: option.metadata["parameter"] for option in fields(kind) if "parameter" in option.metadata}
 
 
 def as_range(value: Range) -> tuple[float, float]:

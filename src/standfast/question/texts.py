@@ -20,9 +20,9 @@ from standfast.frames import is_frame
 from standfast.metrics import Metric
 from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
-from standfast.neighbourhoods.text import CODES, Word, count_too_long, has_candidates
+from standfast.neighbourhoods.text import CODES, Word, count_too_long
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
-from standfast.question.inputs import Given, Inputs, kinds, list_other_kinds
+from standfast.question.inputs import Given, Inputs, kinds
 from standfast.segments import FEWEST
 from standfast.tasks import Task
 from standfast.texts import TextModel, encode_texts
@@ -348,7 +348,7 @@ def check_change(neighbourhood: Neighbourhood, rows: Tensor) -> None:
         parts = neighbourhood.parts
     changes = [part for part in parts if isinstance(part, TextChange)]
     check(len(changes) == len(parts), "neighbourhood", _CHANGES, repr(neighbourhood))
-    acts = any(has_candidates(change, rows) for change in changes)
+    acts = any(bool(change.find_movable(rows).any()) for change in changes)
     check(acts, "neighbourhood", "changes of at least one word of the texts", f"{neighbourhood} without any")
     _warn_of_long_words(changes, rows)
 
@@ -418,10 +418,10 @@ def explain(
     (['a', 'great', 'film'], 'great')
     """
     if not isinstance(model, TextModel):
-        others = ", ".join(kind.words for kind in list_other_kinds(Texts.name) if kind.name != "tensors")
         expected = (
             "a TextModel, since explain takes texts alone. Tensors are explained by"
-            f" standfast.explainers.get(name)(model, inputs); explainers of {others} are compared by evaluate"
+            " standfast.explainers.get(name)(model, inputs), rows of a data frame by standfast.reasons; explainers of"
+            " all kinds of inputs are compared by standfast.evaluate"
         )
         raise ArgumentError("model", expected, type(model).__name__)
     words_of_texts = model.split(list_texts(texts))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from standfast.display import show_activity
 from standfast.errors import check
 from standfast.report.files import write_html
+from standfast.report.next_steps import PrintedStep, describe_steps
 from standfast.report.plots import plot_results
 from standfast.report.sentences import describe_verdict
 from standfast.report.terminal import format_html, format_text
@@ -58,6 +59,21 @@ class Results(StoredResults):
             ArgumentError: there is no such data set or model, or there are several and none is given, or no results.
         """
         return PrintedVerdict(**vars(super().verdict(data, model)))
+
+    def next_steps(self, data: str | None = None, model: str | None = None) -> list[PrintedStep]:
+        """What to do next where the verdict leaves something open: at most three lines to run, with why and the cost.
+
+        Those come first that may decide the most for the time that they take. There is none where nothing in the
+        results supports one.
+
+        Args:
+            data, model: where there are several, which of them.
+
+        Raises:
+            ArgumentError: there is no such data set or model, or there are several and none is given, or no results.
+        """
+        verdict = super().verdict(data, model)
+        return describe_steps(self, verdict.data, verdict.model)
 
     def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
         """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from standfast.report.facts import collect_facts, find_words
+from standfast.report.next_steps import PrintedStep, describe_endings, describe_steps, write_steps
 from standfast.report.sentences import (
     describe_decision,
     describe_failures,
@@ -45,6 +46,8 @@ class Matrix:
         sanity: whether the maps of an explainer say something, or why not; empty without checks.
         metrics: the columns.
         verdict: in words.
+        steps: what to do next.
+        endings: what stands below the steps.
         cautions: which metrics tell nothing apart.
         empty_cells: why explainers that were evaluated have no number.
     """
@@ -56,6 +59,8 @@ class Matrix:
     sanity: dict[str, str]
     metrics: list[MetricSummary]
     verdict: str
+    steps: list[PrintedStep]
+    endings: list[str]
     cautions: list[str]
     empty_cells: list[str]
 
@@ -87,8 +92,10 @@ def format_text(results: StoredResults, verbose: bool = False, width: int = 80) 
         title = f"{matrix.title} [95% interval]:" if verbose else f"{matrix.title}:"
         notes = _list_notes(results, matrix) if verbose else matrix.empty_cells
         lines += [*_wrap(title, width), "", *_format_matrix(matrix, verbose, width), ""]
-        for part in ([matrix.verdict, *matrix.cautions], notes):
-            lines += [line for text in part for line in _wrap(text, width)] + [""] * bool(part)
+        lines += _format_paragraph([matrix.verdict, *matrix.cautions], width)
+        lines += write_steps(matrix.steps, width)
+        lines += _format_paragraph(matrix.endings, width)
+        lines += _format_paragraph(notes, width)
     lines = [*_wrap(describe_neighbourhood(results), width), *lines] if lines else ["No results yet.", ""]
     lines += [line for note in _list_endings(results) for line in _wrap(note, width, "  ")]
     return to_ascii("\n".join(lines)).rstrip()
@@ -106,9 +113,17 @@ def format_html(results: StoredResults) -> str:
     )
 
 
+def _format_paragraph(sentences: Sequence[str], width: int) -> list[str]:
+    """Sentences, each in lines of its own, and an empty line below; nothing without any."""
+    lines = [line for sentence in sentences for line in _wrap(sentence, width)]
+    return [*lines, ""] if lines else []
+
+
 def _make_matrices(results: StoredResults) -> list[Matrix]:
     summary, found = results.summary, []
     for data, model in summary.pairs:
+        verdict = results.verdict(data, model)
+        steps = describe_steps(results, data, model)
         samples = summary.samples.get(data, 0)
         where = f"{model} on {format_count(samples, 'sample')} of {data}"
         sanity = {at[2]: say("says", checks) for at, checks in summary.sanity.items() if at[:2] == (data, model)}
@@ -120,7 +135,9 @@ def _make_matrices(results: StoredResults) -> list[Matrix]:
                 summary.controls,
                 sanity,
                 summary.select(data, model),
-                describe_verdict(results.verdict(data, model)),
+                describe_verdict(verdict),
+                steps,
+                describe_endings(steps, verdict),
                 list_cautions(summary.select(data, model)),
                 describe_uncounted(summary.select(data, model), only_empty_cells=True),
             )

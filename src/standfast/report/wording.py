@@ -52,10 +52,16 @@ def describe_changes(results: StoredResults) -> str:
     return _join_ways(_list_ways(results))
 
 
-def _list_ways(results: StoredResults) -> list[str]:
-    """In words each way in which a metric changes inputs."""
+def describe_changes_of(results: StoredResults, labels: Sequence[str]) -> str:
+    """How far some metrics change inputs, in a few words; empty where none does."""
+    return _join_ways(_list_ways(results, labels))
+
+
+def _list_ways(results: StoredResults, labels: Sequence[str] | None = None) -> list[str]:
+    """In words each way in which a metric changes inputs; of all metrics, if no labels are given."""
     feature, width = _name_feature(results)
-    places = (metric.options.get("neighbourhood") for metric in results.metrics.values())
+    metrics = [metric for label, metric in results.metrics.items() if labels is None or label in labels]
+    places = (metric.options.get("neighbourhood") for metric in metrics)
     return list(dict.fromkeys(_describe_place(place, feature, width) for place in places if place is not None))
 
 

@@ -24,6 +24,7 @@ from standfast.results.formatting import (
     format_estimate,
     format_number,
     format_rough,
+    format_rough_duration,
     join_names,
     shorten_error,
 )
@@ -130,6 +131,7 @@ def make_environment(autoescape: bool = True, package: str = "standfast.report")
         difference=format_difference,
         count=format_count,
         rough=format_rough,
+        duration=format_rough_duration,
         short=shorten_error,
         transformation=describe_transformation,
         class_names=name_classes,

@@ -16,6 +16,7 @@ from standfast.results.configured_metric import ConfiguredMetric, find_metric_cl
 from standfast.results.failures import Failure
 from standfast.results.formatting import format_number
 from standfast.results.metric_results import MetricResults, StoredSample
+from standfast.results.next_steps import NextStep
 from standfast.results.quality import Quality, References
 from standfast.results.results import StoredResults, summarise
 from standfast.results.sanity import Accuracy, Check, Sanity
@@ -37,6 +38,7 @@ __all__ = [
     "Ground",
     "MetricResults",
     "MetricSummary",
+    "NextStep",
     "Partial",
     "Quality",
     "References",

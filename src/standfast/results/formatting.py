@@ -40,8 +40,29 @@ def format_rough(number: int) -> str:
     >>> format_rough(41), format_rough(3500), format_rough(96), format_rough(7)
     ('40', '4,000', '100', '7')
     """
-    step = 10 ** (len(str(number)) - 1)
-    return f"{round(number / step + 1e-9) * step:,}"
+    return f"{round_roughly(number):,}"
+
+
+def round_roughly(number: int) -> int:
+    """A number of which only the first digit means anything, rounded to it; 5 is rounded up.
+
+    >>> round_roughly(41), round_roughly(96), round_roughly(25)
+    (40, 100, 30)
+    """
+    step = int(10 ** (len(str(number)) - 1))
+    return round(number / step + 1e-9) * step
+
+
+def format_rough_duration(seconds: float) -> str:
+    """A time that is known to its first digit at best, in words.
+
+    >>> [format_rough_duration(seconds) for seconds in (0.3, 41.0, 130.0, 1e4)]
+    ['1 second', '40 seconds', '2 minutes', '3 hours']
+    """
+    for unit, size in (("hour", 3600), ("minute", 60)):
+        if seconds >= 1.5 * size:
+            return format_count(round_roughly(round(seconds / size)), unit)
+    return format_count(round_roughly(max(1, round(seconds))), "second")
 
 
 def format_count(number: int, noun: str) -> str:

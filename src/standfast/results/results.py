@@ -26,6 +26,7 @@ from standfast.results.controls import Explainers, find_controls
 from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
 from standfast.results.metric_results import MetricResults
+from standfast.results.next_steps import MOST_STEPS, NextStep, Situation, find_next_steps
 from standfast.results.reasons import Card
 from standfast.results.reasons.feature_names import check_units
 from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
@@ -223,11 +224,16 @@ class StoredResults:
         """What a time limit has chosen; empty without one."""
         return self.manifest.get(KEY) or {}
 
+    @property
+    def limited_samples(self) -> Mapping[str, Sequence[int]]:
+        """With a time limit, how many samples of each data set were evaluated, and how many there are."""
+        return self._limit.get("samples") or {}
+
     def _count_samples(self) -> dict[str, int]:
         """How many samples each data set has; with a time limit, how many of them were evaluated."""
         known = self.manifest.get("data") or {}
         counts = {name: int((known.get(name) or {}).get("samples") or 0) for name in self.data}
-        evaluated = {name: done for name, (done, _) in (self._limit.get("samples") or {}).items()}
+        evaluated = {name: done for name, (done, _) in self.limited_samples.items()}
         return {**counts, **evaluated}
 
     def _list_names(self, key: str, column: str) -> list[str]:
@@ -491,6 +497,22 @@ class StoredResults:
         pairs = self._choose_pairs(data, model)
         check(len(pairs) == 1, "results", "those of a data set and a model", "none")
         return self._verdicts[pairs[0]]
+
+    def next_steps(self, data: str | None = None, model: str | None = None) -> Sequence[NextStep]:
+        """What to do next where the verdict leaves something open, and what it would cost; at most three steps.
+
+        Args:
+            data, model: where there are several, which of them.
+
+        Raises:
+            ArgumentError: there is no such data set or model, or there are several and none is given, or no results.
+        """
+        return self.find_all_steps(data, model)[:MOST_STEPS]
+
+    def find_all_steps(self, data: str | None = None, model: str | None = None) -> Sequence[NextStep]:
+        """As `next_steps`, without a limit of their number."""
+        verdict = self.verdict(data, model)
+        return find_next_steps(Situation(self.summary, verdict, self.manifest, self.jobs))
 
     @cached_property
     def _verdicts(self) -> dict[tuple[str, str], Verdict]:

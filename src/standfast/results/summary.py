@@ -29,7 +29,13 @@ from standfast.results.quality import (
     judge_stability,
 )
 from standfast.results.sanity import Accuracy, Sanity, SanityState
-from standfast.statistics.comparison import Comparison, ControlTest, count_needed, estimate_needed
+from standfast.statistics.comparison import (
+    Comparison,
+    ControlTest,
+    count_more_against_controls,
+    count_needed,
+    estimate_needed,
+)
 from standfast.statistics.paired import Interval, bootstrap_interval, holm, median_over_repeats
 from standfast.statistics.ranking import Agreement
 from standfast.tensors import Array
@@ -127,8 +133,7 @@ class SummaryRow:
             the sanity checks is at most `"control"`, and of one that is undecided at most `"undecided"`.
         failure_p: the p-value of the claim that the value is bad, or worse than a control, corrected for the number of
             explainers by Holm's method; None where there is nothing to judge it by.
-        needed: about how many samples more would decide on the quality of a measure of stability, if it is undecided;
-            None if that is not known.
+        needed: about how many samples more would decide on the quality, if it is undecided; None if that is not known.
         weak_classes: the classes in which most samples are shown to have a value that is not good, of a measure of
             stability.
     """
@@ -444,12 +449,11 @@ def _summarise_explainer(
 def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list[SummaryRow]:
     """The rows of one metric with their qualities; none where the model is near chance."""
     random = next((row.value for row in rows if row.control and is_random(row.explainer)), None)
+    tested = sum(row.control_test is not None for row in rows)
     judged = []
     for row in rows:
         measured = _judge_value(row, random)
-        needed = None
-        if measured == "undecided" and row.references is not None:
-            needed = count_more(row.spec, row.estimate, row.references)
+        needed = _count_more(row, tested) if measured == "undecided" else None
         quality = _hold_to_sanity(row, measured)
         if row.explainer in sanity and _is_near_chance(sanity[row.explainer]):
             quality = None
@@ -471,6 +475,20 @@ def _judge_value(row: SummaryRow, random: float | None) -> Quality | None:
         return judge_stability(row.spec, row.estimate, row.references)
     if row.control_test is not None:
         return judge_against_controls(row.spec, row.estimate, row.control_test, random)
+    return None
+
+
+def _count_more(row: SummaryRow, tested: int) -> int | None:
+    """About how many samples more would decide on a value that is undecided; None if that is not known.
+
+    Args:
+        row: of the explainer.
+        tested: how many explainers are tested against controls.
+    """
+    if row.references is not None:
+        return count_more(row.spec, row.estimate, row.references)
+    if row.control_test is not None:
+        return count_more_against_controls(row.control_test, tested)
     return None
 
 

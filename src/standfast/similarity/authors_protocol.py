@@ -62,8 +62,8 @@ def choose_as_authors(a: Tensor, k: int, w: int, diverse: bool) -> Tensor:
 
         def first() -> tuple[Tensor, Tensor]:
             """The candidate that comes first, and whether there is one."""
-            place = rank.amin(1)
-            return order.gather(1, place.clamp(max=count - 1)[:, None])[:, 0], place < count
+            first_rank = rank.amin(1)
+            return order.gather(1, first_rank.clamp(max=count - 1)[:, None])[:, 0], first_rank < count
 
         def exclude(head: Tensor) -> None:
             near = head[:, None] + offsets
@@ -95,13 +95,13 @@ def dilate_as_authors(mask: Tensor, w: int) -> Tensor:
              [1, 0, 0]]], dtype=torch.int32)
     """
     flat = mask.flatten(1)
-    found, positions = torch.zeros_like(flat), flat.shape[1]
+    dilated, positions = torch.zeros_like(flat), flat.shape[1]
     for offset in _offsets(mask.shape[1:], w).tolist():
         low, high = max(0, offset), min(positions, positions + offset)
         if low < high:
-            found[:, low:high] |= flat[:, low - offset : high - offset]
-    found[:, 0] = False
-    return found.view(mask.shape)
+            dilated[:, low:high] |= flat[:, low - offset : high - offset]
+    dilated[:, 0] = False
+    return dilated.view(mask.shape)
 
 
 def _offsets(shape: torch.Size, w: int) -> Tensor:

@@ -52,12 +52,14 @@ class Similarity(metaclass=ConfigurationType):
     gone: ClassVar[Mapping[str, str]] = {"function": "compare", "compare_seen": "compare_part"}
 
     def __post_init__(self) -> None:
-        given = {option.name: getattr(self, option.name) for option in fields(self)}
-        own = [
-            f"{key}={value}" for key, value in given.items() if value != type(self).__dataclass_fields__[key].default
+        values_of_options = {option.name: getattr(self, option.name) for option in fields(self)}
+        changed = [
+            f"{key}={value}"
+            for key, value in values_of_options.items()
+            if value != type(self).__dataclass_fields__[key].default
         ]
-        if own:
-            set_fields(self, name=f"{type(self).name}:{','.join(own)}")
+        if changed:
+            set_fields(self, name=f"{type(self).name}:{','.join(changed)}")
 
     @abstractmethod
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
@@ -138,18 +140,18 @@ class Similarity(metaclass=ConfigurationType):
         # A row that is compared as a whole takes the usual way, so that it has the same bits whatever the others are.
         whole = mask.flatten(1).all(1)
         if not is_on_host(whole):  # computing both takes less time than to ask which are needed
-            found = torch.where(mask.flatten(1).any(1), self.compare_part(a, b, mask), torch.nan)
+            compared = torch.where(mask.flatten(1).any(1), self.compare_part(a, b, mask), torch.nan)
             usual = whole.reshape(-1, *[1] * (a.ndim - 1))  # what is not used must not bring NaN into a gradient
             kept = self.compare(torch.where(usual, a, 0), torch.where(usual, b, 0))
-            return torch.where(whole, kept.to(found.dtype), found)
+            return torch.where(whole, kept.to(compared.dtype), compared)
         if bool(whole.all()):
             return self.compare(a, b)
         part, rest = (~whole).nonzero()[:, 0], whole.nonzero()[:, 0]
-        found = self.compare_part(a[part], b[part], mask[part])
-        found = torch.where(mask[part].flatten(1).any(1), found, torch.nan)
+        compared = self.compare_part(a[part], b[part], mask[part])
+        compared = torch.where(mask[part].flatten(1).any(1), compared, torch.nan)
         if not len(rest):
-            return found
-        parted = torch.cat([found, self.compare(a[rest], b[rest]).to(found.dtype)])
+            return compared
+        parted = torch.cat([compared, self.compare(a[rest], b[rest]).to(compared.dtype)])
         return parted[torch.cat([part, rest]).argsort()]
 
     def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel | None:
@@ -209,8 +211,10 @@ class Discrepancy(Similarity):
 
 
 def _broadcasts(shape: torch.Size, wanted: torch.Size) -> bool:
-    own = shape[::-1]
-    return len(own) <= len(wanted) and all(n in (1, most) for n, most in zip(own, wanted[::-1], strict=False))
+    reversed_shape = shape[::-1]
+    return len(reversed_shape) <= len(wanted) and all(
+        n in (1, most) for n, most in zip(reversed_shape, wanted[::-1], strict=False)
+    )
 
 
 similarities: Registry[type[Similarity]] = Registry(
@@ -249,6 +253,6 @@ def get(similarity: str | Similarity) -> Similarity:
         return similarity
     if not isinstance(similarity, str):
         raise ArgumentError("similarity", "a name or a Similarity (of a function, its class)", repr(similarity))
-    found = build(similarities, similarity)
-    set_fields(found, name=similarity)
-    return found
+    named = build(similarities, similarity)
+    set_fields(named, name=similarity)
+    return named

@@ -142,9 +142,9 @@ def _simulate(compare: Compare, x: Tensor, y: Tensor, draws: int, seed: int) -> 
     streams = Streams.for_rows(torch.cat((x.flatten(1), y.flatten(1)), dim=1), seed)
     numbers = streams.uniform((2, draws, x.shape[1:].numel()), torch.float32)
     first, second = (_scatter_values(m, numbers[:, side]) for side, m in enumerate((x, y)))
-    found = compare(first, second).double().view(len(x), draws)
-    mean = row_sum(found) / draws
-    variance = row_sum((found - mean[:, None]).square()) / (draws - 1)
+    simulated = compare(first, second).double().view(len(x), draws)
+    mean = row_sum(simulated) / draws
+    variance = row_sum((simulated - mean[:, None]).square()) / (draws - 1)
     return mean, (variance / draws).sqrt()
 
 
@@ -153,6 +153,6 @@ def _scatter_values(m: Tensor, numbers: Tensor) -> Tensor:
     flat = m.flatten(1)
     support = (flat != 0)[:, None].expand(numbers.shape).flatten(0, 1)
     values = flat.gather(1, order_rows((flat == 0).to(working_dtype(m))))  # those of the support first
-    places = order_rows(torch.where(support, numbers.flatten(0, 1), 2.0))
+    positions = order_rows(torch.where(support, numbers.flatten(0, 1), 2.0))
     values = values[:, None].expand(numbers.shape).flatten(0, 1)
-    return torch.empty_like(values).scatter_(1, places, values).view(-1, *m.shape[1:])
+    return torch.empty_like(values).scatter_(1, positions, values).view(-1, *m.shape[1:])

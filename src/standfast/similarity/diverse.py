@@ -131,8 +131,8 @@ def mask_largest(x: Tensor, k: int) -> Tensor:
     """Mask `(N, P)` of the first k positions of a stable descending sort, computed without sorting."""
     threshold = x.topk(k, dim=1).values[:, -1:]
     above, tied = x > threshold, x == threshold
-    wanted = k - above.sum(1, keepdim=True)
-    return above | (tied & (tied.cumsum(1) <= wanted))
+    room_for_ties = k - above.sum(1, keepdim=True)
+    return above | (tied & (tied.cumsum(1) <= room_for_ties))
 
 
 def rank_positions(x: Tensor, most: int | None = None) -> Tensor:
@@ -170,7 +170,10 @@ def pick_from_maps(x: Tensor, k: int, windows: Sequence[int]) -> dict[int, Tenso
     widest = max(windows)
     partial = is_on_host(x) if widest == 0 else _find_walk(x.device, shape) is not None
     # on smooth maps about (w + 1)^2 positions have to be passed for each that is chosen
-    order = rank_positions(flat, round(k * (widest + 1.5) ** 2) if partial and widest else k if partial else None)
+    first = None
+    if partial:
+        first = round(k * (widest + 1.5) ** 2) if widest else k
+    order = rank_positions(flat, first)
     picked = {}
     for w in sorted(set(windows)):
         chosen = pick_positions(order, shape, k, w)
@@ -239,18 +242,18 @@ def compile_walk() -> Callable[..., None] | None:
 def _walk(order: Any, height: int, width: int, w: int, picked: Any) -> None:
     """Go down each ranking `(N, m)`, skip the excluded positions, and stop when `picked` `(N, k)` is full."""
     rows, ranked = order.shape
-    wanted = picked.shape[1]
+    most = picked.shape[1]
     excluded = np.empty(height * width, np.bool_)
     for row in range(rows):
         excluded[:] = False
-        found = 0
+        count = 0
         for turn in range(ranked):
             position = order[row, turn]
             if excluded[position]:
                 continue
-            picked[row, found] = position
-            found += 1
-            if found == wanted:
+            picked[row, count] = position
+            count += 1
+            if count == most:
                 break
             i, j = position // width, position % width
             for p in range(max(i - w, 0), min(i + w + 1, height)):
@@ -262,13 +265,13 @@ def _walk_by_slices(order: Any, height: int, width: int, w: int, picked: Any) ->
     """The same choice as `_walk`, for Python: it excludes a window by one assignment."""
     for ranking, chosen in zip(order.tolist(), picked, strict=True):
         free = np.ones((height, width), dtype=bool)
-        flat, found = free.reshape(-1), 0
+        flat, count = free.reshape(-1), 0
         for position in ranking:
             if not flat[position]:
                 continue
-            chosen[found] = position
-            found += 1
-            if found == len(chosen):
+            chosen[count] = position
+            count += 1
+            if count == len(chosen):
                 break
             i, j = divmod(position, width)
             free[max(i - w, 0) : i + w + 1, max(j - w, 0) : j + w + 1] = False
@@ -282,8 +285,8 @@ def _rounds(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
     """
     positions = order.shape[1]
     last = torch.iinfo(torch.int32).max
-    place = torch.arange(positions, device=order.device, dtype=torch.int32)
-    rank = torch.empty_like(order, dtype=torch.int32).scatter_(1, order, place.expand(order.shape)).view(-1, *shape)
+    numbers = torch.arange(positions, device=order.device, dtype=torch.int32)
+    rank = torch.empty_like(order, dtype=torch.int32).scatter_(1, order, numbers.expand(order.shape)).view(-1, *shape)
     free = torch.ones_like(rank, dtype=torch.bool)
     chosen = torch.zeros_like(free)
     undecided = len(order) > 0

@@ -103,8 +103,8 @@ class SetSimilarity(Positional):
         super().__post_init__()
         if self.diverse and self.protocol == "authors":
             check(self.w in CANDIDATES, "w", "1, 2 or 3, for which the authors give a number of candidates", self.w)
-        own = self.protocol == "paper" or self.ties == "position"
-        check(own, "ties", "no other than the default, since protocol=authors has a rule of its own", repr(self.ties))
+        fits = self.protocol == "paper" or self.ties == "position"
+        check(fits, "ties", "no other than the default, since protocol=authors has a rule of its own", repr(self.ties))
 
     @abstractmethod
     def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,11 +127,11 @@ class SetSimilarity(Positional):
         counts = left.clamp(max=resolve_k(self.k, mask[0].numel()))
         if self.k is None or isinstance(self.k, float):
             counts = torch.tensor([resolve_k(self.k, max(1, n)) for n in left.tolist()], device=x.device)
-        found = torch.full((len(x),), torch.nan, dtype=dtype, device=x.device)
+        compared = torch.full((len(x),), torch.nan, dtype=dtype, device=x.device)
         for count in sorted(set(counts[left > 0].tolist())):  # all pairs with the same k at once
             rows = ((counts == count) & (left > 0)).nonzero()[:, 0]
-            found[rows] = self._compare_sets(x[rows], y[rows], count, mask[rows])
-        return found
+            compared[rows] = self._compare_sets(x[rows], y[rows], count, mask[rows])
+        return compared
 
     def _compare_sets(self, x: Tensor, y: Tensor, count: int, mask: Tensor | None = None) -> Tensor:
         parts = []
@@ -255,13 +255,13 @@ class SmoothedSimilarity(Positional, Correlation):
         """Compare the part; in smoothing, the other positions count as 0, as positions outside the map do."""
         mask = mask.all(1) if a.ndim == 4 else mask
         x, y = (torch.where(mask, maps.detach(), 0) for maps in self.reduce_pair(a, b))
-        found = self.ranked.compare_part(smooth(x, self.w), smooth(y, self.w), mask)
+        compared = self.ranked.compare_part(smooth(x, self.w), smooth(y, self.w), mask)
         # a constant map has no order, although smoothing lowers its values beside positions that are left out
         constant = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for maps in (x, y):
             low, high = find_extremes(maps.flatten(1), mask.flatten(1))
             constant |= is_constant(low, high, torch.finfo(maps.dtype).eps)
-        return torch.where(constant & found.isfinite(), 0, found)
+        return torch.where(constant & compared.isfinite(), 0, compared)
 
     def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel:
         x, y = (m.detach() for m in self.reduce_pair(a, b))

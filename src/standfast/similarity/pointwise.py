@@ -137,10 +137,11 @@ class Pearson(Correlation):
         def compare(maps: Tensor, rows: Tensor) -> Tensor:
             check_pair(like.expand(maps.shape[0], *like.shape[1:]), maps)
             check(maps.dtype == like.dtype, "maps", f"{like.dtype}, as the references", maps.dtype)
-            own, xx = centred, squares
+            references, xx = centred, squares
             if len(squares) > 1:  # a single reference broadcasts
-                own, xx = _Rows(*(each.index_select(0, rows) for each in own)), squares.index_select(0, rows)
-            return _correlate(like, maps, own, xx, _centre(maps, working_dtype(maps)))
+                references = _Rows(*(part.index_select(0, rows) for part in centred))
+                xx = squares.index_select(0, rows)
+            return _correlate(like, maps, references, xx, _centre(maps, working_dtype(maps)))
 
         return compare
 
@@ -192,7 +193,7 @@ class MSE(Discrepancy):
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         check_pair(a, b)
         dtype = working_dtype(a, b)
-        x, y = (each.detach().flatten(1).to(dtype) for each in (a, b))
+        x, y = (maps.detach().flatten(1).to(dtype) for maps in (a, b))
         extent = torch.stack((*extremes(x), *extremes(y))).abs().amax(0)
         scale = binade(extent)
         difference = x / scale[:, None] - y / scale[:, None]

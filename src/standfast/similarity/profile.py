@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -74,8 +74,8 @@ class LensDistance(Positional, Discrepancy):
 
         def find_shares(i: int, j: int) -> tuple[Tensor, Tensor]:
             kinds = (LensPrecision, LensRecall)
-            made = (kind(ks[i], ws[j], self.diverse, channels=self.channels) for kind in kinds)
-            precision, recall = (one.compare_part(a, b, mask) for one in made)
+            similarities = (kind(ks[i], ws[j], self.diverse, channels=self.channels) for kind in kinds)
+            precision, recall = (one.compare_part(a, b, mask) for one in similarities)
             return precision, recall
 
         return self._average(find_shares)
@@ -135,11 +135,11 @@ def lens_profile(a: Tensor, b: Tensor, k: Sequence[int | float], w: Sequence[int
     for entry in w:
         check_integer(entry, "w", 0)
     x, y = reduce_pair(a, b, "abs_sum")
-    found = _profile(x, y, k, w, (False, True) if diverse else (False,))
+    shares = _profile(x, y, k, w, (False, True) if diverse else (False,))
     positions = x.shape[1:].numel()
     counts = tuple(resolve_k(entry, positions) for entry in k)
-    plain = (found[False].intersection[:, :, 0], found[False].precision, found[False].recall)
-    return LensProfile(counts, tuple(w), *plain, *(found[True] if diverse else ()))
+    plain = (shares[False].intersection[:, :, 0], shares[False].precision, shares[False].recall)
+    return LensProfile(counts, tuple(w), *plain, *(shares[True] if diverse else ()))
 
 
 def _as_sequence(value: Any) -> tuple[Any, ...]:
@@ -160,20 +160,26 @@ def _profile(
     shape = x.shape[1:]
     counts = [resolve_k(entry, shape.numel()) for entry in k]
     dtype = working_dtype(x, y)
-    wanted = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]  # the window excluded, and w
-    count = _make_counter(shape, counts, compiled=is_on_host(x) and any(window for window, _ in wanted))
+    windows = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]  # the window excluded, and w
+    count = _make_counter(shape, counts, compiled=is_on_host(x) and any(window for window, _ in windows))
     overlaps, sizes = [], []
     for pair in split_maps(x, y):
-        sets = [pick_from_maps(maps, max(counts), [window for window, _ in wanted]) for maps in pair]
-        overlaps.append(torch.stack([count(sets[0][window], sets[1][window], reach) for window, reach in wanted], -1))
-        size = [{window: (one < shape.numel()).sum(1) for window, one in own.items()} for own in sets]
-        sizes.append(torch.stack([torch.stack([own[window] for window, _ in wanted], -1) for own in size]))
-    of_x, of_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], send(counts, x.device)[:, None])
-    shares = torch.cat(overlaps, 1).to(dtype) / torch.stack((torch.maximum(of_x, of_y), of_x, of_y))
+        picked = [pick_from_maps(maps, max(counts), [window for window, _ in windows]) for maps in pair]
+        of_x, of_y = picked
+        overlaps.append(torch.stack([count(of_x[window], of_y[window], reach) for window, reach in windows], -1))
+        sizes.append(torch.stack([_count_picked(positions, windows, shape.numel()) for positions in picked]))
+    size_x, size_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], send(counts, x.device)[:, None])
+    shares = torch.cat(overlaps, 1).to(dtype) / torch.stack((torch.maximum(size_x, size_y), size_x, size_y))
     flat = x.flatten(1), y.flatten(1)
     finite = where_finite(*flat, torch.zeros(len(x), dtype=dtype, device=x.device))  # NaN where they are not
     by_kind = torch.split(finite[:, None, None] + shares, len(w), dim=-1)
-    return {diverse: _Shares(*own.unbind(0)) for diverse, own in zip(kinds, by_kind, strict=True)}
+    return {diverse: _Shares(*of_kind.unbind(0)) for diverse, of_kind in zip(kinds, by_kind, strict=True)}
+
+
+def _count_picked(picked: Mapping[int, Tensor], windows: Sequence[tuple[int, int]], positions: int) -> Tensor:
+    """How many positions were picked, `(N, windows)`; where there are fewer, the number of all positions stands."""
+    counts = {window: (numbers < positions).sum(1) for window, numbers in picked.items()}
+    return torch.stack([counts[window] for window, _ in windows], -1)
 
 
 def _make_counter(shape: torch.Size, counts: Sequence[int], compiled: bool) -> Callable[[Tensor, Tensor, int], Tensor]:
@@ -189,10 +195,10 @@ def _make_counter(shape: torch.Size, counts: Sequence[int], compiled: bool) -> C
     most = np.array(counts)
 
     def count(s: Tensor, t: Tensor, w: int) -> Tensor:
-        found = np.zeros((3, len(s), len(most)), dtype=np.int64)
+        overlaps = np.zeros((3, len(s), len(most)), dtype=np.int64)
         picked = (one.contiguous().numpy() for one in (s, t))
-        add(*picked, sides, min(w, int(sides.max())), most, turns, found)
-        return torch.from_numpy(found)
+        add(*picked, sides, min(w, int(sides.max())), most, turns, overlaps)
+        return torch.from_numpy(overlaps)
 
     return count
 
@@ -211,9 +217,9 @@ def _count_overlaps(s: Tensor, t: Tensor, w: int, shape: torch.Size, counts: Seq
 
 def _needed(picked: Tensor, turns: Tensor) -> Tensor:
     """For each picked position the number that k must exceed for it to count, `(N, k)`; the largest int32 for none."""
-    own = torch.arange(picked.shape[1], device=picked.device, dtype=turns.dtype)
+    turns_of_picked = torch.arange(picked.shape[1], device=picked.device, dtype=turns.dtype)
     flat = turns.flatten(1)
-    needed = torch.maximum(flat.gather(1, picked.clamp(max=flat.shape[1] - 1)), own)
+    needed = torch.maximum(flat.gather(1, picked.clamp(max=flat.shape[1] - 1)), turns_of_picked)
     return torch.where(picked < flat.shape[1], needed, torch.iinfo(turns.dtype).max)
 
 
@@ -246,8 +252,8 @@ def _add_overlaps(s: Any, t: Any, sides: Any, w: int, counts: Any, turns: Any, f
                     break
                 if side == 0:
                     needed = max(turn, turns[0, position])
-                    for place in range(len(counts)):
-                        found[0, row, place] += needed < counts[place]
+                    for number in range(len(counts)):
+                        found[0, row, number] += needed < counts[number]
                 i, j = position // width, position % width
                 nearest, near_enough = none, max(turn, least - 1)
                 for p in range(max(i - w, 0), min(i + w + 1, height)):
@@ -256,8 +262,8 @@ def _add_overlaps(s: Any, t: Any, sides: Any, w: int, counts: Any, turns: Any, f
                     if nearest <= near_enough:
                         break  # a still smaller turn changes no number
                 needed = max(turn, nearest)
-                for place in range(len(counts)):
-                    found[1 + side, row, place] += needed < counts[place]
+                for number in range(len(counts)):
+                    found[1 + side, row, number] += needed < counts[number]
         for side in range(2):
             others = t if side == 0 else s
             for turn in range(picks):

@@ -123,9 +123,9 @@ def _compare_part(compare: Callable[..., Tensor], a: Tensor, b: Tensor, mask: Te
         low, high = find_extremes(rows.to(working_dtype(rows)), mask)
         constant |= is_constant(low, high, torch.finfo(rows.dtype).eps)
     last = [torch.where(mask, rows, torch.inf) for rows in (x, y)]
-    parts = zip(*(torch.split(each, max(1, CHUNK_ELEMENTS // x.shape[1])) for each in (*last, mask)), strict=True)
-    found = torch.where(constant, 0, torch.cat([compare(*part) for part in parts]))
-    return where_finite(torch.where(mask, x, 0), torch.where(mask, y, 0), found)
+    parts = zip(*(torch.split(values, max(1, CHUNK_ELEMENTS // x.shape[1])) for values in (*last, mask)), strict=True)
+    compared = torch.where(constant, 0, torch.cat([compare(*part) for part in parts]))
+    return where_finite(torch.where(mask, x, 0), torch.where(mask, y, 0), compared)
 
 
 def _correlation(covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dtype: torch.dtype) -> Tensor:
@@ -148,11 +148,11 @@ def _centred_ranks(x: Tensor) -> Tensor:
 
 def _find_ends(starts: Tensor) -> tuple[Tensor, Tensor]:
     """The first and the last place, `(N, F)` each, of the run at each place of sorted rows."""
-    features, place = starts.shape[1], torch.arange(starts.shape[1], device=starts.device)
+    features, positions = starts.shape[1], torch.arange(starts.shape[1], device=starts.device)
     ends = torch.ones_like(starts)
     ends[:, :-1] = starts[:, 1:]
-    first = torch.where(starts, place, 0).cummax(1).values
-    return first, torch.where(ends, place, features).flip(1).cummin(1).values.flip(1)
+    first = torch.where(starts, positions, 0).cummax(1).values
+    return first, torch.where(ends, positions, features).flip(1).cummin(1).values.flip(1)
 
 
 def _number_values(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -223,9 +223,9 @@ def _count_inversions(values: Tensor) -> Tensor:
     keys[:, :features] = values
     keys[:, features:] = torch.arange(features, length, device=values.device)
     # the smallest blocks by comparing all pairs; the places of a block come first, so that long rows are compared
-    places = keys.view(rows, length // _SMALLEST_BLOCK, _SMALLEST_BLOCK).movedim(2, 0).contiguous()
+    blocks = keys.view(rows, length // _SMALLEST_BLOCK, _SMALLEST_BLOCK).movedim(2, 0).contiguous()
     gaps = range(1, _SMALLEST_BLOCK)
-    count = sum((places[:-gap] > places[gap:]).sum(0).sum(1) for gap in gaps) + torch.zeros_like(values[:, 0])
+    count = sum((blocks[:-gap] > blocks[gap:]).sum(0).sum(1) for gap in gaps) + torch.zeros_like(values[:, 0])
     keys <<= 1
     last_bits = torch.empty_like(keys)
     half = _SMALLEST_BLOCK
@@ -235,8 +235,8 @@ def _count_inversions(values: Tensor) -> Tensor:
         # how many blocks have a number of the upper half at each place
         upper = torch.bitwise_and(keys, 1, out=last_bits.view_as(keys)).sum(1, dtype=keys.dtype)
         places_of_upper = (upper * torch.arange(2 * half, device=keys.device)).sum(1)
-        all_places, own = half * (2 * half - 1), half * (half - 1) // 2
-        count = count + (length // (2 * half) * (all_places - own) - places_of_upper)
+        all_places, within_halves = half * (2 * half - 1), half * (half - 1) // 2
+        count = count + (length // (2 * half) * (all_places - within_halves) - places_of_upper)
         keys &= -2
         half *= 2
     return count
@@ -307,15 +307,15 @@ def _moments_by_comparing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[
     """`_moments_by_sorting` for few features on the CPU: a doubled rank counts the smaller values, less the larger."""
     values = np.ascontiguousarray(x.numpy().T)
     ranks = np.zeros(values.shape, dtype=np.int8)
-    for place in range(len(values) - 1):
-        one, others = values[place], values[place + 1 :]
+    for position in range(len(values) - 1):
+        one, others = values[position], values[position + 1 :]
         signs = (one > others).view(np.int8) - (one < others).view(np.int8)
-        ranks[place] += signs.sum(0, dtype=np.int8)
-        ranks[place + 1 :] -= signs
+        ranks[position] += signs.sum(0, dtype=np.int8)
+        ranks[position + 1 :] -= signs
     wide = ranks.astype(np.int64)
     covariance = (wide * references.numpy().T[:, rows.numpy()]).sum(0)
     ends = values.min(0), values.max(0)
-    return tuple(torch.from_numpy(each) for each in (covariance, (wide * wide).sum(0), *ends))
+    return tuple(torch.from_numpy(moment) for moment in (covariance, (wide * wide).sum(0), *ends))
 
 
 def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
@@ -342,19 +342,19 @@ def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     np.not_equal(keys[:, 1:], keys[:, :-1], out=starts[:, 1:])
     first = np.flatnonzero(starts)  # the first position of every run of ties, in the flattened rows
     length = np.diff(first, append=count * width)
-    place = first % width
-    ranks = 2 * place + length - width  # twice the mean rank of the run, centred
-    begin = np.flatnonzero(place == 0)
+    position = first % width
+    ranks = 2 * position + length - width  # twice the mean rank of the run, centred
+    begin = np.flatnonzero(position == 0)
     ends = ordered_bits(keys[:, [0, -1]].astype(np.int32)).view(np.float32)
-    own: Any = 0  # the rank of the zeros that were left out
+    rank_of_zeros: Any = 0  # the rank of the zeros that were left out
     if zeros:
         signs = np.sign(keys.reshape(-1)[first])
         ranks += zeros * signs
-        own = -np.add.reduceat(signs * length, begin)
+        rank_of_zeros = -np.add.reduceat(signs * length, begin)
         ends = np.stack((np.minimum(ends[:, 0], 0), np.maximum(ends[:, 1], 0)), 1)
     # the offset drops out: all ranks sum to 0
     covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)
-    covariance += own * (left_out[rows.numpy()] + features * zeros)
-    variance = np.add.reduceat(ranks * ranks * length, begin) + zeros * own * own
+    covariance += rank_of_zeros * (left_out[rows.numpy()] + features * zeros)
+    variance = np.add.reduceat(ranks * ranks * length, begin) + zeros * rank_of_zeros * rank_of_zeros
     low, high = (torch.from_numpy(np.ascontiguousarray(ends[:, side])) for side in (0, 1))
     return torch.from_numpy(covariance), torch.from_numpy(variance), low, high

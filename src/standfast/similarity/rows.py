@@ -86,13 +86,16 @@ class _ClosedForm(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         maps: tuple[Tensor, ...] = ctx.saved_tensors
         with torch.no_grad():
-            found = [
-                rule(gradients[0]).to(each.dtype).reshape(each.shape) if wanted else None
-                for rule, each, wanted in zip(ctx.rules, maps, ctx.needs_input_grad[2:], strict=True)
+            derivatives = [
+                rule(gradients[0]).to(values.dtype).reshape(values.shape) if is_needed else None
+                for rule, values, is_needed in zip(ctx.rules, maps, ctx.needs_input_grad[2:], strict=True)
             ]
         if torch.is_grad_enabled():
-            found = [None if each is None else _LastDerivative.apply(each, gradients[0], *maps) for each in found]  # type: ignore[no-untyped-call]
-        return None, None, *found
+            derivatives = [
+                None if values is None else _LastDerivative.apply(values, gradients[0], *maps)  # type: ignore[no-untyped-call]
+                for values in derivatives
+            ]
+        return None, None, *derivatives
 
 
 class _LastDerivative(Function):

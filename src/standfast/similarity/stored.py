@@ -26,8 +26,8 @@ def larger_is_closer(options: Mapping[str, Any]) -> bool:
     >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
     (True, False)
     """
-    known = find_similarity(options)
-    return True if known is None else known.larger_is_closer
+    similarity = find_similarity(options)
+    return True if similarity is None else similarity.larger_is_closer
 
 
 def name_first_similarity(options: Mapping[str, Any]) -> str:

@@ -62,12 +62,13 @@ def intervals_of_means(
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
     drawn = np.concatenate([statistic(means) for means in _resample(values, resamples, seed)])
     probabilities = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
-    without = statistic((count * mean - values) / (count - 1))
+    without = statistic(_leave_one_out(values, mean))
     low, high = _quantiles(drawn, _accelerate(probabilities, value, drawn, without))
     defined = np.isfinite(drawn)
     width = np.where(defined, drawn, -np.inf).max(0) - np.where(defined, drawn, np.inf).min(0)
-    same = np.isfinite(low) & (width <= _tolerance(drawn))
-    return value, np.where(same, value, low), np.where(same, value, high)
+    # draws that differ only by rounding are one value, so that the interval is this value
+    is_constant = np.isfinite(low) & (width <= _tolerance(drawn))
+    return value, np.where(is_constant, value, low), np.where(is_constant, value, high)
 
 
 def student_intervals_of_means(
@@ -93,18 +94,27 @@ def student_intervals_of_means(
     value = statistic(mean)
     if count < fewest:
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
-    without = statistic((count * mean - values) / (count - 1))
-    error = np.sqrt((count - 1) / count * ((without - without.mean(0)) ** 2).sum(0))
+    without = statistic(_leave_one_out(values, mean))
+    deviations = without - without.mean(0)
+    error = np.sqrt((count - 1) / count * (deviations**2).sum(0))
     width = float(stdtrit(count - 1, (1 + level) / 2)) * error
     return value, value - width, value + width
 
 
+def _leave_one_out(values: Array, mean: Array) -> Array:
+    """The means of all samples except one, `(n, Q)`, from those of all."""
+    count = len(values)
+    return np.asarray((count * mean - values) / (count - 1))
+
+
 def _resample(values: Array, resamples: int, seed: int) -> Iterator[Array]:
     """Means of resamples, `(m, Q)`, a part at a time."""
-    generator, count = np.random.Generator(np.random.PCG64(seed)), len(values)
+    generator = np.random.Generator(np.random.PCG64(seed))
+    count = len(values)
     step = max(1, _CELLS // count)
     for start in range(0, resamples, step):
         rows = generator.integers(count, size=(min(step, resamples - start), count))
+        # one count for all resamples: each has a range of numbers of its own
         rows += count * np.arange(len(rows))[:, None]
         times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape)
         yield times @ values / count
@@ -125,16 +135,17 @@ def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array
         without: the statistic of all samples except one, `(n, R)`.
     """
     defined = np.isfinite(drawn)
-    count, near = defined.sum(0), _tolerance(drawn)
-    below = ((drawn < value - near) & defined).sum(0) + ((drawn <= value + near) & defined).sum(0)
+    count, tolerance = defined.sum(0), _tolerance(drawn)
+    # twice the number of draws below the value; tied ones count as half below
+    twice_below = ((drawn < value - tolerance) & defined).sum(0) + ((drawn <= value + tolerance) & defined).sum(0)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        bias = ndtri(np.clip(below / (2 * count), 0.5 / count, 1 - 0.5 / count))
+        bias = ndtri(np.clip(twice_below / (2 * count), 0.5 / count, 1 - 0.5 / count))
         deviation = without.mean(0) - without
         spread = (deviation**2).sum(0)
-        skew = np.where(spread > 0, (deviation**3).sum(0) / (6 * spread**1.5), 0.0)
+        acceleration = np.where(spread > 0, (deviation**3).sum(0) / (6 * spread**1.5), 0.0)
         normal = bias + ndtri(probabilities)
-        moved = ndtr(bias + normal / (1 - skew * normal))
-    return np.where(np.isfinite(without).all(0), moved, np.nan)
+        corrected = ndtr(bias + normal / (1 - acceleration * normal))
+    return np.where(np.isfinite(without).all(0), corrected, np.nan)
 
 
 def _quantiles(drawn: Array, probabilities: Array) -> Array:
@@ -145,10 +156,11 @@ def _quantiles(drawn: Array, probabilities: Array) -> Array:
     defined = np.isfinite(drawn)
     count = defined.sum(0)
     ordered = np.sort(np.where(defined, drawn, np.nan), axis=0)  # NaN comes last
-    place = probabilities * np.maximum(count - 1, 0)
-    fine = np.isfinite(place) & (count >= _DEFINED * len(drawn))
-    place = np.where(fine, place, 0.0)
-    before = np.floor(place).astype(np.int64)
+    position = probabilities * np.maximum(count - 1, 0)
+    is_known = np.isfinite(position) & (count >= _DEFINED * len(drawn))
+    position = np.where(is_known, position, 0.0)
+    before = np.floor(position).astype(np.int64)
     after = np.minimum(before + 1, np.maximum(count - 1, 0))
-    low, high = (np.take_along_axis(ordered, which, axis=0) for which in (before, after))
-    return np.where(fine, low + (high - low) * (place - before), np.nan)
+    low = np.take_along_axis(ordered, before, axis=0)
+    high = np.take_along_axis(ordered, after, axis=0)
+    return np.where(is_known, low + (high - low) * (position - before), np.nan)

@@ -119,19 +119,50 @@ def count_needed(explainers: int, level: float = 0.05) -> int:
 def estimate_needed(comparison: Comparison) -> int | None:
     """Roughly how many samples would make the largest difference significant, if it stays as large; None if too many.
 
-    With n untied samples the signed-rank test has z = r sqrt(3 n / 4) for a rank-biserial correlation r, so
-    n = 4 z^2 / (3 r^2) with the z of the level, which is divided by the number of pairs.
+    The level is divided by the number of pairs.
     """
     effect = float(np.abs(comparison.effects).max())
     k = len(comparison.names)
     if not effect > 0:
         return None
-    z = float(ndtri(1 - comparison.level / (k * (k - 1))))
-    needed = max(4 * z * z / (3 * effect * effect), count_needed(k, comparison.level), comparison.count + 1)
+    shown = _count_for_effect(effect, comparison.level / (k * (k - 1)))
+    needed = max(shown, count_needed(k, comparison.level), comparison.count + 1)
     if needed > _MANY:
         return None
     step = 10 ** max(0, math.floor(math.log10(needed)) - 1)
     return int(math.ceil(needed / step) * step)
+
+
+def _count_for_effect(effect: float, error: float) -> float:
+    """How many samples make a rank-biserial correlation significant in half of all cases, with an error on one side.
+
+    With n untied samples the signed-rank test has z = r sqrt(3 n / 4) for a correlation r, so n = 4 z^2 / (3 r^2).
+    """
+    z = float(ndtri(1 - error))
+    return 4 * z * z / (3 * effect * effect)
+
+
+def count_more_against_controls(test: ControlTest, explainers: int) -> int | None:
+    """Roughly how many samples more would decide a test against controls, if its effect stays as it is.
+
+    Args:
+        test: that is undecided.
+        explainers: how many are tested, for which Holm's method corrects.
+
+    Returns:
+        None if there is no effect at all, or if too many would be needed.
+
+    >>> test = ControlTest("mine", "random", 8, None, 0.6, 0.2, 1.0, 0.05)
+    >>> count_more_against_controls(test, 1), count_more_against_controls(test, 10)
+    (3, 17)
+    """
+    if not abs(test.effect) > 0:
+        return None
+    shown = _count_for_effect(test.effect, test.level / max(explainers, 1))
+    # fewer than this are too few for any effect
+    fewest = math.ceil(math.log2(max(explainers, 1) / test.level))
+    needed = math.ceil(max(shown, fewest, test.count + 1))
+    return None if needed > _MANY else needed - test.count
 
 
 def compare(
@@ -169,14 +200,16 @@ def compare(
     check(direction in ("higher", "lower"), "direction", "'higher' or 'lower'", repr(direction))
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     used: Array = np.asarray(~np.isnan(values).any(axis=1))
+    count = int(used.sum())
     low, high = to_bounds(values[used], flags[used], censored_side)
-    bad_low, bad_high = (low, high) if direction == "lower" else (-high, -low)  # of these, less is better
-    ranks, count = midranks(bad_low, bad_high), int(used.sum())
+    bad_low, bad_high = _turn((low, high), direction)
+    ranks = midranks(bad_low, bad_high)
     p_values, effects = np.eye(k), np.zeros((k, k))
     differences: list[list[Interval | None]] = [[None] * k for _ in range(k)]
-    above = list(zip(*np.triu_indices(k, 1), strict=True))
+    upper = np.triu_indices(k, 1)
+    pairs = list(zip(*upper, strict=True))
     untied = 0
-    for i, j in above if count else ():
+    for i, j in pairs if count else ():
         gain = subtract((bad_low[:, j], bad_high[:, j]), (bad_low[:, i], bad_high[:, i]))
         p_values[i, j], effects[i, j], nonzero = signed_rank(*gain)
         effects[j, i] = -effects[i, j]
@@ -184,8 +217,7 @@ def compare(
         for a, b in ((i, j), (j, i)):
             difference = subtract((low[:, a], high[:, a]), (low[:, b], high[:, b]))
             differences[a][b] = median_interval(*difference, 1 - level)
-    upper = np.triu_indices(k, 1)
-    raw = p_values[upper] if count else np.ones(len(above))
+    raw = p_values[upper] if count else np.ones(len(pairs))
     p_values[upper] = p_values.T[upper] = holm(raw)
     statistic, p = (math.nan, float(raw[0])) if k == 2 else friedman(ranks)
     return Comparison(
@@ -203,8 +235,14 @@ def compare(
         p_values=p_values,
         effects=effects,
         differences=tuple(map(tuple, differences)),
-        smallest_p=min(1.0, len(above) * 2.0 ** (1 - untied)),
+        smallest_p=min(1.0, len(pairs) * 2.0 ** (1 - untied)),
     )
+
+
+def _turn(bounds: tuple[Array, Array], direction: str) -> tuple[Array, Array]:
+    """Lower and upper bounds of values of which less is better."""
+    low, high = bounds
+    return (low, high) if direction == "lower" else (-high, -low)
 
 
 @dataclass(frozen=True)
@@ -282,38 +320,76 @@ def compare_with_controls(
     check(len(names) == values.shape[1] == len(set(names)), "names", f"{values.shape[1]} different names", list(names))
     check(set(controls) <= set(names), "controls", "some of the names", list(controls))
     check(direction in ("higher", "lower"), "direction", "'higher' or 'lower'", repr(direction))
-    columns = [names.index(name) for name in controls]
-    found: list[ControlTest] = []
-    gaps: list[tuple[Array, Array]] = []
-    for place, name in enumerate(names) if columns else ():
+    control_columns = [names.index(name) for name in controls]
+    if not control_columns:
+        return []
+    tests: list[ControlTest] = []
+    differences: list[tuple[Array, Array]] = []
+    for column, name in enumerate(names):
         if name in controls:
             continue
-        used = ~np.isnan(values[:, [place, *columns]]).any(axis=1)
+        used = ~np.isnan(values[:, [column, *control_columns]]).any(axis=1)
         low, high = to_bounds(values[used], flags[used], censored_side)
-        bad_low, bad_high = (low, high) if direction == "lower" else (-high, -low)  # of these, less is better
-        own: list[tuple[float, float, float]] = []
-        for column in columns:
-            gain = subtract((bad_low[:, column], bad_high[:, column]), (bad_low[:, place], bad_high[:, place]))
-            p, effect, _ = signed_rank(*gain) if used.any() else (1.0, 0.0, 0)
-            # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis
-            own.append((effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2))
+        bad_low, bad_high = _turn((low, high), direction)
+        bad = [(bad_low[:, index], bad_high[:, index]) for index in (column, *control_columns)]
+        against = [_test_one_sided(bad[0], bad_of_control) for bad_of_control in bad[1:]]
         # the control that is hardest to beat; of equal p-values that with the smallest effect
-        best = max(range(len(own)), key=lambda at: (own[at][1], -own[at][0]))
-        column = columns[best]
-        gaps.append(subtract((low[:, place], high[:, place]), (low[:, column], high[:, column])))
-        every, some = max(test[1] for test in own), min(1.0, len(own) * min(test[2] for test in own))
-        found.append(ControlTest(name, controls[best], int(used.sum()), None, own[best][0], every, some, level))
-    if not found:
-        return []
-    beats, worse = (np.asarray(ps) for ps in zip(*((t.p_beats, t.p_worse) for t in found), strict=True))
-    errors = find_holm_levels(beats, level), find_holm_levels(worse, level) / len(columns)
-    below, above = errors if direction == "higher" else errors[::-1]
-    tests = []
-    for at, (test, p_beats, p_worse) in enumerate(zip(found, holm(beats), holm(worse), strict=True)):
-        difference = shift_interval(*gaps[at], float(below[at]), float(above[at])) if test.count else None
-        test = replace(test, p_beats=float(p_beats), p_worse=float(p_worse), difference=difference)
-        tests.append(_drop_contradicting_interval(test))
-    return tests
+        best = max(range(len(against)), key=lambda index: (against[index].p_better, -against[index].effect))
+        best_column = control_columns[best]
+        differences.append(subtract((low[:, column], high[:, column]), (low[:, best_column], high[:, best_column])))
+        p_beats_every = max(test.p_better for test in against)
+        p_worse_than_some = min(1.0, len(against) * min(test.p_worse for test in against))
+        effect = against[best].effect
+        tests.append(
+            ControlTest(name, controls[best], int(used.sum()), None, effect, p_beats_every, p_worse_than_some, level)
+        )
+    return _correct_for_explainers(tests, differences, direction, len(control_columns)) if tests else []
+
+
+@dataclass(frozen=True)
+class _OneSided:
+    """The signed-rank test of an explainer against one control: r, and the p-values of both claims."""
+
+    effect: float
+    p_better: float
+    p_worse: float
+
+
+def _test_one_sided(explainer: tuple[Array, Array], control: tuple[Array, Array]) -> _OneSided:
+    """The test of bounds of values of which less is better."""
+    p, effect = 1.0, 0.0
+    if len(explainer[0]):
+        p, effect, _ = signed_rank(*subtract(control, explainer))
+    # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis
+    return _OneSided(effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2)
+
+
+def _correct_for_explainers(
+    tests: Sequence[ControlTest], differences: Sequence[tuple[Array, Array]], direction: str, controls: int
+) -> list[ControlTest]:
+    """The tests with p-values by Holm's method, and the intervals with the errors at which it tests each claim.
+
+    Args:
+        tests: with p-values of each explainer alone.
+        differences: bounds of its values less those of its control.
+        direction: whether higher or lower values are better.
+        controls: how many there are.
+    """
+    level = tests[0].level
+    beats = np.asarray([test.p_beats for test in tests])
+    worse = np.asarray([test.p_worse for test in tests])
+    beats_errors = find_holm_levels(beats, level)
+    worse_errors = find_holm_levels(worse, level) / controls
+    # an explainer beats its control where the interval lies above 0, or below where lower is better
+    below, above = (beats_errors, worse_errors) if direction == "higher" else (worse_errors, beats_errors)
+    corrected = []
+    for index, (test, p_beats, p_worse) in enumerate(zip(tests, holm(beats), holm(worse), strict=True)):
+        interval = None
+        if test.count:
+            interval = shift_interval(*differences[index], float(below[index]), float(above[index]))
+        test = replace(test, p_beats=float(p_beats), p_worse=float(p_worse), difference=interval)
+        corrected.append(_drop_contradicting_interval(test))
+    return corrected
 
 
 def _drop_contradicting_interval(test: ControlTest) -> ControlTest:

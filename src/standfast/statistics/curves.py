@@ -29,8 +29,8 @@ def compute_area(share: Numbers, drop: Numbers) -> Numbers:
         width = share[..., k] - share[..., k - 1]
         height = drop[..., k] + drop[..., k - 1]
         twice = twice + width * height
-    held = (1 - share[..., -1]) * drop[..., -1]
-    area: Numbers = twice / 2 + held
+    constant_part = (1 - share[..., -1]) * drop[..., -1]
+    area: Numbers = twice / 2 + constant_part
     return area
 
 

@@ -54,10 +54,14 @@ class Estimate:
         >>> found.decide(0.6, "higher"), found.decide(0.7, "lower")
         ('pass', 'undecided')
         """
-        low, high, limit = (self.low, self.high, limit) if better == "higher" else (-self.high, -self.low, -limit)
+        low, high = self.low, self.high
+        if better == "lower":
+            low, high, limit = -high, -low, -limit
         if math.isnan(low) or math.isnan(high):
             return "undecided"
-        return "pass" if low >= limit else "fail" if high < limit else "undecided"
+        if low >= limit:
+            return "pass"
+        return "fail" if high < limit else "undecided"
 
 
 def spend_level(level: float, look: int, requirements: int = 1) -> float:
@@ -98,8 +102,10 @@ def estimate_share(met: int, unmet: int, unknown: int, level: float, mistaken: f
     count = met + unmet + unknown
     if count == 0:
         return Estimate(math.nan, 0.0, 1.0, level, 0)
-    low, high = proportion_interval(met, count, level)[0], proportion_interval(met + unknown, count, level)[1]
-    low, high = max(0.0, (low - mistaken) / (1 - mistaken)), min(1.0, high / (1 - mistaken))
+    low, _ = proportion_interval(met, count, level)
+    _, high = proportion_interval(met + unknown, count, level)
+    low = max(0.0, (low - mistaken) / (1 - mistaken))
+    high = min(1.0, high / (1 - mistaken))
     return Estimate((met + unknown / 2) / count, low, high, level, count)
 
 
@@ -121,13 +127,13 @@ def estimate_mean(values: Array, level: float) -> Estimate:
     if not deviation:
         return Estimate(value, -math.inf, math.inf, level, count)
     reach = float(stdtrit(count - 1, 1 - (1 - level) / 2)) / math.sqrt(count)
-    ends = [(-reach, reach)]
+    lower, upper = -reach, reach
     if count > 2:
         offset = values - value
         skewness = float((offset**3).mean() / (offset**2).mean() ** 1.5)
         skewness *= math.sqrt(count * (count - 1)) / (count - 2)
-        ends.append((_remove_skewness(-reach, skewness, count), _remove_skewness(reach, skewness, count)))
-    lower, upper = (end(each) for end, each in zip((min, max), zip(*ends, strict=True), strict=True))
+        lower = min(lower, _remove_skewness(-reach, skewness, count))
+        upper = max(upper, _remove_skewness(reach, skewness, count))
     return Estimate(value, value - upper * deviation, value - lower * deviation, level, count)
 
 
@@ -155,7 +161,7 @@ def count_until(decided: Callable[[int], bool], start: int) -> int | None:
     return high
 
 
-def foresee_share(found: Estimate, share: float, mistaken: float = 0.0) -> int | None:
+def foresee_share(estimate: Estimate, share: float, mistaken: float = 0.0) -> int | None:
     """About how many samples decide whether at least `share` of all meet the condition, if the estimate is right.
 
     None where the estimate is at the limit itself, so that no number of samples is enough.
@@ -163,24 +169,24 @@ def foresee_share(found: Estimate, share: float, mistaken: float = 0.0) -> int |
     >>> foresee_share(estimate_share(19, 1, 0, 0.95), 0.9), foresee_share(estimate_share(9, 1, 0, 0.95), 0.9)
     (141, None)
     """
-    rate = found.value
+    rate = estimate.value
 
     def decided(count: int) -> bool:
         met = round(rate * count)
-        return estimate_share(met, count - met, 0, found.level, mistaken).decide(share, "higher") != "undecided"
+        return estimate_share(met, count - met, 0, estimate.level, mistaken).decide(share, "higher") != "undecided"
 
     if math.isnan(rate) or abs(rate - share) < 1e-3:
         return None
-    return count_until(decided, found.count)
+    return count_until(decided, estimate.count)
 
 
-def foresee_mean(found: Estimate, limit: float) -> int | None:
+def foresee_mean(estimate: Estimate, limit: float) -> int | None:
     """About how many samples decide on which side of `limit` the mean is, if mean and deviation stay as they are."""
-    reach = (found.high - found.low) / 2
-    distance = abs(found.value - limit)
+    reach = (estimate.high - estimate.low) / 2
+    distance = abs(estimate.value - limit)
     if not (math.isfinite(reach) and reach > 0) or distance < 1e-3 * reach:
         return None
-    return max(found.count + 1, math.ceil(found.count * (reach / distance) ** 2))
+    return max(estimate.count + 1, math.ceil(estimate.count * (reach / distance) ** 2))
 
 
 def count_met(low: Array, high: Array, limit: float, better: Literal["higher", "lower"]) -> tuple[int, int, int]:

@@ -31,13 +31,20 @@ def kendall(a: Array, b: Array) -> Array:
     """Kendall's tau-b of maps `(n, F)` by pairs of rows, `(n,)`; NaN for more than 512 entries, 0 for constant maps."""
     if a.shape[1] > MOST_RANKED:
         return np.full(len(a), np.nan)
-    first, second = (np.sign(values[:, :, None] - values[:, None, :]) for values in (a, b))
-    scale = np.sqrt((first**2).sum((1, 2)) * (second**2).sum((1, 2)))
-    product: Array = (first * second).sum((1, 2)) / np.where(scale > 0, scale, 1.0)
-    return product
+    signs_a, signs_b = _sign_differences(a), _sign_differences(b)
+    untied_a = (signs_a**2).sum((1, 2))
+    untied_b = (signs_b**2).sum((1, 2))
+    scale = np.sqrt(untied_a * untied_b)
+    agreement = (signs_a * signs_b).sum((1, 2))
+    return np.asarray(agreement / np.where(scale > 0, scale, 1.0))
 
 
-def mark_first(maps: Array, k: int) -> Array:
+def _sign_differences(maps: Array) -> Array:
+    """Of each pair of entries of maps `(n, F)` which is larger, -1, 0 or 1, `(n, F, F)`."""
+    return np.asarray(np.sign(maps[:, :, None] - maps[:, None, :]))
+
+
+def _mark_largest(maps: Array, k: int) -> Array:
     """Which k entries of maps `(n, F)` have the largest absolute values, bool `(n, F)`; of equal ones the first."""
     order = np.argsort(-np.abs(maps), axis=1, kind="stable")[:, :k]
     marked = np.zeros(maps.shape, dtype=bool)
@@ -47,13 +54,15 @@ def mark_first(maps: Array, k: int) -> Array:
 
 def overlap(a: Array, b: Array, k: int) -> Array:
     """The share of the first k entries of maps `(n, F)` that both have, `(n,)`."""
-    return np.asarray((mark_first(a, k) & mark_first(b, k)).sum(1) / min(k, a.shape[1]))
+    in_common = _mark_largest(a, k) & _mark_largest(b, k)
+    return np.asarray(in_common.sum(1) / min(k, a.shape[1]))
 
 
 def agree_in_sign(a: Array, b: Array, k: int) -> Array:
     """The share of the first k entries of either of two maps `(n, F)` whose signs are the same, `(n,)`."""
-    among = mark_first(a, k) | mark_first(b, k)
-    return np.asarray(((np.sign(a) == np.sign(b)) & among).sum(1) / among.sum(1))
+    among_first = _mark_largest(a, k) | _mark_largest(b, k)
+    same_sign = np.sign(a) == np.sign(b)
+    return np.asarray((same_sign & among_first).sum(1) / among_first.sum(1))
 
 
 def list_pairs(count: int) -> tuple[Array, Array]:
@@ -77,27 +86,39 @@ def interval_over_seeds(values: Array, count: int, correlation: bool) -> tuple[A
     >>> mean.round(3).tolist(), bool((low < mean).all() and (mean < high).all())
     ([0.7], True)
     """
-    first, second = list_pairs(count)
     mean = values.mean(1)
-    totals = np.stack([values[:, (first == seed) | (second == seed)].sum(1) for seed in range(count)], axis=1)
-    without = (values.sum(1)[:, None] - totals) / ((count - 1) * (count - 2) / 2)
-    spread = ((without - without.mean(1, keepdims=True)) ** 2).sum(1)
-    rest = values.var(1) / len(first)  # what pairs vary even if no seed is unusual, such as two halves of seeds
-    error = np.sqrt((count - 1) / count * spread + rest)
-    reach = stdtrit(count - 1, 0.975) * error
+    reach = stdtrit(count - 1, 0.975) * _estimate_error(values, count)
     if not correlation:
         return mean, mean - reach, mean + reach
     inner = np.clip(mean, -1 + 1e-12, 1 - 1e-12)
-    scaled, reach = np.arctanh(inner), reach / (1 - inner**2)
-    flat = np.ptp(values, axis=1) <= 1e-12
-    low, high = np.tanh(scaled - reach), np.tanh(scaled + reach)
-    return mean, np.where(flat, mean, low), np.where(flat, mean, high)
+    centre = np.arctanh(inner)
+    reach = reach / (1 - inner**2)  # on the scale of atanh
+    is_flat = np.ptp(values, axis=1) <= 1e-12
+    low = np.where(is_flat, mean, np.tanh(centre - reach))
+    high = np.where(is_flat, mean, np.tanh(centre + reach))
+    return mean, low, high
+
+
+def _estimate_error(values: Array, count: int) -> Array:
+    """The standard error of the mean over pairs, `(n,)`: the jackknife's over seeds, and what pairs vary themselves.
+
+    Args:
+        values, count: as of `interval_over_seeds`.
+    """
+    first, second = list_pairs(count)
+    sums_with_seed = [values[:, (first == seed) | (second == seed)].sum(1) for seed in range(count)]
+    pairs_without_seed = (count - 1) * (count - 2) / 2
+    means_without_seed = (values.sum(1)[:, None] - np.stack(sums_with_seed, axis=1)) / pairs_without_seed
+    deviations = means_without_seed - means_without_seed.mean(1, keepdims=True)
+    over_seeds = (count - 1) / count * (deviations**2).sum(1)
+    over_pairs = values.var(1) / len(first)  # even if no seed is unusual, such as two halves of seeds
+    return np.asarray(np.sqrt(over_seeds + over_pairs))
 
 
 def bound_equal_similarities(mean: Array, count: int) -> Array:
     """The lower end of the interval of similarities that are equal for maps that differ, `(n,)`."""
-    rare = 1 - 0.05 ** (1 / count)
-    return np.where(mean > 0, mean * (1 - rare) ** 2, -1.0)
+    unseen_share = 1 - 0.05 ** (1 / count)  # so many seeds could give other maps, and none of `count` did
+    return np.where(mean > 0, mean * (1 - unseen_share) ** 2, -1.0)
 
 
 def find_two_groups(values: Array, count: int) -> Array:
@@ -115,15 +136,22 @@ def find_two_groups(values: Array, count: int) -> Array:
     """
     first, second = list_pairs(count)
     matrix = np.ones((len(values), count, count))
-    matrix[:, first, second] = matrix[:, second, first] = values
-    rows, least = np.arange(len(values)), values.argmin(1)
-    grouped = matrix[rows, first[least]] >= matrix[rows, second[least]]
-    same = grouped[:, first] == grouped[:, second]
-    within, between = (np.ma.masked_array(values, ~chosen) for chosen in (same, ~same))
-    rest = (within.var(1) * same.sum(1)).filled(0) + (between.var(1) * (~same).sum(1)).filled(0)
-    apart = (within.min(1) > between.max(1)).filled(False)
-    several = (grouped.sum(1) >= 2) & (grouped.sum(1) <= count - 2)
-    return np.asarray(several & apart & (rest <= 0.1 * values.var(1) * values.shape[1]))
+    matrix[:, first, second] = values
+    matrix[:, second, first] = values
+    # the two seeds that are least similar are in different groups; the others are where they are more similar
+    rows = np.arange(len(values))
+    least_similar = values.argmin(1)
+    in_first_group = matrix[rows, first[least_similar]] >= matrix[rows, second[least_similar]]
+    is_within = in_first_group[:, first] == in_first_group[:, second]
+
+    within = np.ma.masked_array(values, ~is_within)
+    between = np.ma.masked_array(values, is_within)
+    are_apart = (within.min(1) > between.max(1)).filled(False)
+    within_squares = (within.var(1) * is_within.sum(1)).filled(0)
+    between_squares = (between.var(1) * (~is_within).sum(1)).filled(0)
+    is_explained = within_squares + between_squares <= 0.1 * values.var(1) * values.shape[1]
+    size = in_first_group.sum(1)
+    return np.asarray((size >= 2) & (size <= count - 2) & are_apart & is_explained)
 
 
 def split_variance(maps: Array) -> tuple[Array, Array]:
@@ -140,12 +168,13 @@ def split_variance(maps: Array) -> tuple[Array, Array]:
     >>> within.tolist(), between.tolist()
     ([0.0], [0.4])
     """
-    seeds = maps.shape[2]
+    _, models, seeds, _ = maps.shape
     within = maps.var(2, ddof=1).mean(1).sum(-1)
-    of_model, of_seed = maps.mean(2, keepdims=True), maps.mean(1, keepdims=True)
-    rest = ((maps - of_model - of_seed + maps.mean((1, 2), keepdims=True)) ** 2).sum((1, 2, 3))
-    rest = rest / ((maps.shape[1] - 1) * (seeds - 1))  # what a seed does to one model alone
-    between = of_model.var(1, ddof=1).sum((1, 2)) - rest / seeds
-    length = (maps**2).sum(-1).mean((1, 2))
-    scale = np.where(length > 0, length, 1.0)
+    model_means = maps.mean(2, keepdims=True)
+    seed_means = maps.mean(1, keepdims=True)
+    interaction = maps - model_means - seed_means + maps.mean((1, 2), keepdims=True)  # of a seed and one model alone
+    interaction_variance = (interaction**2).sum((1, 2, 3)) / ((models - 1) * (seeds - 1))
+    between = model_means.var(1, ddof=1).sum((1, 2)) - interaction_variance / seeds
+    squared_length = (maps**2).sum(-1).mean((1, 2))
+    scale = np.where(squared_length > 0, squared_length, 1.0)
     return within / scale, between / scale

@@ -263,14 +263,16 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
     largest = sizes[np.isfinite(sizes)].max(initial=0.0)
     sizes = np.round(sizes / largest, 12) if largest > 0 else sizes
     ranks = midranks(sizes[0], sizes[1])
-    balance, count = float((sign * ranks).sum()), len(ranks)
+    count = len(ranks)
+    balance = float((sign * ranks).sum())
     effect = balance / (count * (count + 1) / 2) if count else 0.0
     weights = np.rint(2 * ranks[sign != 0]).astype(np.int64)  # integers
     untied = len(weights)
     if untied == 0 or balance == 0:
         return 1.0, effect, untied
     if untied > EXACT_DIFFERENCES:
-        return float(2 * ndtr(-2 * abs(balance) / math.sqrt((weights**2).sum()))), effect, untied
+        deviations = abs(balance) / math.sqrt((weights**2).sum())
+        return float(2 * ndtr(-2 * deviations)), effect, untied
     chance = _sum_chances(weights)
     positive = int(weights[sign[sign != 0] > 0].sum())
     tail = min(chance[: positive + 1].sum(), chance[positive:].sum())
@@ -293,39 +295,45 @@ def shift_interval(low: Array, high: Array, below: float, above: float) -> Inter
     """
     count = len(low)
     pairs = count * (count + 1) // 2
-    places = (pairs - 1) // 2, pairs // 2
-    least = most = sum(_select_mean_of_pair(low, place) for place in places) / 2
+    least = most = _find_median_mean(low)
     if not np.array_equal(low, high):
-        most = sum(_select_mean_of_pair(high, place) for place in places) / 2
-    ends = np.concatenate([low, high])
-    if abs(least - most) <= 1e-9 * np.abs(ends[np.isfinite(ends)]).max(initial=1.0):  # they differ by rounding
+        most = _find_median_mean(high)
+    bounds = np.concatenate([low, high])
+    if abs(least - most) <= 1e-9 * np.abs(bounds[np.isfinite(bounds)]).max(initial=1.0):  # they differ by rounding
         least = most
     bound: Literal["unknown"] | None = None if least == most else "unknown"
-    first, last = (_count_rejected(count, error) for error in (below, above))
-    start = _select_mean_of_pair(low, first - 1) if first else -math.inf
-    end = _select_mean_of_pair(high, pairs - last) if last else math.inf
+    below_count, above_count = _count_rejected(count, below), _count_rejected(count, above)
+    start = _select_mean_of_pair(low, below_count - 1) if below_count else -math.inf
+    end = _select_mean_of_pair(high, pairs - above_count) if above_count else math.inf
     value = most if bound is None else math.nan
     return Interval(value, start, end, count, 1 - below - above, bound, (least, most))
 
 
-def _select_mean_of_pair(values: Array, place: int) -> float:
-    """The mean that has `place` smaller ones, of the means of all pairs of values, each with itself included."""
-    finite = np.abs(values[np.isfinite(values)]).max(initial=0.0) or 1.0
-    far = 4 * finite  # in the place of infinity: its mean with any finite number is beyond all of these
+def _find_median_mean(values: Array) -> float:
+    """The median of the means of all pairs of values, each with itself included."""
+    pairs = len(values) * (len(values) + 1) // 2
+    middle_ranks = (pairs - 1) // 2, pairs // 2
+    return sum(_select_mean_of_pair(values, rank) for rank in middle_ranks) / 2
+
+
+def _select_mean_of_pair(values: Array, rank: int) -> float:
+    """The mean that has `rank` smaller ones, of the means of all pairs of values, each with itself included."""
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0.0) or 1.0
+    far = 4 * largest  # in the place of infinity: its mean with any finite number is beyond all of these
     ordered = np.sort(np.clip(values, -far, far))
     low, high = float(ordered[0]), float(ordered[-1])
     for _ in range(_HALVINGS):
         middle = low + (high - low) / 2
         both_orders = int(np.searchsorted(ordered, 2 * middle - ordered, side="right").sum())
         with_itself = int(np.searchsorted(ordered, middle, side="right"))
-        if (both_orders + with_itself) // 2 > place:
+        if (both_orders + with_itself) // 2 > rank:
             high = middle
         else:
             low = middle
     partner = np.searchsorted(ordered, 2 * high - ordered, side="right") - 1
     means = (ordered + ordered[partner])[partner >= 0] / 2  # the largest of those up to `high` is the one, exactly
-    found = float(means.max(initial=-math.inf))
-    return found if abs(found) <= 1.25 * finite else math.copysign(math.inf, found)
+    mean = float(means.max(initial=-math.inf))
+    return mean if abs(mean) <= 1.25 * largest else math.copysign(math.inf, mean)
 
 
 def _count_rejected(count: int, error: float) -> int:
@@ -375,9 +383,9 @@ def find_holm_levels(p_values: Array, level: float) -> Array:
     order = np.argsort(p_values, kind="stable")
     rejected = int((holm(p_values) <= level).sum())
     left = len(p_values) - np.minimum(np.arange(len(p_values)), rejected)
-    found = np.empty(len(p_values))
-    found[order] = level / left
-    return found
+    levels = np.empty(len(p_values))
+    levels[order] = level / left
+    return levels
 
 
 def check_values(values: Array, censored: Array | None, side: str, axes: int) -> tuple[Array, Array]:
@@ -408,10 +416,12 @@ def merge_rounding(values: Array) -> Array:
         gaps = np.diff(ordered, axis=1)
     larger = np.maximum(np.abs(ordered[:, 1:]), np.abs(ordered[:, :-1]))
     is_same = np.isfinite(gaps) & (gaps <= ROUNDING * np.maximum(larger, usual))
-    places = np.arange(values.shape[1])
-    first = np.maximum.accumulate(np.where(np.pad(is_same, ((0, 0), (1, 0))), 0, places), axis=1)
+    # of each value the column at which its run of equal values begins
+    columns = np.arange(values.shape[1])
+    begins_run = ~np.pad(is_same, ((0, 0), (1, 0)))
+    run_starts = np.maximum.accumulate(np.where(begins_run, columns, 0), axis=1)
     merged = np.empty_like(values)
-    np.put_along_axis(merged, order, np.take_along_axis(ordered, first, axis=1), axis=1)
+    np.put_along_axis(merged, order, np.take_along_axis(ordered, run_starts, axis=1), axis=1)
     return merged
 
 
@@ -426,9 +436,11 @@ def subtract(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Arr
     """Lower and upper bounds of the differences a - b; the difference of two equal infinities is zero."""
     with np.errstate(invalid="ignore"):
         low, high = a[0] - b[1], a[1] - b[0]
-    same = (a[0] == a[1]) & (b[0] == b[1])
-    low = np.where(np.isnan(low), np.where(same, 0.0, -np.inf), low)
-    return low, np.where(np.isnan(high), np.where(same, 0.0, np.inf), high)
+    # infinity less infinity is NaN: no difference where both values are known, and else nothing is known
+    both_known = (a[0] == a[1]) & (b[0] == b[1])
+    low = np.where(np.isnan(low), np.where(both_known, 0.0, -np.inf), low)
+    high = np.where(np.isnan(high), np.where(both_known, 0.0, np.inf), high)
+    return low, high
 
 
 def _median_of_sorted(ordered: Array) -> float:
@@ -438,10 +450,16 @@ def _median_of_sorted(ordered: Array) -> float:
 
 def _nanmedian(values: Array) -> Array:
     """`np.nanmedian` over the first axis, but also for infinite values, and without a warning if all are NaN."""
-    ordered, present = np.sort(values, axis=0), (~np.isnan(values)).sum(axis=0)[None]
-    middle = np.maximum((present - 1) // 2, 0), present // 2
-    a, b = (np.take_along_axis(ordered, np.minimum(index, len(ordered) - 1), axis=0)[0] for index in middle)
+    ordered = np.sort(values, axis=0)  # NaN comes last
+    present = (~np.isnan(values)).sum(axis=0)[None]
+    a = _take(ordered, np.maximum((present - 1) // 2, 0))
+    b = _take(ordered, present // 2)
     return np.asarray(np.where(a == b, a, a / 2 + b / 2))
+
+
+def _take(ordered: Array, index: Array) -> Array:
+    """The entries along the first axis, at most the last ones; `index` has one entry along it."""
+    return np.asarray(np.take_along_axis(ordered, np.minimum(index, len(ordered) - 1), axis=0)[0])
 
 
 def median_interval(low: Array, high: Array, level: float, side: Side = "upper") -> Interval:
@@ -452,37 +470,49 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
     """
     count, low, high = len(low), np.sort(low), np.sort(high)
     least, most = _median_of_sorted(low), _median_of_sorted(high)
-    bound: Literal["upper", "lower", "unknown"] | None = None
-    if least != most:
-        finite = {"upper": math.isfinite(most), "lower": math.isfinite(least)}
-        other: Side = "lower" if side == "upper" else "upper"
-        bound = side if finite[side] else other if finite[other] else "unknown"
-    value = math.nan if bound == "unknown" else least if bound == "lower" else most
+    bound = None if least == most else _find_bound(least, most, side)
+    value = {"lower": least, "unknown": math.nan}.get(bound or "", most)
     if count < 2:
         return Interval(value, None, None, count, 0.0, bound, (least, most))
     # the number of values below the median has the distribution Bin(n, 1/2)
     below = bdtr(np.arange(count + 1), count, 0.5)
     order = max(1, min(count // 2, int(np.searchsorted(2 * below, 1 - level + 1e-12, side="right"))))
-    coverage = float(1 - 2 * below[order - 1])
-    ends = float(low[order - 1]), float(high[count - order])
     return Interval(
         value,
-        *ends,
-        count,
-        coverage,
-        bound,
-        (least, most),
-        None if math.isfinite(ends[0]) or math.isinf(high[order - 1]) else float(high[order - 1]),
-        None if math.isfinite(ends[1]) or math.isinf(low[count - order]) else float(low[count - order]),
+        low=float(low[order - 1]),
+        high=float(high[count - order]),
+        count=count,
+        coverage=float(1 - 2 * below[order - 1]),
+        bound=bound,
+        between=(least, most),
+        low_bound=_bound_open_end(low[order - 1], high[order - 1]),
+        high_bound=_bound_open_end(high[count - order], low[count - order]),
     )
+
+
+def _find_bound(least: float, most: float, side: Side) -> Literal["upper", "lower", "unknown"]:
+    """Which end of the range of a median is its value: that of `side`, or else the other one, if it is finite."""
+    is_finite: dict[Side, bool] = {"upper": math.isfinite(most), "lower": math.isfinite(least)}
+    if is_finite[side]:
+        return side
+    other: Side = "lower" if side == "upper" else "upper"
+    return other if is_finite[other] else "unknown"
+
+
+def _bound_open_end(end: float, bound: float) -> float | None:
+    """What an infinite end is known to be beyond; None for a finite end, or where that is infinite, too."""
+    return float(bound) if math.isinf(end) and math.isfinite(bound) else None
 
 
 def _mean_interval(values: Array, level: float, resamples: int, seed: int) -> Interval:
     count, mean = len(values), float(values.mean())
     if values.min() == values.max():
-        mean = float(values[0])
-        ends: tuple[float | None, float | None] = (None, None) if count == 1 else (mean, mean)
-        return Interval(mean, *ends, count, level if count > 1 else 0.0, None, (mean, mean))
+        value = float(values[0])
+        if count == 1:
+            return Interval(value, None, None, count, 0.0, None, (value, value))
+        return Interval(value, value, value, count, level, None, (value, value))
     _, low, high = intervals_of_means(values[:, None], level=level, resamples=resamples, seed=seed, fewest=2)
-    start, end = (float(e) if math.isfinite(e) else None for e in (low[0], high[0]))  # squares may overflow
+    # squares may overflow
+    start = float(low[0]) if math.isfinite(low[0]) else None
+    end = float(high[0]) if math.isfinite(high[0]) else None
     return Interval(mean, start, end, count, level, None, (mean, mean))

@@ -55,11 +55,12 @@ def pool_inputs(values: Array, p_values: Array, draws: int) -> Pooled:
     values, p_values = np.asarray(values, dtype=float), np.asarray(p_values, dtype=float)
     check(values.ndim == 1 and values.shape == p_values.shape, "p_values", f"shape {values.shape}", p_values.shape)
     check_integer(draws, "draws")
-    fine = np.isfinite(values) & np.isfinite(p_values)
-    values, p_values = values[fine], p_values[fine]
+    is_known = np.isfinite(values) & np.isfinite(p_values)
+    values, p_values = values[is_known], p_values[is_known]
     count = len(values)
     if count == 0:
         return Pooled(None, math.nan, 0)
-    half = 0.5 / (draws + 1)
-    score = float(ndtri(1 - np.clip(p_values - half, half, 1 - half)).sum()) / math.sqrt(count)
+    half_step = 0.5 / (draws + 1)
+    middles = np.clip(p_values - half_step, half_step, 1 - half_step)
+    score = float(ndtri(1 - middles).sum()) / math.sqrt(count)
     return Pooled(bootstrap_interval(values), float(ndtr(-score)), count)

@@ -54,27 +54,32 @@ def stopped_interval(hits: int, samples: int, looks: tuple[tuple[int, int], ...]
     """
     from scipy.optimize import brentq
 
-    before = [look for look in looks if look[0] < samples]
-    if not before:
+    earlier_looks = [look for look in looks if look[0] < samples]
+    if not earlier_looks:
         return proportion_interval(hits, samples, level)
     tail = (1 - level) / 2
 
     def count_larger(p: float, least: int) -> float:
-        """The probability of ending earlier, or with at least so many hits here."""
-        return 1 - _go_on(p, (*before, (samples, least)))
+        """The probability of ending earlier, or with at least so many hits at the last look."""
+        return 1 - _go_on(p, (*earlier_looks, (samples, least)))
 
-    low = brentq(lambda p: count_larger(p, hits) - tail, 0.0, 1.0, xtol=1e-12, rtol=1e-9) if hits else 0.0
-    if hits == samples:
-        return low, 1.0
-    return low, brentq(lambda p: count_larger(p, hits + 1) - (1 - tail), 0.0, 1.0, xtol=1e-12, rtol=1e-9)
+    def solve(least: int, probability: float) -> float:
+        """The proportion for which that probability is this one; it grows with the proportion."""
+        return float(brentq(lambda p: count_larger(p, least) - probability, 0.0, 1.0, xtol=1e-12, rtol=1e-9))
+
+    low = solve(hits, tail) if hits else 0.0
+    high = solve(hits + 1, 1 - tail) if hits < samples else 1.0
+    return low, high
 
 
 def _go_on(p: float, looks: Sequence[tuple[int, int]]) -> float:
     """The probability that none of these looks finds enough hits."""
     from scipy.stats import binom
 
-    drawn, open_ends = 0, np.ones(1)  # the probability of each number of hits, without an end so far
+    drawn = 0
+    chances = np.ones(1)  # of each number of hits, without an end so far
     for samples, least in looks:
         more = binom.pmf(np.arange(least), samples - drawn, p)
-        open_ends, drawn = np.convolve(open_ends, more)[:least], samples
-    return math.fsum(open_ends)
+        chances = np.convolve(chances, more)[:least]
+        drawn = samples
+    return math.fsum(chances)

@@ -126,16 +126,17 @@ def measure_agreement_interval(
     # how often each sample was drawn; the first row has each sample once, so it gives W itself
     counts = np.vstack([np.ones((1, n)), rng.multinomial(n, np.full(n, 1 / n), size=resamples)])
     sums = np.einsum("bn,mnk->bmk", counts, np.where(present[..., None], ranks, 0.0), optimize=True)
-    drawn = counts @ present.T
-    complete = (drawn > 0).all(axis=1)
-    values = _kendalls_w(midranks(sums[complete] / drawn[complete][..., None]))
+    draws = counts @ present.T  # of each metric, (draws, m)
+    complete = (draws > 0).all(axis=1)
+    values = _kendalls_w(midranks(sums[complete] / draws[complete][..., None]))
     value = float(values[0])
     if math.isnan(value):
         return None
     # W is undefined for draws in which all explainers are tied
-    others = values[1:][~np.isnan(values[1:])]
-    ends = (None, None) if n < 2 or not len(others) else np.quantile(others, [(1 - level) / 2, (1 + level) / 2])
-    low, high = (None if end is None else float(end) for end in ends)
+    defined = values[1:][~np.isnan(values[1:])]
+    low = high = None
+    if n > 1 and len(defined):
+        low, high = map(float, np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]))
     return Interval(value, low, high, n, level if n > 1 else 0.0, None, (value, value))
 
 
@@ -156,22 +157,22 @@ def rank_explainers(
         level: significance level of the tests.
         unranked: explainers that are left out, as references; or a function that gives them for data and model.
     """
-    found: list[Ranking] = []
+    rankings: list[Ranking] = []
     for group in _arrange_groups(samples, specs, unranked):
-        names, some = group.names, group.some
-        if some.sum() < 2:
+        has_values = group.has_values
+        if has_values.sum() < 2:
             continue
         comparison = compare(
-            group.values[:, some],
-            [name for name, has in zip(names, some, strict=True) if has],
+            group.values[:, has_values],
+            group.present,
             group.direction,
-            group.censored[:, some],
+            group.censored[:, has_values],
             group.spec.censored_side,
             level,
         )
-        absent = tuple(name for name, has in zip(names, some, strict=True) if not has)
-        found.append(Ranking(group.data, group.model, group.label, comparison, group.samples, absent))
-    return found
+        absent = tuple(name for name in group.names if name not in comparison.names)
+        rankings.append(Ranking(group.data, group.model, group.label, comparison, group.samples, absent))
+    return rankings
 
 
 def compare_controls(
@@ -182,21 +183,20 @@ def compare_controls(
     Rows and values are those of `rank_explainers`. A sample counts for an explainer if it has a value for it and for
     all controls that have any.
     """
-    found: dict[tuple[str, str, str], list[ControlTest]] = {}
+    tests_by_label: dict[tuple[str, str, str], list[ControlTest]] = {}
     for group in _arrange_groups(samples, specs):
-        names = [name for name, has in zip(group.names, group.some, strict=True) if has]
         tests = compare_with_controls(
-            group.values[:, group.some],
-            names,
-            [name for name in names if name in controls],
+            group.values[:, group.has_values],
+            group.present,
+            [name for name in group.present if name in controls],
             group.direction,
-            group.censored[:, group.some],
+            group.censored[:, group.has_values],
             group.spec.censored_side,
             level,
         )
         if tests:
-            found[group.data, group.model, group.label] = tests
-    return found
+            tests_by_label[group.data, group.model, group.label] = tests
+    return tests_by_label
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,9 +214,14 @@ class _Group:
     censored: Array
 
     @property
-    def some(self) -> Array:
-        """Bool (explainers,): those that have any value."""
+    def has_values(self) -> Array:
+        """Bool (explainers,): which have any value."""
         return np.asarray(~np.isnan(self.values).all(axis=0))
+
+    @property
+    def present(self) -> list[str]:
+        """The names of the explainers that have any value."""
+        return [name for name, has_value in zip(self.names, self.has_values, strict=True) if has_value]
 
 
 def _arrange_groups(
@@ -232,14 +237,22 @@ def _arrange_groups(
         direction = spec.direction
         check(direction in ("higher", "lower"), "direction", "'higher', 'lower' or None", repr(direction))
         left_out = unranked(str(data), str(model)) if callable(unranked) else unranked
-        explainers = [n for n in part["explainer"].unique(maintain_order=True).to_list() if n not in left_out]
+        explainers = [name for name in part["explainer"].unique(maintain_order=True).to_list() if name not in left_out]
         part = part.filter(pl.col("explainer").is_in(explainers))
         numbers = part["sample"].unique().sort().to_list()
         values, censored = _arrange(part, spec, explainers, numbers)
-        middle, bounded = median_over_repeats(values, censored, spec.censored_side)
-        side: Literal["higher", "lower"] = "higher" if direction == "higher" else "lower"
-        place = (str(data), str(model), str(label))
-        yield _Group(*place, spec, side, tuple(explainers), tuple(numbers), middle, bounded)
+        medians, are_bounds = median_over_repeats(values, censored, spec.censored_side)
+        yield _Group(
+            str(data),
+            str(model),
+            str(label),
+            spec,
+            "higher" if direction == "higher" else "lower",
+            tuple(explainers),
+            tuple(numbers),
+            medians,
+            are_bounds,
+        )
 
 
 def measure_agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreement]:
@@ -251,30 +264,36 @@ def measure_agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list
     for ranking in rankings:
         if ranking.comparison.count:
             groups.setdefault((ranking.data, ranking.model), []).append(ranking)
-    found = []
+    agreements = []
     for (data, model), group in groups.items():
-        if len(group) < 2:
-            continue
-        explainers = list(dict.fromkeys(name for ranking in group for name in ranking.comparison.names))
-        samples = sorted({sample for ranking in group for sample in ranking.samples})
-        ranks = np.full((len(group), len(samples), len(explainers)), np.nan)
-        means = np.full((len(group), len(explainers)), np.nan)
-        for m, ranking in enumerate(group):
-            columns = np.asarray([explainers.index(name) for name in ranking.comparison.names])
-            rows = np.searchsorted(samples, np.asarray(ranking.samples)[ranking.comparison.used])
-            ranks[m][np.ix_(rows, columns)] = ranking.comparison.ranks
-            means[m, columns] = ranking.comparison.mean_ranks
-        agreed = measure_agreement(means, [ranking.label for ranking in group])
-        interval = measure_agreement_interval(ranks[:, :, agreed.used], level)
-        found.append(replace(agreed, interval=interval, data=data, model=model, explainers=tuple(explainers)))
-    return found
+        if len(group) > 1:
+            agreements.append(replace(_measure_group(group, level), data=data, model=model))
+    return agreements
+
+
+def _measure_group(rankings: Sequence[Ranking], level: float) -> Agreement:
+    """The agreement of the labels of one data set and model."""
+    explainers = list(dict.fromkeys(name for ranking in rankings for name in ranking.comparison.names))
+    samples = sorted({sample for ranking in rankings for sample in ranking.samples})
+    ranks = np.full((len(rankings), len(samples), len(explainers)), np.nan)
+    mean_ranks = np.full((len(rankings), len(explainers)), np.nan)
+    for m, ranking in enumerate(rankings):
+        comparison = ranking.comparison
+        columns = np.asarray([explainers.index(name) for name in comparison.names])
+        rows = np.searchsorted(samples, np.asarray(ranking.samples)[comparison.used])
+        ranks[m][np.ix_(rows, columns)] = comparison.ranks
+        mean_ranks[m, columns] = comparison.mean_ranks
+    agreement = measure_agreement(mean_ranks, [ranking.label for ranking in rankings])
+    interval = measure_agreement_interval(ranks[:, :, agreement.used], level)
+    return replace(agreement, interval=interval, explainers=tuple(explainers))
 
 
 def _kendalls_w(ranks: Array) -> Array:
     """W of (..., m, k) ranks, corrected for ties: the sum of squares between explainers, divided by the total one."""
     m, k = ranks.shape[-2:]
     centred = ranks - (k + 1) / 2
-    between, total = (centred.sum(axis=-2) ** 2).sum(axis=-1), (centred**2).sum(axis=(-1, -2))
+    between = (centred.sum(axis=-2) ** 2).sum(axis=-1)
+    total = (centred**2).sum(axis=(-1, -2))
     with np.errstate(invalid="ignore"):  # undefined if all metrics tie all explainers
         return np.asarray(between / (m * total))
 
@@ -284,26 +303,26 @@ def _arrange(part: pl.DataFrame, spec: Readable, explainers: list[str], samples:
     value = pl.col(spec.column).cast(pl.Float64)
     counts = (pl.col("status") == "ok") & value.is_finite().fill_null(False)
     for name in spec.only:
-        counts &= pl.col(name).cast(pl.Boolean).fill_null(False) if name in part.columns else pl.lit(False)
+        is_true = pl.col(name).cast(pl.Boolean).fill_null(False)
+        counts &= is_true if name in part.columns else pl.lit(False)
     if spec.varied in part.columns:
         counts &= pl.col(spec.varied).cast(pl.Boolean).fill_null(True)
-    # without this column no value is censored
-    flags = spec.censored if spec.censored in part.columns else None
+    is_censored = pl.lit(False)  # as are all values without the column
+    if spec.censored in part.columns:
+        is_censored = pl.col(spec.censored).cast(pl.Boolean).fill_null(False)
     part = part.filter(counts).select(
-        "explainer",
-        "sample",
-        "repeat",
-        value.alias("value"),
-        (pl.lit(False) if flags is None else pl.col(flags).cast(pl.Boolean).fill_null(False)).alias("censored"),
+        "explainer", "sample", "repeat", value.alias("value"), is_censored.alias("censored")
     )
     repeats = part["repeat"].unique().sort().to_list()
     shape = (max(1, len(repeats)), len(samples), len(explainers))
-    values, censored = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    values = np.full(shape, np.nan)
+    censored = np.zeros(shape, dtype=bool)
     columns = {name: column for column, name in enumerate(explainers)}
     cell = (
         np.searchsorted(repeats, part["repeat"].to_numpy()),
         np.searchsorted(samples, part["sample"].to_numpy()),
         [columns[name] for name in part["explainer"]],
     )
-    values[cell], censored[cell] = part["value"].to_numpy(), part["censored"].to_numpy()
+    values[cell] = part["value"].to_numpy()
+    censored[cell] = part["censored"].to_numpy()
     return values, censored

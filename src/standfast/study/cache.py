@@ -123,12 +123,12 @@ def _make_private(root: Path) -> None:
 
 def list_entries(root: Path) -> list[Entry]:
     """All results in the folder, those that were used last at the end. Each run writes its manifest."""
-    found = []
+    entries = []
     for manifest in root.glob(f"*/{MANIFEST}"):
         with contextlib.suppress(FileNotFoundError):  # another process is writing or deleting it
             size = sum(file.stat().st_size for file in manifest.parent.rglob("*"))
-            found.append(Entry(manifest.parent, size, manifest.stat().st_mtime))
-    return sorted(found, key=lambda entry: entry.used)
+            entries.append(Entry(manifest.parent, size, manifest.stat().st_mtime))
+    return sorted(entries, key=lambda entry: entry.used)
 
 
 def _sweep(root: Path, but: Path) -> None:

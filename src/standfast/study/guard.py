@@ -137,19 +137,19 @@ class Guard:
 
     def find_changes(self) -> list[str]:
         """What is not as it was: hooks, mode, weights, gradients; or only the answers."""
-        found = []
+        changes = []
         if any(_list_hooks(vars(part)) != _list_hooks(inside) for part, _, inside in self.parts):
-            found.append("hooks")
+            changes.append("hooks")
         if any(part.training != mode for part, mode in self.modes):
-            found.append("mode")
+            changes.append("mode")
         if any(t.requires_grad != needed for t, _, needed in self.tensors):
-            found.append("requires_grad")
+            changes.append("requires_grad")
         # by value: what is written through `.data`, or through NumPy, counts no writes
         if not all(_hold_the_same(tensor.detach(), kept) for tensor, kept, _ in self.tensors):
-            found.append("weights")
-        if not found and not _same(self._ask(), self.answer):
-            found.append("answers")
-        return found
+            changes.append("weights")
+        if not changes and not _same(self._ask(), self.answer):
+            changes.append("answers")
+        return changes
 
     def restore(self) -> bool:
         """Put everything back, and say whether the model then answers as before."""

@@ -215,7 +215,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
         about: of its source: the options and file digests of its entry.
     """
     parts = [*model.module.modules(), model.preprocess, model.black_box, model.task, model.output]
-    own = any(_is_own_part(part) for part in parts if part is not None)
+    has_own_code = any(_is_own_part(part) for part in parts if part is not None)
     plain = model.task == Classification() and model.output is None and not model.extras
     task = Description([] if plain else [model.task, model.output, model.extras])
     reach = Reach(holds_state=False)
@@ -227,13 +227,13 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
         content = Description(composition.content)
         consists_of = [content.content, content.reach.content, reach.content]
         later |= content.reach.modules | reach.modules
-        own = own or content.own or reach.own or "function" in about
+        has_own_code = has_own_code or content.own or reach.own or "function" in about
     return [
         digest_state(model.module),
         [tensor_digest(bound) for bound in model.bounds],
         str(model.precision),
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
-        read_own_modules(later) if own else {},
+        read_own_modules(later) if has_own_code else {},
         task.content,
         *([task.reach.content] if task.reach.content else []),
         *consists_of,
@@ -394,25 +394,27 @@ def _answer(model: Model, x: Tensor) -> Tensor:
 
 def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> Answers:
     """The answers to some copies of the first inputs `(N, ...)` that a neighbourhood makes; none where this fails."""
-    some = inputs[:_NOISY].to(model.device)
-    count = max(1, _NOISY // len(some))
-    found: dict[str, tuple[float, ...]] = {}
+    first_inputs = inputs[:_NOISY].to(model.device)
+    count = max(1, _NOISY // len(first_inputs))
+    answers: dict[str, tuple[float, ...]] = {}
     with contextlib.suppress(Exception), model.session(), torch.no_grad():
-        region = neighbourhood.around(some, model.bounds)
+        region = neighbourhood.around(first_inputs, model.bounds)
         points = region.sample(count, region.streams(0)).flatten(0, 1)
-        copies = region.perturb(points, torch.arange(len(some)).repeat_interleave(count))
-        found["copies of the neighbourhood"] = _combine(_answer(model, copies))
-    return Answers(found)
+        copies = region.perturb(points, torch.arange(len(first_inputs)).repeat_interleave(count))
+        answers["copies of the neighbourhood"] = _combine(_answer(model, copies))
+    return Answers(answers)
 
 
 def ask_reader(explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> Answers:
     """The maps of an explainer that reads the inside of a model (`reads_inside`); no numbers where it fails."""
-    some = slice(0, _READ)
-    found: dict[str, tuple[float, ...]] = {}
+    first_rows = slice(0, _READ)
+    answers: dict[str, tuple[float, ...]] = {}
     with contextlib.suppress(Exception), warnings.catch_warnings(), seed_generators(0, model.device):
         warnings.simplefilter("ignore")  # its jobs warn
-        found["maps"] = _combine(explainer(model, inputs[some], None if targets is None else targets[some]))
-    return Answers(found)
+        answers["maps"] = _combine(
+            explainer(model, inputs[first_rows], None if targets is None else targets[first_rows])
+        )
+    return Answers(answers)
 
 
 def ask_explainer(explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> Answers:
@@ -431,15 +433,15 @@ def ask_explainer(explainer: Explainer, model: Model, inputs: Tensor, targets: T
         child.start()
     assert child.pid is not None
     write.close()
-    found: dict[str, tuple[float, ...]] = {}
+    answers: dict[str, tuple[float, ...]] = {}
     with contextlib.suppress(EOFError):  # it has ended without an answer
         if read.poll(_SECONDS):
-            found["maps"] = read.recv()
+            answers["maps"] = read.recv()
     with contextlib.suppress(OSError):  # it leads no group yet, or any more
         os.killpg(child.pid, signal.SIGKILL)
     child.kill()
     child.join()
-    return Answers(found)
+    return Answers(answers)
 
 
 def _send_maps(write: Connection, explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> None:
@@ -470,8 +472,8 @@ def _limit_memory(more: int) -> None:
 def _add_noise(model: Model, x: Tensor) -> Tensor:
     lower, upper = (bound.expand_as(x) for bound in model.bounds)
     spread = (upper - lower).nan_to_num(posinf=0.0)
-    own = x.flatten(1).abs().amax(1).reshape(-1, *[1] * (x.ndim - 1)).expand_as(x)
-    spread = torch.where(spread > 0, spread, own)
+    largest_value = x.flatten(1).abs().amax(1).reshape(-1, *[1] * (x.ndim - 1)).expand_as(x)
+    spread = torch.where(spread > 0, spread, largest_value)
     noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x) - 0.5
     return torch.minimum(torch.maximum(x + _NOISE * spread * noise, lower), upper)
 

@@ -135,14 +135,14 @@ def _is_renewed(folder: Folder, found: bytes) -> bool:
 def _read(folder: Folder) -> tuple[bytes, dict[str, Any]]:
     """The file of the lease as it is, and what it says, if it says anything."""
     try:
-        found = folder.read(_FILE)
+        stored = folder.read(_FILE)
     except OSError:
         return b"", {}
     try:
-        content = json.loads(found)
+        content = json.loads(stored)
     except ValueError:
-        return found, {}
-    return found, content if isinstance(content, dict) else {}
+        return stored, {}
+    return stored, content if isinstance(content, dict) else {}
 
 
 def _system() -> str:

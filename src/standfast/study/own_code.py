@@ -88,9 +88,9 @@ def _is_installed(path: str) -> bool:
 @cache
 def _installed() -> tuple[str, ...]:
     """The folders of the standard library, of installed packages, and of this package."""
-    found = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    found += [*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])]
-    return tuple({os.path.realpath(folder) for folder in found})
+    installed_folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    installed_folders += [*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])]
+    return tuple({os.path.realpath(folder) for folder in installed_folders})
 
 
 def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:
@@ -172,8 +172,8 @@ def _find_file(name: str, folder: str, path: _SearchPath) -> str | None:
 
 def _find_path(name: str, folder: str) -> str | None:
     """The user's source file at a path, from the folder of the file that names it or the current one."""
-    places = [Path(folder or ".", name), Path(name)]
-    return next((str(path) for path in places if path.is_file() and _is_own_file(str(path))), None)
+    candidates = [Path(folder or ".", name), Path(name)]
+    return next((str(path) for path in candidates if path.is_file() and _is_own_file(str(path))), None)
 
 
 def _is_of_installed(name: str) -> bool:
@@ -210,15 +210,15 @@ class _SearchPath:
 
     def _search(self, name: str, before: str | None = None) -> str | None:
         top = name.partition(".")[0]
-        places = [*([] if before is None else [before]), *self._list_places(top)]
+        folders = [*([] if before is None else [before]), *self._list_places(top)]
         outer, spec = "", None
         for part in name.split("."):
             outer = f"{outer}.{part}" if outer else part
             if spec is not None:
                 inside = spec.submodule_search_locations
-                places = self._list_places(part) if inside is None else [*inside]
+                folders = self._list_places(part) if inside is None else [*inside]
             try:
-                spec = PathFinder.find_spec(outer, places)
+                spec = PathFinder.find_spec(outer, folders)
             except Exception:  # what the finders of other packages raise
                 return None
             if spec is None:
@@ -293,8 +293,8 @@ class Names:
         for level, module, parts in self.imported:
             start = _resolve(level, module, package)
             names |= {start, *(f"{start}.{part}" for part in parts if part != "*")}
-        asked = {name for pair in self.loaded for name in pair}
-        if asked.intersection(_IMPORTERS):
+        loaded_names = {name for pair in self.loaded for name in pair}
+        if loaded_names.intersection(_IMPORTERS):
             names |= {text for text in self.texts if text and all(part.isidentifier() for part in text.split("."))}
         return tuple(sorted(names - {""}))
 

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from standfast.errors import StandfastError
 from standfast.explainers import Explainer
-from standfast.metrics.base import Cost, Metric, plain
-from standfast.model import Model, module_name
+from standfast.metrics.base import Metric, plain
+from standfast.model import ROW_ALIGNMENT, Model, module_name
 from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples
 from standfast.segments import check_one_for_all
 from standfast.study.identity import (
@@ -52,8 +53,8 @@ _LEAST_PACE = 2e-5
 _CARD = 50
 #: asking an explainer of the user's takes about so long beside its explanations, of which it makes two
 _ASKING, _ASKED = 0.2, 2
-#: an explanation runs the model forward and backward, which takes about as long as three passes forward
-PASSES = 3
+#: forward and backward together take about as long as three passes forward
+_PASSES_WITH_GRADIENT = 3
 
 
 @dataclass(frozen=True)
@@ -92,46 +93,65 @@ class _Source:
     inputs: Tensor
     metrics: Mapping[str, Metric]
     described: Mapping[str, str]
-    known: dict[object, Any] = field(default_factory=dict)
+    # the jobs of all metrics and explainers have the same samples, whose digests are computed once
+    _sample_digests: dict[tuple[int, int], list[str | None]] = field(default_factory=dict)
+    _metric_digests: dict[tuple[str, int, int], str] = field(default_factory=dict)
 
     def digest_samples(self, start: int, stop: int) -> list[str | None]:
         """The digests of the inputs and the targets of some samples."""
-        if (start, stop) not in self.known:
-            targets = None if self.samples.targets is None else tensor_digest(self.samples.targets[start:stop])
-            self.known[start, stop] = [tensor_digest(self.samples.inputs[start:stop]), targets]
-        found: list[str | None] = self.known[start, stop]
-        return found
+        samples = start, stop
+        if samples not in self._sample_digests:
+            targets_digest = None
+            if self.samples.targets is not None:
+                targets_digest = tensor_digest(self.samples.targets[start:stop])
+            self._sample_digests[samples] = [tensor_digest(self.samples.inputs[start:stop]), targets_digest]
+        return self._sample_digests[samples]
 
     def digest_metric(self, label: str, start: int, stop: int) -> str:
         """The digest of a metric with what it holds for some samples, such as masks."""
-        if (label, start, stop) not in self.known:
+        cut_metric = label, start, stop
+        if cut_metric not in self._metric_digests:
             metric = self.metrics[label]
             sliced = metric.bind(inputs=self.inputs, rows=slice(start, stop))
-            own = self.described[label] if sliced is metric else Description(sliced).digest
-            self.known[label, start, stop] = own
-        found: str = self.known[label, start, stop]
-        return found
+            holds_no_samples = sliced is metric
+            self._metric_digests[cut_metric] = self.described[label] if holds_no_samples else Description(sliced).digest
+        return self._metric_digests[cut_metric]
 
 
 @dataclass(frozen=True, eq=False)
 class _Pool:
     """The samples of a data set, for one model, explainer, metric and repeat, which are cut into jobs.
 
+    The identity of a job is made of the samples and the metric, and of `combination`, `explained_by` and `seed`.
+
     Attributes:
-        place: the names of data, model, explainer and metric, and the repeat.
-        made_of: what the identities of its jobs are made of, beside the samples and the metric: the digest of model and
-            data, those of the explainer with what the metric does otherwise for it, and the seed.
+        data, model, explainer, label: names, the last one of the metric.
+        repeat: its number.
+        combination: the digest of model and data.
+        explained_by: the digests of the explainer, with what the metric does otherwise for it.
+        seed: of the grid.
+        movable: which samples have anything else in the metric's neighbourhood, bool `(N,)`; None where it has none.
         count: the number of samples.
+        filling: how many samples fill a batch of the smallest size, if the metric takes turns; else 1. A job of fewer
+            would take about as long.
         work: about what the model does for a sample, in forward passes of one row.
         seconds: about how long that takes.
         given: the samples of a job, if they are given.
     """
 
     source: _Source
-    place: tuple[str, str, str, str, int]
-    made_of: tuple[str, list[str], int]
+    data: str
+    model: str
+    explainer: str
+    label: str
+    repeat: int
+    combination: str
+    explained_by: list[str]
+    seed: int
+    movable: Tensor | None
     metric: Metric
     count: int
+    filling: int
     work: float
     seconds: float
     given: int | None
@@ -139,29 +159,49 @@ class _Pool:
     @property
     def key(self) -> str:
         """A hash of all that its jobs have in common, but for the repeat and the seed."""
-        label = self.place[3]
-        return digest([*self.place[:4], *self.made_of[:2], self.source.described[label]])
+        names = [self.data, self.model, self.explainer, self.label]
+        return digest([*names, self.combination, self.explained_by, self.source.described[self.label]])
 
     def choose_size(self, seconds: float) -> int:
         """How many samples a job gets that takes so many seconds."""
-        cost = self.metric.cost(None)
-        if type(self.metric).cost is Metric.cost:
-            most = _UNKNOWN
-        else:
-            most = _ELEMENTS // (min(max(cost.evaluations, 1), _COPIES) * self.source.inputs[0].numel())
-        size = max(1, min(self.count, most, int(seconds / self.seconds)))
-        return math.ceil(self.count / math.ceil(self.count / size))  # jobs of about the same size
+        affordable = int(seconds / self.seconds)
+        size = max(1, min(self.count, self._count_that_fits(), max(affordable, self.filling)))
+        jobs = math.ceil(self.count / size)
+        return math.ceil(self.count / jobs)  # jobs of about the same size
+
+    def _count_that_fits(self) -> int:
+        """How many samples of a job fit into memory, with their perturbed copies."""
+        says_no_cost = type(self.metric).cost is Metric.cost
+        if says_no_cost:
+            return _UNKNOWN
+        evaluations = max(self.metric.cost(None).evaluations, 1)
+        copies = min(evaluations, _COPIES)
+        return _ELEMENTS // (copies * self.source.inputs[0].numel())
 
     def cut(self, size: int) -> list[Job]:
         """Jobs of so many samples; the last one may have fewer."""
         return [self._make_job(start, min(start + size, self.count)) for start in range(0, self.count, size)]
 
     def _make_job(self, start: int, stop: int) -> Job:
-        data, model, explainer, label, repeat = self.place
-        combination, own, seed = self.made_of
-        content, metric = self.source.digest_samples(start, stop), self.source.digest_metric(label, start, stop)
-        identity = digest([combination, content, data, model, start, repeat, seed, label, metric, explainer, own])
-        return Job(identity, *self.place, start, stop, (stop - start) * self.work)
+        consists_of: list[object] = [
+            self.combination,
+            self.source.digest_samples(start, stop),
+            self.data,
+            self.model,
+            start,
+            self.repeat,
+            self.seed,
+            self.label,
+            self.source.digest_metric(self.label, start, stop),
+            self.explainer,
+            self.explained_by,
+        ]
+        still_samples = [] if self.movable is None else (~self.movable[start:stop]).nonzero()[:, 0].tolist()
+        if still_samples:  # which earlier versions called stable, so that their jobs are others
+            consists_of.append(still_samples)
+        identity = digest(consists_of)
+        names = self.data, self.model, self.explainer, self.label
+        return Job(identity, *names, self.repeat, start, stop, (stop - start) * self.work)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,12 +217,12 @@ class PlannedGrid(Grid):
     code: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def extend(cls, grid: Grid, **found: Any) -> PlannedGrid:
-        """The grid with what was found when it was planned: `planned`, `code` and `isolated`."""
+    def extend(cls, grid: Grid, **learned: Any) -> PlannedGrid:
+        """The grid with what planning learned: `planned`, `code` and `isolated`."""
         parts = {part.name: getattr(grid, part.name) for part in fields(Grid)}
         # outputs may be as large as images, and nobody needs them any more
-        tried = {pair: answered._replace(outputs=None) for pair, answered in grid.tried.items()}
-        return cls(**{**parts, "tried": tried, **found})
+        tried = {pair: trial._replace(outputs=None) for pair, trial in grid.tried.items()}
+        return cls(**{**parts, "tried": tried, **learned})
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,11 +242,16 @@ class Plan:
 
     def continue_from(self, earlier: Mapping[str, Any]) -> Plan:
         """The plan with jobs of the same sizes as in the manifest of earlier results that answer the same question."""
-        sizes = {**self.manifest["sizes"], **earlier.get("sizes", {})}
+        return self._cut_anew({**self.manifest["sizes"], **earlier.get("sizes", {})})
+
+    def with_shorter_jobs(self, seconds: float, earlier: Mapping[str, Any], workers: int = 1) -> Plan:
+        """The plan with jobs as `make_plan` makes them for so many seconds, without asking the models again."""
+        return self._cut_anew(_choose_sizes(self._pools, earlier.get("sizes", {}), workers, min(seconds, _SECONDS)))
+
+    def _cut_anew(self, sizes: Mapping[str, int]) -> Plan:
         jobs = _cut(self._pools, sizes)
-        return replace(
-            self, jobs=jobs, manifest={**self.manifest, "sizes": sizes, "jobs": [job.identity for job in jobs]}
-        )
+        manifest = {**self.manifest, "sizes": dict(sizes), "jobs": [job.identity for job in jobs]}
+        return replace(self, jobs=jobs, manifest=manifest)
 
 
 def make_plan(
@@ -235,7 +280,7 @@ def make_plan(
         ModelError: a model answers differently each time, or depending on the other inputs of the batch.
     """
     described = _Described(grid)
-    known = _Known(earlier or {})
+    remembered = _Remembered(earlier or {})
     pools: list[_Pool] = []
     about_models: dict[str, dict[str, Any]] = {}
     planned: dict[tuple[str, str], Answers] = {}
@@ -244,18 +289,21 @@ def make_plan(
     for data, model_name in grid.combinations():
         meeting = _Meeting.begin(grid, data, model_name)
         own_code = own_code or meeting.has_own_code
-        planned[data, model_name] = asked = meeting.ask()
-        answers = known.remember(asked, data, model_name, digest(meeting.network))
-        about_models[model_name] = meeting.describe(answers)
+        answers = meeting.ask()
+        planned[data, model_name] = answers
+        answers_digest = remembered.remember(answers, data, model_name, digest(meeting.network))
+        about_models[model_name] = meeting.describe(answers_digest)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
-        made_of = digest([meeting.content, answers, grid.device.partition(":")[0], *meeting.describe_reference()])
-        pools += _make_pools(grid, described, meeting, known, made_of, _choose_pace(meeting, asked.pace, grid.device))
-    sizes = _choose_sizes(pools, known, workers, min(seconds, _SECONDS))
+        device = grid.device.partition(":")[0]
+        combination = digest([meeting.content, answers_digest, device, *meeting.describe_reference()])
+        pace = _choose_pace(meeting, answers.pace, grid.device)
+        pools += _make_pools(grid, described, meeting, remembered, combination, pace)
+    sizes = _choose_sizes(pools, remembered.sizes, workers, min(seconds, _SECONDS))
     jobs = _cut(pools, sizes)
     code = read_own_modules() if own_code else {}
     planned_grid = PlannedGrid.extend(grid, planned=planned, code=code, isolated=described.isolated)
     question = digest([grid.samples_per_job, [pool.cut(pool.count)[0].identity for pool in pools]])
-    manifest = _manifest(planned_grid, about_models, jobs, about, known.answers, sizes)
+    manifest = _manifest(planned_grid, about_models, jobs, about, remembered.answers, sizes)
     return Plan(planned_grid, jobs, manifest, question, pools)
 
 
@@ -380,7 +428,7 @@ class _Meeting:
 
 
 def _make_pools(
-    grid: Grid, described: _Described, meeting: _Meeting, known: _Known, made_of: str, pace: float
+    grid: Grid, described: _Described, meeting: _Meeting, answers: _Remembered, combination: str, pace: float
 ) -> list[_Pool]:
     """The samples of a data set for one model, once for each metric and explainer.
 
@@ -388,37 +436,64 @@ def _make_pools(
         grid: whose parts they are.
         described: its explainers and metrics.
         meeting: of the model and the data.
-        known: remembers what explainers and models answer.
-        made_of: the digest of model and data.
+        answers: remembers what explainers and models answer.
+        combination: the digest of model and data.
         pace: seconds that the model takes for a row.
     """
-    explained_by, slowness = _ask_explainers(grid, described, meeting, known)
-    nearby = _ask_nearby(grid, meeting, known)
+    explained_by, slowness = _ask_explainers(grid, described, meeting, answers)
+    nearby = _ask_nearby(grid, meeting, answers)
     extras = meeting.samples.extras
     bound = {label: metric.bind(extras=extras) for label, metric in grid.measured.items()}
     source = _Source(meeting.samples, meeting.inputs, bound, described.metrics)
+    movable_by = {label: _find_movable(metric, meeting) for label, metric in grid.measured.items()}
     pools: list[_Pool] = []
     for repeat, label, metric in _list_evaluations(grid):
         together = metric.samples_together
         count = len(meeting.samples) if together is None else min(len(meeting.samples), together)
         costed = metric.bind(inputs=meeting.inputs)
-        cost = costed.cost(meeting.model.classes)
+        explanations = costed.cost(meeting.model.classes).explanations
         for name in grid.explainers_of(metric):
-            work = expected_work(cost, grid.explainers[name])
+            work = expected_work(costed, grid.explainers[name], meeting.model.classes)
             explainer_parts = [*explained_by[name], *nearby.get(label, [])]
             explainer_parts += _describe_pair(metric, grid.explainers[name])
             pool = _Pool(
                 source=source,
-                place=(meeting.data, meeting.name, name, label, repeat),
-                made_of=(made_of, explainer_parts, grid.seed),
+                data=meeting.data,
+                model=meeting.name,
+                explainer=name,
+                label=label,
+                repeat=repeat,
+                combination=combination,
+                explained_by=explainer_parts,
+                seed=grid.seed,
+                movable=movable_by[label],
                 metric=metric,
                 count=count,
+                filling=_count_filling(metric, grid.explainers[name]),
                 work=work,
-                seconds=work * pace + cost.explanations * slowness[name],
+                seconds=work * pace + explanations * slowness[name],
                 given=grid.samples_per_job if together is None else count,
             )
             pools.append(pool)
     return pools
+
+
+def _find_movable(metric: Metric, meeting: _Meeting) -> Tensor | None:
+    """Which samples have anything else in the neighbourhood of a metric, bool `(N,)`; None where it has none."""
+    neighbourhood = metric.neighbourhood_in_use
+    if neighbourhood is None:
+        return None
+    try:
+        return neighbourhood.find_movable(meeting.inputs, meeting.model.bounds).cpu()
+    except StandfastError:  # it does not fit the inputs, as each job will say
+        return None
+
+
+def _count_filling(metric: Metric, explainer: Explainer) -> int:
+    """How many samples of a metric that takes turns fill the rows that a model runs at least; 1 for other metrics."""
+    if not metric.takes_turns:
+        return 1
+    return math.ceil(ROW_ALIGNMENT / explainer.rows_per_input)
 
 
 def _describe_pair(metric: Metric, explainer: Explainer) -> list[str]:
@@ -428,13 +503,15 @@ def _describe_pair(metric: Metric, explainer: Explainer) -> list[str]:
     return [Description(paired).digest] if is_other else []
 
 
-def _choose_sizes(pools: Sequence[_Pool], known: _Known, workers: int, limit: float) -> dict[str, int]:
+def _choose_sizes(
+    pools: Sequence[_Pool], earlier_sizes: Mapping[str, int], workers: int, limit: float
+) -> dict[str, int]:
     """How many samples the jobs of each pool get, by its key; as in earlier results, or by the time that they take."""
     total = sum(pool.seconds * pool.count for pool in pools)
     if workers > 1:
         limit = max(_LEAST_SECONDS, min(limit, total / (workers * _JOBS_PER_WORKER)))
     cut_freely = [pool for pool in pools if pool.metric.samples_together is None]
-    return {pool.key: pool.given or known.sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
+    return {pool.key: pool.given or earlier_sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
 
 
 def _list_evaluations(grid: Grid) -> list[tuple[int, str, Metric]]:
@@ -444,7 +521,7 @@ def _list_evaluations(grid: Grid) -> list[tuple[int, str, Metric]]:
 
 
 def _ask_explainers(
-    grid: Grid, described: _Described, meeting: _Meeting, known: _Known
+    grid: Grid, described: _Described, meeting: _Meeting, remembered: _Remembered
 ) -> tuple[dict[str, list[str]], dict[str, float]]:
     """What the identity of each explainer is made of, and the seconds that a slow explanation of it takes.
 
@@ -452,21 +529,21 @@ def _ask_explainers(
     """
     explained_by = {name: [own_digest] for name, own_digest in described.explainers.items()}
     slowness = dict.fromkeys(grid.explainers, 0.0)
-    asked = meeting.parts[0].model, meeting.first_inputs, meeting.first_targets
+    first_samples = meeting.parts[0].model, meeting.first_inputs, meeting.first_targets
     for name, explainer in grid.explainers.items():
         if name in described.own_explainers:
             began = time.perf_counter()
-            maps = ask_explainer(explainer, *asked)
+            maps = ask_explainer(explainer, *first_samples)
             slowness[name] = max(0.0, time.perf_counter() - began - _ASKING) / _ASKED
         elif explainer.reads_inside and find_composition(meeting.model) is not None:
-            maps = ask_reader(explainer, *asked)
+            maps = ask_reader(explainer, *first_samples)
         else:
             continue
-        explained_by[name].append(known.remember(maps, meeting.data, meeting.name, described.explainers[name]))
+        explained_by[name].append(remembered.remember(maps, meeting.data, meeting.name, described.explainers[name]))
     return explained_by, slowness
 
 
-def _ask_nearby(grid: Grid, meeting: _Meeting, known: _Known) -> dict[str, list[str]]:
+def _ask_nearby(grid: Grid, meeting: _Meeting, remembered: _Remembered) -> dict[str, list[str]]:
     """What a black box that says what it consists of answers to copies of the inputs, as metrics make them.
 
     Returns:
@@ -486,7 +563,7 @@ def _ask_nearby(grid: Grid, meeting: _Meeting, known: _Known) -> dict[str, list[
             copies = [ask_nearby(part.model, neighbourhood, part.take(meeting.inputs)) for part in parts]
             answers_of[around] = Answers.join(copies)
         what = digest([around, meeting.network])
-        nearby[label] = [known.remember(answers_of[around], meeting.data, meeting.name, what)]
+        nearby[label] = [remembered.remember(answers_of[around], meeting.data, meeting.name, what)]
     return nearby
 
 
@@ -501,13 +578,15 @@ def _choose_pace(meeting: _Meeting, pace: float, device: str) -> float:
 def _cut(pools: Sequence[_Pool], sizes: Mapping[str, int]) -> list[Job]:
     """The jobs of all pools. Those of a model and a data set that have the same samples follow each other."""
     jobs: list[Job] = []
-    for _, own in groupby(pools, key=lambda pool: id(pool.source)):
-        found = [job for pool in own for job in pool.cut(pool.given or sizes[pool.key])]
-        jobs += sorted(found, key=lambda job: (job.repeat, job.start))
+    for _, pools_of_source in groupby(pools, key=lambda pool: id(pool.source)):
+        jobs_of_source: list[Job] = []
+        for pool in pools_of_source:
+            jobs_of_source += pool.cut(pool.given or sizes[pool.key])
+        jobs += sorted(jobs_of_source, key=lambda job: (job.repeat, job.start))
     return jobs
 
 
-class _Known:
+class _Remembered:
     """The answers of this plan, for the manifest; in the place of those that differ from earlier ones by rounding only.
 
     Args:
@@ -524,19 +603,31 @@ class _Known:
 
         A study that has grown has more inputs: then those that both know are compared.
         """
-        place = digest([data, model, what])
-        stored = self.earlier.get(place, {})
+        key = digest([data, model, what])
+        stored = self.earlier.get(key, {})
         before = Answers.from_plain({name: text for name, text in stored.items() if name != "identity"})
-        same = bool(before.numbers) and not before.find_difference(asked)
-        identity = stored["identity"] if same else digest(asked.plain)
-        longer = before if same and len(before) > len(asked) else asked
-        self.answers[place] = {"identity": identity, **longer.plain}
-        return identity
+        is_same = bool(before.numbers) and not before.find_difference(asked)
+        if not is_same:
+            identity = digest(asked.plain)
+            self.answers[key] = {"identity": identity, **asked.plain}
+            return identity
+        # the longer answers can be compared with more samples later
+        longer = before if len(before) > len(asked) else asked
+        self.answers[key] = {"identity": stored["identity"], **longer.plain}
+        return stored["identity"]
 
 
-def expected_work(cost: Cost, explainer: Explainer) -> float:
-    """About what a model does for one sample, in forward passes of one row, where a metric has this cost."""
-    return cost.explanations * explainer.rows_per_input * PASSES + cost.predictions
+def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
+    """About what a model of so many classes does for one sample, in forward passes of one row."""
+    cost = metric.cost(classes)
+    return cost.explanations * count_passes(explainer) + cost.predictions
+
+
+def count_passes(explainer: Explainer) -> int:
+    """About how long an explanation of an input takes, in forward passes of one row."""
+    if explainer.needs.gradients:
+        return explainer.rows_per_input * _PASSES_WITH_GRADIENT
+    return explainer.rows_per_input
 
 
 def inputs_for(model: Model, samples: Samples, checked: Tensor | None = None) -> tuple[Tensor, Tensor | None]:

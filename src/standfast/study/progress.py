@@ -145,17 +145,21 @@ class EtaEstimator:
         overall = _add_up(telling.values())
         if is_early or not overall.work:
             return None
-        known = unknown = 0.0
+        known_seconds = unknown_seconds = 0.0
         for kind, rest in self._find_rest().items():
             same_kind = telling.get(kind, _Spent())
             same_metric = _add_up(spent for (label, _), spent in telling.items() if label == kind[0])
             if same_kind.work:
-                known += rest * same_kind.pace
+                known_seconds += rest * same_kind.pace
             elif same_metric.work:
-                known += rest * same_metric.pace
+                known_seconds += rest * same_metric.pace
             else:
-                unknown += rest * overall.pace
-        return known + unknown if unknown <= _UNKNOWN_PART * (known + unknown) else None
+                unknown_seconds += rest * overall.pace
+        return (
+            known_seconds + unknown_seconds
+            if unknown_seconds <= _UNKNOWN_PART * (known_seconds + unknown_seconds)
+            else None
+        )
 
     def _list_telling(self) -> dict[_Kind, _Spent]:
         """What jobs have taken that tell the pace of their kind: finished ones, or else those that are half done."""

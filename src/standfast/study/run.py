@@ -54,12 +54,14 @@ class Origin:
         study: the study as plain values.
         file: the path of the study file.
         folder: the manifest records its git revision; None for the current folder.
+        call: how `evaluate` was called, as plain values; empty for a study.
     """
 
     about: Mapping[str, Any] = field(default_factory=dict)
     study: Mapping[str, Any] = field(default_factory=dict)
     file: str | None = None
     folder: Path | None = None
+    call: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_grid(
@@ -106,6 +108,8 @@ def run_grid(
         isolated = _record_isolation(plan, executor, pending, store.earlier_manifest())
         about_machine = {**environment(origin.folder), **({"isolated": isolated} if isolated else {})}
         about_run = {"study": dict(origin.study), "origin": origin.file, "environment": about_machine}
+        if origin.call:
+            about_run["call"] = dict(origin.call)
         store.write_manifest({**plan.manifest, **about_run})
         earlier = len(plan.jobs) - len(pending)
         began = time.monotonic()

@@ -19,18 +19,20 @@ EMPTY_SEAL = (_PREFIX + b"0" * _DIGITS).decode()
 
 def fill_seal(content: bytes) -> bytes:
     """The content of a file with its seal in the place of the empty one."""
-    place = _find(content)
-    assert place is not None, "the content has no place for a seal"
-    return content[:place] + hashlib.sha256(content).hexdigest().encode() + content[place + _DIGITS :]
+    digits_start = _find(content)
+    assert digits_start is not None, "the content has no place for a seal"
+    return content[:digits_start] + hashlib.sha256(content).hexdigest().encode() + content[digits_start + _DIGITS :]
 
 
 def is_intact(content: bytes) -> bool:
     """Whether the content is what was sealed."""
-    place = _find(content)
-    return place is not None and content == fill_seal(content[:place] + b"0" * _DIGITS + content[place + _DIGITS :])
+    digits_start = _find(content)
+    return digits_start is not None and content == fill_seal(
+        content[:digits_start] + b"0" * _DIGITS + content[digits_start + _DIGITS :]
+    )
 
 
 def _find(content: bytes) -> int | None:
     """Where the digits of the seal begin. In a Parquet file the metadata come last, in other files first."""
-    place = content.rfind(_PREFIX) if content[:4] == b"PAR1" else content.find(_PREFIX)
-    return None if place < 0 else place + len(_PREFIX)
+    prefix_start = content.rfind(_PREFIX) if content[:4] == b"PAR1" else content.find(_PREFIX)
+    return None if prefix_start < 0 else prefix_start + len(_PREFIX)

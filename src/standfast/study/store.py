@@ -261,11 +261,11 @@ class Store:
 
     def check_files(self) -> dict[str, str]:
         """What is wrong with each file of the results, by name; empty for nothing."""
-        found = {MANIFEST: _find_problem(self.manifest)}
+        problems = {MANIFEST: _find_problem(self.manifest)}
         if self.folder.exists(LOOKS):
-            found[LOOKS] = _find_problem(lambda: self.read_json(LOOKS, ""))
+            problems[LOOKS] = _find_problem(lambda: self.read_json(LOOKS, ""))
         if self.folder.exists(SIZES):
-            found[SIZES] = _find_problem(lambda: self.read_json(SIZES, ""))
+            problems[SIZES] = _find_problem(lambda: self.read_json(SIZES, ""))
         readers: dict[str, Callable[[str, str], object]] = {
             "jobs": lambda job, ending: self.read(job, ending == _FAILED),
             "artefacts": lambda job, _: self.read_artefacts(job),
@@ -274,10 +274,10 @@ class Store:
         for part, read in readers.items():
             for name in sorted(self.folder.names(part)):
                 job, dot, ending = name.partition(".")
-                known = dot + ending in _ENDINGS[part]
-                problem = _find_problem(partial(read, job, dot + ending)) if known else "it is no file of results"
-                found[f"{part}/{name}"] = problem
-        return found
+                is_expected = dot + ending in _ENDINGS[part]
+                problem = _find_problem(partial(read, job, dot + ending)) if is_expected else "it is no file of results"
+                problems[f"{part}/{name}"] = problem
+        return problems
 
     def read_all(self, jobs: Sequence[str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
         """The records and the sample rows (with the column `job`) of those `jobs` that were run, in no order.
@@ -285,12 +285,12 @@ class Store:
         The record of a failure that is damaged says so, and nothing else.
         """
         statuses = self.statuses()
-        wanted = {job: statuses[job] for job in jobs if job in statuses}
-        records, samples = self._read_compact(wanted)
-        have = {record["job"] for record in records}
+        wanted_statuses = {job: statuses[job] for job in jobs if job in statuses}
+        records, samples = self._read_compact(wanted_statuses)
+        compacted_jobs = {record["job"] for record in records}
         with self._open_pool() as pool:
-            rest = [job for job in wanted if job not in have]
-            fresh = list(pool.map(lambda job: self._read_now(job, wanted[job] == "failed"), rest))
+            uncompacted_jobs = [job for job in wanted_statuses if job not in compacted_jobs]
+            fresh = list(pool.map(lambda job: self._read_now(job, wanted_statuses[job] == "failed"), uncompacted_jobs))
         # those with equal columns together, because one wide concat is slow
         frames: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
         for record, frame in fresh:
@@ -310,13 +310,13 @@ class Store:
                 raise
             return {**_UNKNOWN, "job": job, "error": str(error)}, pl.DataFrame()
 
-    def _read_compact(self, wanted: Mapping[str, str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+    def _read_compact(self, wanted_statuses: Mapping[str, str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
         try:
             about, samples = _read_parquet(self.folder.read(_COMPACT))
         except (FileNotFoundError, IsADirectoryError, ReadError, DamagedFileError):
             return [], pl.DataFrame()
         # failures are read from their own files: a later run may have failed with another error
-        current = [each for each in about["records"] if each["status"] == "done" == wanted.get(each["job"])]
+        current = [each for each in about["records"] if each["status"] == "done" == wanted_statuses.get(each["job"])]
         if len(current) < len(about["records"]):
             samples = samples.filter(pl.col("job").is_in([record["job"] for record in current]))
         return current, samples if len(samples) else pl.DataFrame()  # without a job that is done there are no columns

@@ -69,53 +69,63 @@ class Detection(Task):
     def read(self, output: Any, count: int) -> Tensor:
         """The sides, the label and the score of each box, `(N, most, 6)`, by score; the rest has a score of 0."""
         if isinstance(output, Tensor):
-            fits = output.ndim == 3 and output.shape[0] == count and output.shape[2] >= 6
-            if not fits or not output.is_floating_point():
-                raise ModelError(f"module: expected boxes (N, boxes, 5 + labels), got {describe_rows(output)}")
-            scores, labels = (output[:, :, 4:5] * output[:, :, 5:]).max(2)
-            rows = torch.cat([output[:, :, :4], labels[..., None].to(output), scores[..., None]], 2)
-            return self._sort(rows.flatten(0, 1), [output.shape[1]] * count)
+            return self._read_tensor(output, count)
         entries = list(output) if isinstance(output, list | tuple) else []
-        wrong = next(filter(None, map(_find_wrong, entries)), "")
-        if len(entries) != count or wrong:
+        problem = next(filter(None, map(_find_problem, entries)), "")
+        if len(entries) != count or problem:
             expected = f"a list of dictionaries with {', '.join(_KEYS)}, one for each input"
-            got = wrong or f"a {type(output).__name__} of {len(entries)} for a batch of {count}"
+            got = problem or f"a {type(output).__name__} of {len(entries)} for a batch of {count}"
             raise ModelError(f"module: expected {expected}, got {got}")
         if not entries:
             return torch.zeros(0, self.most, 6)
-        scores = widen_half(torch.cat([each["scores"].reshape(-1) for each in entries]))
-        labels = torch.cat([each["labels"].reshape(-1) for each in entries]).to(scores)
-        boxes = torch.cat([each["boxes"].reshape(-1, 4) for each in entries]).to(scores)
+        scores = widen_half(torch.cat([entry["scores"].reshape(-1) for entry in entries]))
+        labels = torch.cat([entry["labels"].reshape(-1) for entry in entries]).to(scores)
+        boxes = torch.cat([entry["boxes"].reshape(-1, 4) for entry in entries]).to(scores)
         rows = torch.cat([boxes, labels[:, None], scores[:, None]], 1)
-        return self._sort(rows, [each["scores"].numel() for each in entries])
+        return self._sort(rows, [entry["scores"].numel() for entry in entries])
+
+    def _read_tensor(self, output: Tensor, count: int) -> Tensor:
+        """As `read`, of boxes `(N, boxes, 5 + C)`."""
+        fits = output.ndim == 3 and output.shape[0] == count and output.shape[2] >= 6
+        if not fits or not output.is_floating_point():
+            raise ModelError(f"module: expected boxes (N, boxes, 5 + labels), got {describe_rows(output)}")
+        objectness = output[:, :, 4:5]
+        scores, labels = (objectness * output[:, :, 5:]).max(2)
+        rows = torch.cat([output[:, :, :4], labels[..., None].to(output), scores[..., None]], 2)
+        return self._sort(rows.flatten(0, 1), [output.shape[1]] * count)
 
     def _sort(self, rows: Tensor, counts: list[int]) -> Tensor:
         """The first `most` boxes of each input by score, `(N, most, 6)`, of all its boxes in turn `(boxes, 6)`."""
-        numbers = torch.tensor(counts, device=rows.device)
-        owners = torch.arange(len(counts), device=rows.device).repeat_interleave(numbers, output_size=len(rows))
+        box_counts = torch.tensor(counts, device=rows.device)
+        owners = torch.arange(len(counts), device=rows.device).repeat_interleave(box_counts, output_size=len(rows))
         order = rows[:, 5].detach().argsort(descending=True, stable=True)
-        order = order[owners[order].argsort(stable=True)]
-        places = torch.arange(len(rows), device=rows.device) - (numbers.cumsum(0) - numbers)[owners]
-        kept = places < self.most
-        found = rows.new_zeros(len(counts), self.most, 6)
-        return found.index_put((owners[kept], places[kept]), rows[order[kept]])
+        order = order[owners[order].argsort(stable=True)]  # by input, and within an input by score
+        first_rows = (box_counts.cumsum(0) - box_counts)[owners]
+        ranks = torch.arange(len(rows), device=rows.device) - first_rows
+        is_kept = ranks < self.most
+        kept_boxes = rows.new_zeros(len(counts), self.most, 6)
+        return kept_boxes.index_put((owners[is_kept], ranks[is_kept]), rows[order[is_kept]])
 
     def find_fault(self, outputs: Tensor) -> str:
         """Scores that are no probabilities, and sides in another order; NaN is no fault."""
-        if bool(((outputs[..., 5] < -1e-4) | (outputs[..., 5] > 1 + 1e-4)).any()):
+        scores, sides = outputs[..., 5], outputs[..., :4]
+        if bool(((scores < -1e-4) | (scores > 1 + 1e-4)).any()):
             return "scores below 0 or above 1"
-        turned = bool((outputs[..., :2] > outputs[..., 2:4]).any())
-        return "boxes that end before they begin: sides are left, top, right, bottom" if turned else ""
+        if bool((sides[..., :2] > sides[..., 2:]).any()):
+            return "boxes that end before they begin: sides are left, top, right, bottom"
+        return ""
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The label and the sides of the box, `(N, 5)`."""
-        which = torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device) if targets is None else targets
-        whole = which.ndim == 1 and not which.is_floating_point()
-        check(whole, "targets", "numbers of boxes, int64 (N,)", f"{which.dtype} of shape {tuple(which.shape)}")
-        if bool(((which < 0) | (which >= self.most)).any()):
-            raise ArgumentError("targets", f"boxes from 0 to {self.most - 1}, by score", int(which.max()))
-        rows = outputs[torch.arange(len(outputs), device=outputs.device), which.long()].detach()
-        return torch.cat([rows[:, 4:5], rows[:, :4]], 1)
+        first_boxes = torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device)
+        numbers = first_boxes if targets is None else targets
+        is_whole = numbers.ndim == 1 and not numbers.is_floating_point()
+        check(is_whole, "targets", "numbers of boxes, int64 (N,)", f"{numbers.dtype} of shape {tuple(numbers.shape)}")
+        if bool(((numbers < 0) | (numbers >= self.most)).any()):
+            raise ArgumentError("targets", f"boxes from 0 to {self.most - 1}, by score", int(numbers.max()))
+        rows = outputs[torch.arange(len(outputs), device=outputs.device), numbers.long()].detach()
+        label, sides = rows[:, 4:5], rows[:, :4]
+        return torch.cat([label, sides], 1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         return (self._overlaps(outputs, answer) * self._scores(outputs, answer)).amax(1)
@@ -129,8 +139,8 @@ class Detection(Task):
 
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         overlaps = self._overlaps(outputs, answer)
-        found = self._scores(outputs, answer) * overlaps * (overlaps > self.iou)
-        return self.least - found.amax(1)
+        products = self._scores(outputs, answer) * overlaps * (overlaps > self.iou)
+        return self.least - products.amax(1)
 
     def _scores(self, outputs: Tensor, answer: Tensor) -> Tensor:
         """The score of the label of each row for each box, `(N, boxes)`."""
@@ -141,19 +151,27 @@ class Detection(Task):
 
         The overlap is largest at the clean input, with a kink there: its gradient would be that of rounding errors.
         """
-        boxes, own = outputs[:, :, :4].detach(), answer[:, None, 1:].to(outputs)
-        sides = (torch.minimum(boxes[..., 2:], own[..., 2:]) - torch.maximum(boxes[..., :2], own[..., :2])).clamp(min=0)
-        both = sides.prod(2)
-        areas = [(each[..., 2:] - each[..., :2]).clamp(min=0).prod(2) for each in (boxes, own)]
-        return both / (areas[0] + areas[1] - both).clamp(min=1e-12)
+        boxes, answer_box = outputs[:, :, :4].detach(), answer[:, None, 1:].to(outputs)
+        left_top = torch.maximum(boxes[..., :2], answer_box[..., :2])
+        right_bottom = torch.minimum(boxes[..., 2:], answer_box[..., 2:])
+        intersection = _find_area(left_top, right_bottom)
+        areas = _find_area(boxes[..., :2], boxes[..., 2:]) + _find_area(answer_box[..., :2], answer_box[..., 2:])
+        return intersection / (areas - intersection).clamp(min=1e-12)
 
 
-def _find_wrong(found: Any) -> str:
+def _find_area(left_top: Tensor, right_bottom: Tensor) -> Tensor:
+    return (right_bottom - left_top).clamp(min=0).prod(-1)
+
+
+def _find_problem(entry: Any) -> str:
     """What is wrong with what a module says of one input, to follow "got"; empty if nothing is."""
-    if not isinstance(found, Mapping):
-        return f"a {type(found).__name__} in it"
-    missing = [key for key in _KEYS if not isinstance(found.get(key), Tensor)]
+    if not isinstance(entry, Mapping):
+        return f"a {type(entry).__name__} in it"
+    missing = [key for key in _KEYS if not isinstance(entry.get(key), Tensor)]
     if missing:
         return f"one without the tensor{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
-    counts = {key: found[key].numel() // (4 if key == "boxes" else 1) for key in _KEYS}
-    return "" if len(set(counts.values())) == 1 else "one with " + ", ".join(f"{n} {key}" for key, n in counts.items())
+    counts = {key: entry[key].numel() for key in _KEYS}
+    counts["boxes"] //= 4  # sides
+    if len(set(counts.values())) > 1:
+        return "one with " + ", ".join(f"{count} {key}" for key, count in counts.items())
+    return ""

@@ -138,8 +138,9 @@ def robust_accuracy(
     def is_robust(clean: Tensor, classes: Tensor) -> Tensor:
         perturbed = attack(module, clean, classes, generator)
         with torch.no_grad():
-            right: Tensor = (module(clean).argmax(dim=1) == classes) & (module(perturbed).argmax(dim=1) == classes)
-        return right
+            is_right_before = module(clean).argmax(dim=1) == classes
+            is_right_after = module(perturbed).argmax(dim=1) == classes
+        return torch.logical_and(is_right_before, is_right_after)
 
     return measure_share(module, inputs, labels, batch_size, is_robust)
 
@@ -162,20 +163,28 @@ def project_offset(delta: Tensor, ball: Ball, below: Tensor, above: Tensor) -> T
     outside = clipped.flatten(1).norm(dim=1) > ball.radius
     if not bool(outside.any()):
         return clipped
-    square = delta.flatten(1).square()
-    limit = torch.where(delta > 0, above, below).expand_as(delta).flatten(1).square()
-    goal = torch.full((len(delta), 1), ball.radius**2, dtype=delta.dtype, device=delta.device)
-    t = goal / square.sum(dim=1, keepdim=True)
-    for _ in range(square.shape[1] + 1):
-        free = t * square < limit
-        clipped_part, slope = torch.where(free, 0.0, limit).sum(1, True), torch.where(free, square, 0.0).sum(1, True)
-        before, t = t, torch.maximum(t, (goal - clipped_part) / slope.clamp(min=torch.finfo(delta.dtype).tiny))
-        if bool((outside[:, None] <= (t <= before * (1 + 1e-6))).all()):
-            break
-    scale = torch.where(outside, t[:, 0].clamp(max=1).sqrt(), 1.0)
+    scale = _find_scale(delta, ball.radius, below, above, outside)
     nearest = torch.minimum(torch.maximum(broadcast_rows(scale, delta) * delta, below), above)
     excess = nearest.flatten(1).norm(dim=1) / ball.radius if ball.radius > 0 else torch.ones_like(scale)
     return nearest / broadcast_rows(excess.clamp(min=1), delta)  # rounding may exceed the radius in the last bit
+
+
+def _find_scale(delta: Tensor, radius: float, below: Tensor, above: Tensor, outside: Tensor) -> Tensor:
+    """The s of each row for which `clip(s delta)` has the norm `radius`, `(N,)`; 1 for rows that are not `outside`."""
+    square = delta.flatten(1).square()
+    limit = torch.where(delta > 0, above, below).expand_as(delta).flatten(1).square()
+    goal = torch.full((len(delta), 1), radius**2, dtype=delta.dtype, device=delta.device)
+    tiny = torch.finfo(delta.dtype).tiny
+    t = goal / square.sum(dim=1, keepdim=True)  # the square of s
+    for _ in range(square.shape[1] + 1):
+        is_free = t * square < limit
+        clipped_part = torch.where(is_free, 0.0, limit).sum(1, True)
+        slope = torch.where(is_free, square, 0.0).sum(1, True)
+        before = t
+        t = torch.maximum(t, (goal - clipped_part) / slope.clamp(min=tiny))
+        if bool((outside[:, None] <= (t <= before * (1 + 1e-6))).all()):
+            break
+    return torch.where(outside, t[:, 0].clamp(max=1).sqrt(), 1.0)
 
 
 def _to_tensor(bound: float | Tensor, inputs: Tensor) -> Tensor:
@@ -200,5 +209,7 @@ def _normalise(rows: Tensor) -> Tensor:
     Rows are scaled by their largest entry first, since squares of small numbers would become 0.
     """
     tiny = torch.finfo(rows.dtype).tiny
-    scaled = rows / broadcast_rows(rows.flatten(1).abs().amax(dim=1).clamp(min=tiny), rows)
-    return scaled / broadcast_rows(scaled.flatten(1).norm(dim=1).clamp(min=tiny), rows)
+    largest = rows.flatten(1).abs().amax(dim=1).clamp(min=tiny)
+    scaled = rows / broadcast_rows(largest, rows)
+    norms = scaled.flatten(1).norm(dim=1).clamp(min=tiny)
+    return scaled / broadcast_rows(norms, rows)

@@ -114,7 +114,8 @@ def compute_loss_path(
         losses = F.cross_entropy(logits, labels.repeat_interleave(points - first), reduction="none")
         (gradient,) = torch.autograd.grad(losses.sum(), rows, create_graph=True, materialize_grads=True)
         gradient = gradient.reshape(len(inputs), points - first, *inputs.shape[1:])
-        losses, logits = (rows.reshape(len(inputs), points - first, *rows.shape[1:]) for rows in (losses, logits))
+        losses = losses.reshape(len(inputs), points - first)
+        logits = logits.reshape(len(inputs), points - first, *logits.shape[1:])
         ends = gradient[:, -1] + (gradient[:, 0] if at_inputs is None else at_inputs)
         between = gradient[:, 1 - first : -1]
         mean = (between.sum(dim=1) + ends / 2) / (points - 1)
@@ -156,8 +157,9 @@ class AttributionAscent:
         restored afterwards, and its parameters get no gradients.
         """
         centre = inputs.detach()
-        least, greatest = (b.to(centre) if isinstance(b, Tensor) else b for b in self.bounds)
-        lower, upper = (centre - self.radius).clamp(min=least), (centre + self.radius).clamp(max=greatest)
+        least, greatest = (bound.to(centre) if isinstance(bound, Tensor) else bound for bound in self.bounds)
+        lower = (centre - self.radius).clamp(min=least)
+        upper = (centre + self.radius).clamp(max=greatest)
         uniform = torch.rand(centre.shape, generator=generator, device=generator.device, dtype=centre.dtype)
         perturbed = torch.lerp(lower, upper, uniform.to(centre.device))
         with set_mode(module, training=False):

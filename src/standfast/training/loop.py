@@ -109,15 +109,15 @@ class Training:
         self.batches = math.ceil(len(self.inputs) / self.batch_size)  # in an epoch
         self.epoch = 0  # how many epochs are done
         options: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
-        half = self.precision == torch.float16
-        # the fused optimiser checks on the device whether a gradient overflowed; the others wait for the device
-        fused = True if half and self.device.type == "cuda" else None
-        self.descent: torch.optim.Optimizer = (
-            torch.optim.AdamW(parameters, **options, fused=fused)
-            if self.optimizer == "adamw"
-            else torch.optim.RAdam(parameters, **options, decoupled_weight_decay=True)
-        )
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
+        is_half = self.precision == torch.float16
+        self.descent: torch.optim.Optimizer
+        if self.optimizer == "adamw":
+            # the fused optimiser checks on the device whether a gradient overflowed; the others wait for the device
+            fused = True if is_half and self.device.type == "cuda" else None
+            self.descent = torch.optim.AdamW(parameters, **options, fused=fused)
+        else:
+            self.descent = torch.optim.RAdam(parameters, **options, decoupled_weight_decay=True)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=is_half)
         self._global: dict[str, Tensor] | None = None  # the random state of dropout, after the first epoch
 
     def _check_extra(self, name: str) -> Tensor:
@@ -180,7 +180,8 @@ class Training:
         self._global, self.epoch = state["global"], state["epoch"]
 
     def _run_epoch(self, step: Callable[[int, int], None] | None) -> Epoch:
-        loss_sum, correct = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        loss_sum = torch.zeros((), device=self.device)
+        correct = torch.zeros((), device=self.device)
         order = torch.randperm(len(self.inputs), generator=self.generator, device=self.generator.device)
         steps = self.epochs * self.batches
         for number, chosen in enumerate(torch.split(order, self.batch_size), self.epoch * self.batches):
@@ -220,16 +221,19 @@ class Training:
             with seed_from(self.generator, self.device):
                 yield
             return
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+        cuda_devices = _list_cuda(self.device)
+        with torch.random.fork_rng(devices=cuda_devices):
             torch.set_rng_state(self._global["cpu"])
-            if "cuda" in self._global and self.device.type == "cuda":
+            if "cuda" in self._global and cuda_devices:
                 torch.cuda.set_rng_state(self._global["cuda"], self.device)
             yield
 
 
 def _get_global_state(device: torch.device) -> dict[str, Tensor]:
     state = {"cpu": torch.get_rng_state()}
-    return state | {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else state
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
 
 
 def compute_learning_rate_factor(step: int, steps: int) -> float:
@@ -292,13 +296,17 @@ def seed_from(generator: torch.Generator, device: torch.device) -> Iterator[None
     Initial weights and dropout draw from that state.
     """
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
+    with torch.random.fork_rng(devices=_list_cuda(device)):
         torch.default_generator.manual_seed(seed)
-        for each in cuda:
-            with torch.cuda.device(each):
+        if device.type == "cuda":
+            with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
         yield
+
+
+def _list_cuda(device: torch.device) -> list[torch.device]:
+    """The device, if it has a random state of its own beside that of the CPU."""
+    return [device] if device.type == "cuda" else []
 
 
 def check_bounds(inputs: Tensor, bounds: Bounds) -> None:

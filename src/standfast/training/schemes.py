@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch.nn import functional as F
 
@@ -149,7 +149,8 @@ class Adversarial(Scheme):
     def describe(self) -> str:
         attack = self.attack((-math.inf, math.inf)).describe()
         mix = f", {self.clean_share:g} of the loss on clean ones" if self.clean_share else ""
-        return f"adversarial: cross-entropy of inputs after {attack}{_describe_warm_up(self.warm_up)}{mix}"
+        warm_up = _describe_warm_up(self.warm_up)
+        return f"adversarial: cross-entropy of inputs after {attack}{warm_up}{mix}"
 
 
 @dataclass(frozen=True)
@@ -245,12 +246,12 @@ def spell_scheme(scheme: Scheme) -> str:
     >>> spell_scheme(Adversarial(radius=0.1, norm="l2")), spell_scheme(Natural())
     ('pgd:radius=0.1,norm=l2', 'natural')
     """
-    options: dict[str, Any] = {}
-    for each in fields(scheme):  # type: ignore[arg-type]
-        value = getattr(scheme, each.name)
-        if value != each.default:
-            options[each.name] = value
-    return scheme.name + (":" + ",".join(f"{key}={value}" for key, value in options.items()) if options else "")
+    options = []
+    for option in fields(scheme):  # type: ignore[arg-type]
+        value = getattr(scheme, option.name)
+        if value != option.default:
+            options.append(f"{option.name}={value}")
+    return f"{scheme.name}:{','.join(options)}" if options else scheme.name
 
 
 def _check_ascent(radius: float, steps: int, step: float | None, warm_up: float) -> None:
@@ -271,4 +272,6 @@ def _compute_warm_up(warm_up: float, batch: Batch) -> float:
 
 
 def _describe_warm_up(warm_up: float) -> str:
-    return f", the radius growing over {warm_up:g} epoch{'s' if warm_up != 1 else ''}" if warm_up else ""
+    if not warm_up:
+        return ""
+    return f", the radius growing over {warm_up:g} epoch{'s' if warm_up != 1 else ''}"

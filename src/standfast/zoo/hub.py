@@ -55,9 +55,9 @@ class Normalised(nn.Module):
         Raises:
             ModelError: images with another number of channels, or of a size that the module refuses.
         """
-        shape, size = tuple(x.shape), self.input_size or (len(self.mean), "H", "W")
-        expected = f"module: expected images of shape (N, {', '.join(map(str, size))}), got {shape}"
-        if x.ndim != 4 or shape[1] != len(self.mean):  # a single channel would be broadcast to all
+        size = self.input_size or (len(self.mean), "H", "W")
+        expected = f"module: expected images of shape (N, {', '.join(map(str, size))}), got {tuple(x.shape)}"
+        if x.ndim != 4 or x.shape[1] != len(self.mean):  # a single channel would be broadcast to all
             raise ModelError(expected)
         try:
             out: Tensor = self.module((x - self.mean) / self.std)
@@ -151,20 +151,21 @@ def _add_processing(model: nn.Module, processor: Any) -> Normalised:
     """The model with its processor's arithmetic before it."""
 
     def read_option(name: str, default: Any = None) -> Any:
-        found = processor.get(name) if isinstance(processor, Mapping) else getattr(processor, name, None)
-        return default if found is None else found
+        value = processor.get(name) if isinstance(processor, Mapping) else getattr(processor, name, None)
+        return default if value is None else value
 
-    mean, std = (_check_channels(read_option(name), name) for name in ("image_mean", "image_std"))
+    mean = _check_channels(read_option("image_mean"), "image_mean")
+    std = _check_channels(read_option("image_std"), "image_std")
     check(len(mean) == len(std), "processor", "as many numbers in image_std as in image_mean", f"{len(std)}")
     if not read_option("do_normalize", True):
         mean, std = (0.0,) * len(mean), (1.0,) * len(std)
     # the processor expects values in [0, 255], which are 255 times ours
     factor = 255 * (read_option("rescale_factor", 1 / 255) if read_option("do_rescale", True) else 1.0)
-    size = read_option("crop_size") if read_option("do_center_crop", False) else read_option("size")
-    height, width = _read_size(size)
+    mean = tuple(value / factor for value in mean)
+    std = tuple(value / factor for value in std)
+    height, width = _read_size(read_option("crop_size" if read_option("do_center_crop", False) else "size"))
     shape = None if height is None or width is None else (len(mean), height, width)
-    logits = ForwardWrapper(model, forward_pixels)
-    return Normalised(logits, tuple(m / factor for m in mean), tuple(s / factor for s in std), shape)
+    return Normalised(ForwardWrapper(model, forward_pixels), mean, std, shape)
 
 
 def forward_pixels(model: nn.Module, x: Tensor) -> Tensor:
@@ -174,8 +175,8 @@ def forward_pixels(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def _check_channels(values: Any, name: str) -> tuple[float, ...]:
-    fine = isinstance(values, Sequence) and len(values) > 0 and all(isinstance(v, int | float) for v in values)
-    check(fine, "processor", f"an image processor with {name}, a number for each channel", repr(values))
+    fits = isinstance(values, Sequence) and len(values) > 0 and all(isinstance(value, int | float) for value in values)
+    check(fits, "processor", f"an image processor with {name}, a number for each channel", repr(values))
     return tuple(float(value) for value in values)
 
 
@@ -189,9 +190,9 @@ def _read_size(size: Any) -> tuple[int | None, int | None]:
 
 def _load_transformers(name: str, pretrained: bool) -> nn.Module:
     transformers: Any = import_package("transformers")
-    bars = transformers.utils.logging
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
+    logging = transformers.utils.logging
+    had_progress_bar = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(name)
         kind = transformers.AutoModelForImageClassification
@@ -201,8 +202,8 @@ def _load_transformers(name: str, pretrained: bool) -> nn.Module:
     except ValueError as error:  # the model is no image classifier
         raise ArgumentError("model", "an image classifier of transformers", f"{name}: {error}") from error
     finally:
-        if shown:
-            bars.enable_progress_bar()
+        if had_progress_bar:
+            logging.enable_progress_bar()
 
 
 def _load_torchvision(name: str, pretrained: bool) -> nn.Module:

@@ -15,7 +15,7 @@ import os
 import pickle
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -57,16 +57,24 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
         members = []
     except ValueError as error:
         raise ArgumentError("path", "a program", f"{name}: {error}") from error
-    if any(m.endswith(("archive_format", "serialized_exported_program.json")) for m in members):
+    if _has_member(members, "archive_format", "serialized_exported_program.json"):
         expected = f"trust: true beside {name}, because opening a file of torch.export can run code that is in it"
         check(trust, "path", expected, "no trust")
         return "export"
-    if any("/code/" in m for m in members) and any(m.endswith("/constants.pkl") for m in members):
+    if any("/code/" in member for member in members) and _has_member(members, "/constants.pkl"):
         return "torchscript"
-    weights = any(m.endswith("/data.pkl") for m in members) or name.endswith(".safetensors")
-    got = f"{name!r}, which looks like weights: those go with a function" if weights else repr(name)
-    got = f"{name!r}, which is {pickled}" if (pickled := _describe_pickled_module(content)) else got
+    pickled_module = _describe_pickled_module(content)
+    got = repr(name)
+    if pickled_module:
+        got += f", which is {pickled_module}"
+    elif name.endswith(".safetensors") or _has_member(members, "/data.pkl"):
+        got += ", which looks like weights: those go with a function"
     raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(PICKLES)})", got)
+
+
+def _has_member(members: Sequence[str], *endings: str) -> bool:
+    """Whether an archive has a file whose name ends so."""
+    return any(member.endswith(endings) for member in members)
 
 
 def load_program(content: bytes, name: str, device: str, trust: bool = False, task: Task | None = None) -> nn.Module:
@@ -81,18 +89,23 @@ def load_program(content: bytes, name: str, device: str, trust: bool = False, ta
         return as_module(load_estimator(content, name), "path", task)
     try:
         if kind == "torchscript":
-            with warnings.catch_warnings():
-                deprecated = r".*torch\.jit\.load.* is deprecated"
-                warnings.filterwarnings("ignore", message=deprecated, category=DeprecationWarning)
-                loaded: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
-                return loaded
+            return _load_torchscript(content)
         with _weights_only():
             program = torch.export.load(io.BytesIO(content))
     except Exception as error:  # the loaders raise whatever their parts raise
         raise ArgumentError("path", f"a {_TITLES[kind]} that torch can load", _reason(error)) from error
     _check_batch(program)
-    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    return Exported(_move(program, torch.device(wanted)).module())
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Exported(_move(program, torch.device(device)).module())
+
+
+def _load_torchscript(content: bytes) -> nn.Module:
+    with warnings.catch_warnings():
+        deprecated = r".*torch\.jit\.load.* is deprecated"
+        warnings.filterwarnings("ignore", message=deprecated, category=DeprecationWarning)
+        module: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
+    return module
 
 
 def load_estimator(content: bytes, name: str) -> Any:
@@ -111,7 +124,7 @@ def load_estimator(content: bytes, name: str) -> Any:
         raise ArgumentError("path", "a pickled estimator that can be loaded", _reason(error)) from error
 
 
-def as_module(found: object, argument: str, task: Task | None = None) -> nn.Module:
+def as_module(candidate: object, argument: str, task: Task | None = None) -> nn.Module:
     """A module as it is, and a fitted estimator as what it tells of a task, by default of classes.
 
     Raises:
@@ -120,14 +133,14 @@ def as_module(found: object, argument: str, task: Task | None = None) -> nn.Modu
     >>> as_module(nn.Identity(), "model")
     Identity()
     """
-    if isinstance(found, nn.Module):
-        return found
+    if isinstance(candidate, nn.Module):
+        return candidate
     task = Classification() if task is None else task
-    is_estimator = any(has_method(found, method) for method in ("predict_proba", "decision_function", "predict"))
-    name = "none" if found is None else type(found).__name__
+    is_estimator = any(has_method(candidate, method) for method in ("predict_proba", "decision_function", "predict"))
+    name = "none" if candidate is None else type(candidate).__name__
     check(is_estimator, argument, "a torch.nn.Module, or an estimator with predict_proba", name)
     try:
-        reading = choose_reading(found, task)
+        reading = choose_reading(candidate, task)
     except ArgumentError as error:
         raise ArgumentError(argument, f"a torch.nn.Module, or {error.expected}", error.got) from error
     if reading.task is not None and reading.task.below != task.below:
@@ -157,17 +170,20 @@ class Exported(nn.Module):
 
 def _check_batch(program: torch.export.ExportedProgram) -> None:
     inputs = program.graph_signature.user_inputs
-    shapes = [n.meta["val"].shape for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs]
-    one = len(shapes) == 1 and bool(shapes[0])
-    check(one, "path", "a program with one input, a batch (N, ...)", f"one with {len(shapes)} inputs")
+    shapes = [
+        node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs
+    ]
+    is_one_batch = len(shapes) == 1 and bool(shapes[0])
+    check(is_one_batch, "path", "a program with one input, a batch (N, ...)", f"one with {len(shapes)} inputs")
     expected = "a program with a dynamic batch (export it with dynamic_shapes=({0: torch.export.Dim('batch')},))"
     check(not isinstance(shapes[0][0], int), "path", expected, f"one for {shapes[0][0]} inputs at once")
 
 
 def _move(program: torch.export.ExportedProgram, device: torch.device) -> torch.export.ExportedProgram:
     """Devices are constants of the graph, so that `module.to` alone would not do."""
-    tensors = [t for t in (*program.state_dict.values(), *program.constants.values()) if isinstance(t, Tensor)]
-    if device.type == "cpu" and all(t.device.type == "cpu" for t in tensors):
+    values = (*program.state_dict.values(), *program.constants.values())
+    is_on_cpu = all(value.device.type == "cpu" for value in values if isinstance(value, Tensor))
+    if device.type == "cpu" and is_on_cpu:
         return program
     from torch.export.passes import move_to_device_pass
 
@@ -195,24 +211,25 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
     Raises:
         ArgumentError: it is neither, or holds something else than tensors.
     """
-    torch_file = content[:2] == b"PK" or content[:1] == b"\x80"  # a zip archive, or the pickle of old versions
+    is_torch_file = content[:2] == b"PK" or content[:1] == b"\x80"  # a zip archive, or the pickle of old versions
     try:
-        if not torch_file:
+        if not is_torch_file:
             return dict(load_safetensors(content))
         check_archive(content)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
-            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+            stored = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         other = "a pickle with other objects, which is not loaded since that could run code"
         got = _describe_pickled_module(content) or other
         raise ArgumentError("weights", "weights alone: safetensors, or torch.save(module.state_dict())", got) from error
     except Exception as error:  # the loaders raise whatever their parts raise
         raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
-    found = found.get("state_dict", found) if isinstance(found, Mapping) else found
-    fine = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
-    check(fine, "weights", "a state dict: tensors by name", f"a {type(found).__name__} of other things")
-    return dict(found)
+    if isinstance(stored, Mapping):
+        stored = stored.get("state_dict", stored)
+    fits = isinstance(stored, Mapping) and all(isinstance(value, Tensor) for value in stored.values())
+    check(fits, "weights", "a state dict: tensors by name", f"a {type(stored).__name__} of other things")
+    return dict(stored)
 
 
 def _describe_pickled_module(content: bytes) -> str:
@@ -231,15 +248,17 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     Raises:
         ArgumentError: names or shapes differ; says which.
     """
-    own = module.state_dict()
-    missing, foreign = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
-    shapes = [
-        f"{k} {list(weights[k].shape)} instead of {list(own[k].shape)}"
-        for k in own
-        if k in weights and own[k].shape != weights[k].shape
-    ]
-    parts = [("without", missing), ("with unknown", foreign), ("with", shapes)]
-    differences = "; ".join(f"{word} {_list_first(names)}" for word, names in parts if names)
+    expected_weights = module.state_dict()
+    shapes = []
+    for name, expected_tensor in expected_weights.items():
+        if name in weights and weights[name].shape != expected_tensor.shape:
+            shapes.append(f"{name} {list(weights[name].shape)} instead of {list(expected_tensor.shape)}")
+    faults = {
+        "without": sorted(expected_weights.keys() - weights.keys()),
+        "with unknown": sorted(weights.keys() - expected_weights.keys()),
+        "with": shapes,
+    }
+    differences = "; ".join(f"{word} {_list_first(names)}" for word, names in faults.items() if names)
     expected = f"weights that fit the {type(module).__name__}"
     check(not differences, "weights", expected, f"some {differences}")
     try:

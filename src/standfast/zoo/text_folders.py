@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +46,22 @@ def pack_text_folder(folder: Path, trust: bool = False) -> bytes:
     """
     expected = "a folder with config.json, weights and a tokenizer, as save_pretrained writes it"
     check((folder / "config.json").is_file(), "transformers", expected, repr(str(folder)))
-    kinds = (*_FILES, *_CODE) if trust else _FILES
-    files = sorted(each for each in folder.iterdir() if each.suffix in kinds and each.is_file())
-    has_code = any(each.suffix == ".bin" for each in folder.iterdir())
-    expected = "weights as .safetensors" + (", or trust: true for a pickle, which can run code" if has_code else "")
-    found = any(each.suffix in (".safetensors", ".bin") for each in files)
-    check(found, "transformers", expected, f"{folder.name} with {'.bin files' if has_code else 'none'}")
-    known = any(each.name in _TOKENIZERS for each in files)
-    check(known, "transformers", f"a tokenizer ({', '.join(_TOKENIZERS[:3])}, ...)", f"{folder.name} without one")
+    endings = (*_FILES, *_CODE) if trust else _FILES
+    files = sorted(file for file in folder.iterdir() if file.suffix in endings and file.is_file())
+    has_pickle = any(file.suffix == ".bin" for file in folder.iterdir())
+    has_weights = any(file.suffix in (".safetensors", ".bin") for file in files)
+    expected = "weights as .safetensors"
+    if has_pickle:
+        expected += ", or trust: true for a pickle, which can run code"
+    check(has_weights, "transformers", expected, f"{folder.name} with {'.bin files' if has_pickle else 'none'}")
+    has_tokenizer = any(file.name in _TOKENIZERS for file in files)
+    expected = f"a tokenizer ({', '.join(_TOKENIZERS[:3])}, ...)"
+    check(has_tokenizer, "transformers", expected, f"{folder.name} without one")
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as packed:
-        for each in files:
-            packed.writestr(zipfile.ZipInfo(each.name), read_file(each))
+        for file in files:
+            # without the time of the file, so that the bytes are the same
+            packed.writestr(zipfile.ZipInfo(file.name), read_file(file))
     return archive.getvalue()
 
 
@@ -78,26 +83,19 @@ def load_text_folder(
             fit.
     """
     transformers: Any = import_package("transformers")
-    kind = "causal" if labels is not None else "sequence" if options.get("word") is None else "token"
-    expected = f"what {_KINDS[kind]} and AutoTokenizer of transformers can load"
-    logging = transformers.utils.logging
-    bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()  # what is missing is an error here
-    local = {"local_files_only": True, "trust_remote_code": trust}
+    loader = _KINDS[_find_kind(labels, options.get("word"))]
+    expected = f"what {loader} and AutoTokenizer of transformers can load"
+    trusted_files = {"local_files_only": True, "trust_remote_code": trust}
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with _quiet(transformers.utils.logging), tempfile.TemporaryDirectory() as folder:
             zipfile.ZipFile(io.BytesIO(content)).extractall(folder)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
-            load = getattr(transformers, _KINDS[kind]).from_pretrained
-            model, about = load(folder, output_loading_info=True, use_safetensors=None if trust else True, **local)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **trusted_files)
+            load = getattr(transformers, loader).from_pretrained
+            safetensors_only = None if trust else True
+            model, about = load(folder, output_loading_info=True, use_safetensors=safetensors_only, **trusted_files)
     except Exception as error:  # whatever the package, or code of the folder, raises
         reason = " ".join(str(error).split())
         raise ArgumentError("transformers", expected, f"{type(error).__name__}: {reason}") from error
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
     names = model.config.architectures or [type(model).__name__]
     missing = sorted(map(str, [*about["missing_keys"], *about["mismatched_keys"]]))
     expected = f"weights for {type(model).__name__} (labels: for a language model, word: for one that answers by token)"
@@ -107,3 +105,24 @@ def load_text_folder(
     if labels is None:
         return TextModel(model, tokenizer, **options)
     return CausalModel(model, tokenizer, labels=tuple(labels), template=template, **options)
+
+
+def _find_kind(labels: Sequence[str] | None, word: object) -> str:
+    """How a model of texts is asked: for the next word, for a class, or for the answer at a word."""
+    if labels is not None:
+        return "causal"
+    return "sequence" if word is None else "token"
+
+
+@contextlib.contextmanager
+def _quiet(logging: Any) -> Iterator[None]:
+    """Inside the block, transformers shows no progress and logs errors alone: what is missing is an error here."""
+    had_progress_bar, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if had_progress_bar:
+            logging.enable_progress_bar()

@@ -65,7 +65,9 @@ def find_refusal(call: Callable[[], object]) -> ArgumentError:
 def test_texts_are_explained_by_a_text_model(model: Any) -> None:
     refusal = find_refusal(lambda: standfast.explain(model, "occlusion", TEXTS))
     assert (refusal.argument, refusal.got) == ("model", type(model).__name__)
-    assert "TextModel" in refusal.expected
+    # where else to go, whatever was imported before
+    for place in ("TextModel", "standfast.reasons", "standfast.evaluate"):
+        assert place in refusal.expected
 
 
 @pytest.mark.parametrize("kind", [standfast.TextModel, standfast.CausalModel])

@@ -156,8 +156,8 @@ class _Problem:
         with torch.enable_grad():
             x = self.box.centre.clone().requires_grad_(True)
             logits = self.network.logits(x.reshape(-1, *self.network.nodes[0].shape))
-            own = logits.gather(1, self.targets[:, None])
-            margin = (own - logits.scatter(1, self.targets[:, None], -torch.inf).amax(1, keepdim=True)).squeeze(1)
+            logit = logits.gather(1, self.targets[:, None])
+            margin = (logit - logits.scatter(1, self.targets[:, None], -torch.inf).amax(1, keepdim=True)).squeeze(1)
             (gradient,) = torch.autograd.grad(margin.sum(), x)
         dual = 2.0 if self.order == 2 else 1.0
         slope = torch.linalg.vector_norm(gradient * free, dual, 1)
@@ -211,8 +211,8 @@ def _next_radius(
 
 
 def _order(norm: Norm) -> float:
-    known = norm == "inf" or (isinstance(norm, int | float) and not isinstance(norm, bool) and norm in (2, math.inf))
-    check(known, "norm", "2 or infinity", repr(norm))
+    is_norm = norm == "inf" or (isinstance(norm, int | float) and not isinstance(norm, bool) and norm in (2, math.inf))
+    check(is_norm, "norm", "2 or infinity", repr(norm))
     return 2.0 if norm == 2 else math.inf
 
 

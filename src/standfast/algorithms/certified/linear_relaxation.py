@@ -138,8 +138,8 @@ def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index
     error = bounds.errors[index]
     noise = _WIDEN * torch.maximum(lower.abs(), upper.abs()) + (0.0 if error is None else error.flatten(1))
     # a unit that no free feature changes has an interval of the width of the rounding errors, which cannot shrink
-    wanted = _find_units_to_tighten(network, index, lower, upper) & (upper - lower > 4 * noise)
-    for owner, unit in _chunks(network, wanted.nonzero()):
+    to_tighten = _find_units_to_tighten(network, index, lower, upper) & (upper - lower > 4 * noise)
+    for owner, unit in _chunks(network, to_tighten.nonzero()):
         a = torch.zeros(len(owner), lower.shape[1], dtype=torch.float64, device=lower.device)
         a.scatter_(1, unit[:, None], 1.0)
         a = a.reshape(-1, *node.shape)

@@ -69,7 +69,7 @@ class AugmentedLagrangian(Attack):
         points = x if start is None else space.clip(torch.where(space.free, start, x), rows)
         mu, rho = torch.ones_like(unit), torch.ones_like(unit)
         square, speed = torch.ones_like(x), torch.zeros_like(x)
-        seen = torch.zeros_like(nearest.found)
+        has_flipped = torch.zeros_like(nearest.found)
         since = torch.full_like(unit, self.steps)
         last = torch.ones_like(unit)
         best = torch.full_like(nearest.distortion, torch.inf)
@@ -78,10 +78,10 @@ class AugmentedLagrangian(Attack):
             size, flips = nearest.offer(points, margin, rows)
             best = torch.where(flips, torch.minimum(best, size), best)
             g = _OVERSHOOT - (margin / unit).clamp(-1e6, 1e6)
-            since = torch.where(flips & ~seen, number, since)
-            seen = seen | flips
+            since = torch.where(flips & ~has_flipped, number, since)
+            has_flipped = has_flipped | flips
             if number and not number % _EVERY:
-                rho = torch.where(seen | (g < _IMPROVED * last), rho, _GROWTH * rho)
+                rho = torch.where(has_flipped | (g < _IMPROVED * last), rho, _GROWTH * rho)
                 last = g
             if number:
                 mu = (_SMOOTH * mu + (1 - _SMOOTH) * _slope(g, rho, mu)).clamp(1e-6, 1e12)

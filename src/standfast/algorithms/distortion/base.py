@@ -145,7 +145,7 @@ def _minimise(space: FreeSpace, attack: Attack, seed: int, start: Tensor | None)
     """One group; inputs that have changed already, or have no free feature, are left out of the attack."""
     flips = space.margin(space.x, space.rows) > 0
     distortion = torch.where(flips, 0.0, torch.inf).to(space.x.dtype)
-    points, found, second = space.x.clone(), flips.clone(), distortion.clone()
+    points, was_found, second = space.x.clone(), flips.clone(), distortion.clone()
     gradients = torch.zeros_like(space.evaluations)
     rows = (~flips & space.free.any(1)).nonzero().flatten()
     if len(rows):
@@ -156,11 +156,11 @@ def _minimise(space: FreeSpace, attack: Attack, seed: int, start: Tensor | None)
             bridge_flat_inputs(part, nearest, streams)
         attack.run(part, nearest, streams, None if start is None else start[rows])
         distortion[rows] = torch.where(nearest.found, nearest.distortion, nearest.searched)
-        points[rows], found[rows], second[rows] = nearest.points, nearest.found, nearest.second
+        points[rows], was_found[rows], second[rows] = nearest.points, nearest.found, nearest.second
         space.evaluations[rows] += part.evaluations
         gradients[rows] = part.gradients
     inputs = space.unflatten(points)
-    return MinimalDistortion(distortion, inputs, found, second, space.evaluations, gradients)
+    return MinimalDistortion(distortion, inputs, was_found, second, space.evaluations, gradients)
 
 
 def _check_free(free: Tensor | None, inputs: Tensor) -> Tensor:

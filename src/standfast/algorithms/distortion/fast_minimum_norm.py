@@ -145,21 +145,21 @@ class FastMinimumNorm(Attack):
         delta = torch.where(space.free, start - space.x, 0.0)
         scale = torch.linspace(1.0, 2.0, _BETWEEN, dtype=delta.dtype, device=delta.device)
         points = torch.stack([space.clip(space.x + s * delta, space.rows) for s in scale], dim=1)
-        known = nearest.distortion.clone()
+        before = nearest.distortion.clone()
         nearest.evaluate(points, space.rows)
-        return torch.where((nearest.distortion < known)[:, None], nearest.points, points[:, 0])
+        return torch.where((nearest.distortion < before)[:, None], nearest.points, points[:, 0])
 
     def _scatter(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> None:
         """Where nothing was found: stage 2 again, from the nearest of some points of the box that changes the class."""
-        missing = [row for row, found in enumerate(nearest.found.tolist()) if not found]
+        missing = [row for row, was_found in enumerate(nearest.found.tolist()) if not was_found]
         if not self.scatter or not missing:
             return
         rows = send(missing, space.rows.device)
         x, wide = space.x[rows], (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
         low, high = torch.maximum(space.lower[rows], x - wide), torch.minimum(space.upper[rows], x + wide)
-        own = streams.select(missing)
+        streams_of_rows = streams.select(missing)
         for done in range(0, self.scatter, _BETWEEN):
-            share = own.uniform((min(_BETWEEN, self.scatter - done), x.shape[1]), x.dtype)
+            share = streams_of_rows.uniform((min(_BETWEEN, self.scatter - done), x.shape[1]), x.dtype)
             share[:, ::2] = share[:, ::2].round()  # corners
             nearest.evaluate(low[:, None] + share * (high - low)[:, None], rows)
         rows = rows[nearest.found[rows]]
@@ -190,7 +190,7 @@ class FastMinimumNorm(Attack):
         towards = None if rivals is None else rivals.flatten()
         points, x = starts.flatten(0, 1), space.x[owner]
         radius = space.size(points, owner)
-        best, seen = torch.full_like(radius, torch.inf), torch.zeros_like(radius, dtype=torch.bool)
+        best, has_flipped = torch.full_like(radius, torch.inf), torch.zeros_like(radius, dtype=torch.bool)
         for number in range(self.steps):
             fade = (1 + math.cos(math.pi * number / self.steps)) / 2
             step, gamma = self.step * (0.01 + 0.99 * fade), self.gamma * (0.02 + 0.98 * fade)
@@ -199,9 +199,9 @@ class FastMinimumNorm(Attack):
             best = torch.where(flips, torch.minimum(best, size), best)
             estimate = size - margin / dual_norm_of(gradient, space.norm).clamp(min=1e-30)
             estimate = torch.where(margin.isfinite(), estimate, radius)  # of a NaN nothing is known
-            grown = torch.where(seen, radius, torch.maximum(radius, estimate)) * (1 + gamma)
+            grown = torch.where(has_flipped, radius, torch.maximum(radius, estimate)) * (1 + gamma)
             radius = torch.where(flips, torch.minimum(radius * (1 - gamma), best), grown)
-            seen = seen | flips
+            has_flipped = has_flipped | flips
             if space.norm == 2:
                 direction = gradient / norm_of(gradient, 2).clamp(min=1e-30)[:, None]
             else:

@@ -59,8 +59,8 @@ def bridge_flat_inputs(space: FreeSpace, nearest: Nearest, streams: Streams) -> 
     estimate = _estimate_distance(space, sides.flatten(0, 1), step[owner], margin[owner], owner)
     ends = _climb(space, sides.flatten(0, 1), estimate, owner)
     least = _find_crossing(space, nearest, ends, estimate, owner).reshape(len(rows), -1).min(1)
-    distance, place = least.values, torch.arange(len(rows), device=rows.device)
-    best = ends.reshape(sides.shape)[place, least.indices]
+    distance, row_numbers = least.values, torch.arange(len(rows), device=rows.device)
+    best = ends.reshape(sides.shape)[row_numbers, least.indices]
 
     depth = margin[rows].abs()
     flat = distance * dual_norm_of(gradient[rows], space.norm) < _EXPLAINED * depth
@@ -77,8 +77,8 @@ def _find_first_step(space: FreeSpace, directions: Tensor, margin: Tensor) -> tu
     sizes, changed = unit[:, None] * powers, []
     owner = space.rows.repeat_interleave(_TOGETHER)
     for first in range(0, _SIZES, _TOGETHER):
-        some = sizes[:, first : first + _TOGETHER].flatten()
-        points = _take_step(space, directions[owner], some, owner)
+        next_sizes = sizes[:, first : first + _TOGETHER].flatten()
+        points = _take_step(space, directions[owner], next_sizes, owner)
         change = (space.margin(points, owner) - margin[owner]).abs()
         changed.append(change.isfinite() & (change >= _CHANGE * margin[owner].abs()))
     moves = torch.cat([part.reshape(-1, _TOGETHER) for part in changed], 1)

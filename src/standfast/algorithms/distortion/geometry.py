@@ -87,11 +87,11 @@ def nearest_on_plane(
     slope = torch.where(moving, weight * speed, 0.0).gather(1, order)
     left = slope.flip(1).cumsum(1).flip(1)  # of the entries that still move just before each end
     gained = (left * torch.diff(ends, dim=1, prepend=torch.zeros_like(ends[:, :1]))).cumsum(1)
-    place = (gained < rise[:, None]).sum(1, keepdim=True).clamp(max=x.shape[1] - 1)
+    piece = (gained < rise[:, None]).sum(1, keepdim=True).clamp(max=x.shape[1] - 1)
     reached = gained[:, -1] >= rise
-    before = torch.where(place > 0, gained.gather(1, (place - 1).clamp(min=0)), 0.0)
-    start = torch.where(place > 0, ends.gather(1, (place - 1).clamp(min=0)), 0.0)
-    t = start + (rise[:, None] - before) / left.gather(1, place).clamp(min=_TINY)
+    before = torch.where(piece > 0, gained.gather(1, (piece - 1).clamp(min=0)), 0.0)
+    start = torch.where(piece > 0, ends.gather(1, (piece - 1).clamp(min=0)), 0.0)
+    t = start + (rise[:, None] - before) / left.gather(1, piece).clamp(min=_TINY)
     t = torch.where(reached[:, None], t, ends[:, -1:]).clamp(min=0.0)
     step = torch.minimum(t * speed, room)
     return x + normal.sign() * torch.where(moving, step, 0.0), reached

@@ -129,6 +129,6 @@ def _find_least_size(space: FreeSpace, change: Callable[[Tensor, Tensor], Tensor
 
 def _bracket(flips: Tensor, sizes: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
     """The last size before the first that changes the class, and that one (infinite without one), `(n,)` each."""
-    some, first = flips.any(1), flips.to(torch.int64).argmax(1)[:, None]
+    has_flip, first = flips.any(1), flips.to(torch.int64).argmax(1)[:, None]
     before = torch.where(first > 0, sizes.gather(1, (first - 1).clamp(min=0)), low[:, None])[:, 0]
-    return torch.where(some, before, sizes[:, -1]), torch.where(some, sizes.gather(1, first)[:, 0], torch.inf)
+    return torch.where(has_flip, before, sizes[:, -1]), torch.where(has_flip, sizes.gather(1, first)[:, 0], torch.inf)

@@ -67,8 +67,8 @@ class FreeSpace:
         if self.model.task.classes:
             return outputs, targets
         rivals = self.model.task.rivals(outputs, targets)
-        own = torch.zeros_like(rivals[:, :1])
-        return torch.cat([own, rivals], 1), own[:, 0].long()
+        zero = torch.zeros_like(rivals[:, :1])
+        return torch.cat([zero, rivals], 1), zero[:, 0].long()
 
     def order_rivals(self, streams: Streams) -> tuple[Tensor, Tensor]:
         """All classes but the target, in the order in which their linearised boundaries are worth a gradient.
@@ -105,10 +105,10 @@ class FreeSpace:
         # a class whose slope is zero is reached nowhere, and NaN means that nothing is known
         least = torch.where(norm > 0, -margin / norm.clamp(min=1e-30), torch.inf).nan_to_num(nan=0.0, posinf=torch.inf)
         least = least.scatter(1, self.classes[:, None], torch.inf)
-        found = least.sort(dim=1, stable=True)
-        order = found.indices[:, :-1]
-        own = order == self.classes[:, None]  # beside other infinite distances it need not be the last one
-        return torch.where(own, found.indices[:, -1:], order), found.values[:, :-1]
+        ordered = least.sort(dim=1, stable=True)
+        order = ordered.indices[:, :-1]
+        is_class_itself = order == self.classes[:, None]  # beside other infinite distances it need not be the last one
+        return torch.where(is_class_itself, ordered.indices[:, -1:], order), ordered.values[:, :-1]
 
     def _estimate_slopes(self, streams: Streams) -> tuple[Tensor, Tensor]:
         """The margins of all classes `(N, K)`, and the squared norms of their gradients, estimated."""
@@ -264,9 +264,9 @@ class Nearest:
         worth = torch.where(flips, size, torch.inf)
         least = torch.full_like(self.distortion, torch.inf).scatter_reduce_(0, rows, worth, "amin")
         chosen = flips & (worth == least[rows]) & (worth < self.distortion[rows])
-        place = torch.arange(len(rows), device=rows.device)
+        numbers = torch.arange(len(rows), device=rows.device)
         first = torch.full_like(self.space.rows, len(rows)).scatter_reduce_(
-            0, rows, torch.where(chosen, place, len(rows)), "amin"
+            0, rows, torch.where(chosen, numbers, len(rows)), "amin"
         )
         better, first = first < len(rows), first.clamp(max=len(rows) - 1)
         self.points = torch.where(better[:, None], points[first], self.points)
@@ -289,7 +289,7 @@ class Nearest:
 
 
 def _margins(logits: Tensor, classes: Tensor, rival: Tensor | None = None) -> Tensor:
-    own = logits.gather(1, classes[:, None])[:, 0]
+    logit = logits.gather(1, classes[:, None])[:, 0]
     if rival is not None:
-        return logits.gather(1, rival[:, None])[:, 0] - own
-    return logits.scatter(1, classes[:, None], -torch.inf).amax(1) - own
+        return logits.gather(1, rival[:, None])[:, 0] - logit
+    return logits.scatter(1, classes[:, None], -torch.inf).amax(1) - logit

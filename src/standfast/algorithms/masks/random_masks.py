@@ -222,10 +222,10 @@ class _Run:
         self.device = weights.device
         self.used = valid.sum(1)
         # one answer for all problems: whether it has all masks, and then all features can be told apart
-        kept, places = masks.sum(-2), torch.arange(masks.shape[-1], device=self.device)
-        known = ((kept > 0) & (kept < masks.shape[-2])) | (places >= send(sizes, self.device)[:, None])
+        kept, columns = masks.sum(-2), torch.arange(masks.shape[-1], device=self.device)
+        is_settled = ((kept > 0) & (kept < masks.shape[-2])) | (columns >= send(sizes, self.device)[:, None])
         whole = valid.all(1)
-        self.whole, self.identifiable = torch.stack([whole, whole & known.all(1)]).tolist()
+        self.whole, self.identifiable = torch.stack([whole, whole & is_settled.all(1)]).tolist()
         self.rho, self.top1, self.top3, self.p_value = (self._full(value) for value in (0.0, math.nan, math.nan, 1.0))
         self.rho_paper = self._full(0.0)
         self.degenerate = torch.ones(len(valid), dtype=torch.bool, device=self.device)
@@ -238,10 +238,10 @@ class _Run:
     def _problem(self, row: int) -> WeightedMasks:
         """The problem of a row, with all its features and the weights as they are."""
         valid, masks = self.valid[row], self.masks if self.masks.ndim == 2 else self.masks[row]
-        own, weights = masks[:, : self.sizes[row]], self.weights[:, row]
+        kept_masks, weights = masks[:, : self.sizes[row]], self.weights[:, row]
         if not self.whole[row]:
-            own, weights = own[valid], weights[:, valid]
-        return WeightedMasks.of(own, *weights)
+            kept_masks, weights = kept_masks[valid], weights[:, valid]
+        return WeightedMasks.of(kept_masks, *weights)
 
     def compute(self, permuted: int, resampled: int, streams: Streams) -> None:
         """Sensitivities, rho and agreement of all problems; null and interval of those that have an order."""
@@ -253,16 +253,16 @@ class _Run:
             if self.estimator == "centred":
                 chosen = chosen if self.identifiable[row] else problem.find_identifiable()
                 problem = problem.centre(chosen)
-            for whole, own in zip(self.sensitivity, problem.sensitivities, strict=True):
+            for whole, values in zip(self.sensitivity, problem.sensitivities, strict=True):
                 whole[row, :size] = 0.0
-                whole[row, :size][chosen] = own
+                whole[row, :size][chosen] = values
             p, q = problem.ranks
             self.degenerate[row] = degenerate = ~(p.any() & q.any())
             if is_on_host(degenerate) and bool(degenerate):
                 continue
             self.rho[row] = rank_correlation(p, q)[0]
-            for found, k in ((self.top1, 1), (self.top3, 3)):
-                found[row] = torch.where(degenerate, torch.nan, top_agreement(p, q, k)[0])
+            for agreement, k in ((self.top1, 1), (self.top3, 3)):
+                agreement[row] = torch.where(degenerate, torch.nan, top_agreement(p, q, k)[0])
             if permuted or resampled:
                 masks = len(problem.masks)
                 chance = streams.select([row]).uniform((masks,), torch.float64)

@@ -103,15 +103,15 @@ def doubled_ranks(values: Tensor, grid: float | Tensor) -> Tensor:
     values = torch.where(grid > 0, (values / grid).round() + 0.0, 0.0)  # -0.0 and 0.0 are a tie
     order = order_rows(values)  # ties share a rank, so any order will do
     ordered, count = values.gather(1, order), values.shape[1]
-    place = torch.arange(count, device=values.device)
+    position = torch.arange(count, device=values.device)
     differs = ordered[:, 1:] != ordered[:, :-1]
     if holds_everywhere(differs):  # mostly so, and then most of the work is saved
-        ranks = (2 * place - (count - 1)).to(torch.float64).expand_as(order)
+        ranks = (2 * position - (count - 1)).to(torch.float64).expand_as(order)
         return torch.empty_like(ordered).scatter_(1, order, ranks)
     starts, ends = torch.ones_like(ordered, dtype=torch.bool), torch.ones_like(ordered, dtype=torch.bool)
     starts[:, 1:], ends[:, :-1] = differs, differs
-    first = torch.where(starts, place, 0).cummax(1).values
-    last = torch.where(ends, place, count).flip(1).cummin(1).values.flip(1)
+    first = torch.where(starts, position, 0).cummax(1).values
+    last = torch.where(ends, position, count).flip(1).cummin(1).values.flip(1)
     ranks = (first + last - (count - 1)).to(torch.float64)
     return torch.empty_like(ranks).scatter_(1, order, ranks)
 
@@ -204,14 +204,14 @@ def sum_rotated(columns: Tensor, turned: Tensor, lanes: int) -> Tensor:
 
 def permuted_rho(problem: WeightedMasks, orders: Tensor, count: int) -> Tensor:
     """Rho `(count,)` with the explanation weights assigned to the masks in rotations of the orders `(b, K)`."""
-    lanes, found = count_lanes(count, len(problem.masks)), []
+    lanes, correlations = count_lanes(count, len(problem.masks)), []
     shift = problem.explanation.sum() * problem.average
-    for some in torch.split(orders, max(1, count_at_once(CHUNK_ELEMENTS, orders) // problem.masks.numel())):
-        turned = problem.explanation[some]
+    for part in torch.split(orders, max(1, count_at_once(CHUNK_ELEMENTS, orders) // problem.masks.numel())):
+        turned = problem.explanation[part]
         sums = torch.cat([sum_rotated(columns, turned, lanes) for columns in problem.split_columns(1)], 2)
         ranks = doubled_ranks(sums.flatten(0, 1)[:count] + shift, problem.grid[1])
-        found.append(rank_correlation(problem.ranks[0], ranks))
-    return torch.cat(found)[:count]
+        correlations.append(rank_correlation(problem.ranks[0], ranks))
+    return torch.cat(correlations)[:count]
 
 
 def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
@@ -221,25 +221,27 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
         `(count, 3)`: rho of the resample; the rank correlation of its prediction sensitivity with that of all masks;
         the same for the explanation.
     """
-    masks, found = len(problem.masks), []
+    masks, results = len(problem.masks), []
     lanes, weights = count_lanes(count, masks), torch.stack((problem.prediction, problem.explanation))
-    for some in torch.split(counts, max(1, count_at_once(CHUNK_ELEMENTS, counts) // problem.masks.numel())):
+    for part in torch.split(counts, max(1, count_at_once(CHUNK_ELEMENTS, counts) // problem.masks.numel())):
         parts = []
         for columns in problem.split_columns(3):
             weighted = torch.stack((columns, columns, columns))
             weighted[1:] *= weights[:, None]
-            parts.append(sum_rotated(weighted.flatten(0, 1), some, lanes).reshape(len(some), -1, 3, len(columns)))
+            parts.append(sum_rotated(weighted.flatten(0, 1), part, lanes).reshape(len(part), -1, 3, len(columns)))
         kept, *sums = torch.cat(parts, 3).flatten(0, 1)[:count].unbind(1)
         # centring takes the average of the resample's masks away; the published sum keeps that of all masks
         rest = kept / -masks if problem.centred else problem.average
-        totals = sum_rotated(weights, some, lanes).flatten(0, 1)[:count].unbind(1)
+        totals = sum_rotated(weights, part, lanes).flatten(0, 1)[:count].unbind(1)
         ranks = [
-            doubled_ranks(own + total[:, None] * rest, grid)
-            for own, total, grid in zip(sums, totals, problem.grid, strict=True)
+            doubled_ranks(sums_of_part + total[:, None] * rest, grid)
+            for sums_of_part, total, grid in zip(sums, totals, problem.grid, strict=True)
         ]
-        agreement = [rank_correlation(own, whole) for own, whole in zip(ranks, problem.ranks, strict=True)]
-        found.append(torch.stack([rank_correlation(*ranks), *agreement], dim=1))
-    return torch.cat(found)[:count]
+        agreement = [
+            rank_correlation(of_part, of_whole) for of_part, of_whole in zip(ranks, problem.ranks, strict=True)
+        ]
+        results.append(torch.stack([rank_correlation(*ranks), *agreement], dim=1))
+    return torch.cat(results)[:count]
 
 
 def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:
@@ -276,8 +278,8 @@ def quantiles(values: Tensor) -> Tensor:
     ordered = values.sort(dim=1).values
     ends = []
     for level in _LEVELS:
-        place = level * (values.shape[1] - 1)
-        below = int(place)
+        rank = level * (values.shape[1] - 1)
+        below = int(rank)
         above = min(below + 1, values.shape[1] - 1)
-        ends.append(torch.lerp(ordered[:, below], ordered[:, above], place - below))
+        ends.append(torch.lerp(ordered[:, below], ordered[:, above], rank - below))
     return torch.stack(ends, dim=1)

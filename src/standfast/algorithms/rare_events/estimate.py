@@ -138,26 +138,28 @@ class RareEventEstimate:
         """
         check(0 < level < 1, "level", "a number between 0 and 1", level)
         low, high = compute_log_interval(self.log_probability, self.own_error, self.degrees, level)
-        known = [run.bound(level) for run in self.levels] or [0.0] * len(low)
-        bounds = send(known, low.device, torch.float64)
+        bounds_of_runs = [run.bound(level) for run in self.levels] or [0.0] * len(low)
+        bounds = send(bounds_of_runs, low.device, torch.float64)
         low, high = torch.where(self.censored, -torch.inf, low), torch.where(self.censored, bounds, high)
         high = torch.where(self.resolved, high, torch.maximum(high, bounds))
-        found = torch.stack([low, high.clamp(max=0.0)], dim=1)
-        for row, own in enumerate(self.runs):
-            if own and not bool(self.resolved[row]):  # they contradict each other
-                ends = torch.cat([run.interval(level) for run in own])
-                found[row, 0] = torch.minimum(found[row, 0], ends[:, 0].min())
-                found[row, 1] = torch.maximum(found[row, 1], ends[:, 1].max())
+        ends_of_all = torch.stack([low, high.clamp(max=0.0)], dim=1)
+        for row, runs in enumerate(self.runs):
+            if runs and not bool(self.resolved[row]):  # they contradict each other
+                ends = torch.cat([run.interval(level) for run in runs])
+                ends_of_all[row, 0] = torch.minimum(ends_of_all[row, 0], ends[:, 0].min())
+                ends_of_all[row, 1] = torch.maximum(ends_of_all[row, 1], ends[:, 1].max())
         back = self.interval_from_event(level)
         if back is not None:
             include = (~self.resolved & ~back[:, 0].isnan())[:, None]
-            wider = torch.stack([torch.minimum(found[:, 0], back[:, 0]), torch.maximum(found[:, 1], back[:, 1])], dim=1)
-            found = torch.where(include, wider, found)
+            wider = torch.stack(
+                [torch.minimum(ends_of_all[:, 0], back[:, 0]), torch.maximum(ends_of_all[:, 1], back[:, 1])], dim=1
+            )
+            ends_of_all = torch.where(include, wider, ends_of_all)
         plain = (self.samples > 0).nonzero()[:, 0]
         counts = zip(self.hits[plain].tolist(), self.samples[plain].tolist(), strict=True)
         exact = [stopped_interval(hits, samples, self.looks, level) for hits, samples in counts]
-        found[plain] = send(exact, found.device, torch.float64).view(-1, 2).log()
-        return found
+        ends_of_all[plain] = send(exact, ends_of_all.device, torch.float64).view(-1, 2).log()
+        return ends_of_all
 
     def reaches(self, error: float) -> Tensor:
         """Whether ln P is known with at most this standard error, bool `(P,)`."""

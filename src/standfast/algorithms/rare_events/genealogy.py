@@ -66,16 +66,16 @@ class History:
 
     def count_families(self) -> list[float]:
         """The effective number of families at each level, `1 / sum_e w_e^2`: w_e is the share of first ancestor e."""
-        ancestors, found = torch.arange(len(self.survivors[0])), []
+        ancestors, counts = torch.arange(len(self.survivors[0])), []
         for level, above in enumerate(self.survivors):
-            found.append(_count_effective(ancestors[above]))
+            counts.append(_count_effective(ancestors[above]))
             if level < len(self.parents):
                 ancestors = ancestors[self.parents[level]]
-        return found
+        return counts
 
     def count_independent(self) -> list[float]:
         """The same, with descent counted from the latest level whose positions the particles have forgotten."""
-        found, start, ancestors = [], 0, torch.arange(len(self.survivors[0]))
+        counts, start, ancestors = [], 0, torch.arange(len(self.survivors[0]))
         for level, above in enumerate(self.survivors):
             if level:
                 ancestors = ancestors[self.parents[level - 1]]
@@ -83,8 +83,8 @@ class History:
                     start, ancestors = forgotten, torch.arange(len(self.survivors[forgotten]))
                     for parents in self.parents[start:level]:
                         ancestors = ancestors[parents]
-            found.append(_count_effective(ancestors[above]))
-        return found
+            counts.append(_count_effective(ancestors[above]))
+        return counts
 
     def find_forgotten(self, level: int) -> int:
         """The latest level whose positions a level's particles have forgotten; 0 if there is none."""

@@ -250,15 +250,15 @@ def draw_blocks(
     part = torch.zeros((), dtype=torch.int64, device=share.device)
     for axis, divided in enumerate(parts):
         part = part * divided + (offsets[..., axis] * divided).long().clamp(max=divided - 1)
-    own = share.gather(1, part)[..., None]
+    share_of_block = share.gather(1, part)[..., None]
     # a power of 1/3 would have other last bits in another batch
-    own_side = own ** (1 / axes) if axes <= 2 else torch.exp(torch.log(own) / axes)
+    own_side = share_of_block ** (1 / axes) if axes <= 2 else torch.exp(torch.log(share_of_block) / axes)
     inside = torch.ones((), dtype=torch.bool, device=share.device)
     for axis, length in enumerate(grid):
         rounding, offset = numbers[..., 1 + axis, None], offsets[..., axis, None]
         side = (own_side * stretch * length + rounding).floor().clamp(1, length)
         first = (offset * (length + side - 1)).floor() - (side - 1)
-        place = torch.arange(length, device=share.device)
-        within = (place >= first) & (place < first + side)
+        positions = torch.arange(length, device=share.device)
+        within = (positions >= first) & (positions < first + side)
         inside = inside & within.reshape(*within.shape[:2], *(length if other == axis else 1 for other in range(axes)))
     return inside, part

@@ -61,10 +61,8 @@ def monte_carlo(
                 lowest = as_columns(values, len(flat)).amin(1).reshape(len(rows), count)
                 hits[rows] += (lowest >= 0).sum(1)
                 top, best = lowest.max(1)
-                found = top > highest
-                if start == 0:
-                    found = torch.ones_like(found)
-                extreme[rows[found]] = points[found, best[found]]
+                higher = top > highest if start else torch.ones_like(top, dtype=torch.bool)
+                extreme[rows[higher]] = points[higher, best[higher]]
                 highest = torch.maximum(highest, top)
     return _estimate(hits, samples, extreme)
 
@@ -91,26 +89,26 @@ def draw_until_known(population: Population, looks: Looks) -> dict[int, RareEven
     Returns:
         The estimates of these problems by their numbers. The population keeps the others, with all of their draws.
     """
-    found: dict[int, RareEventEstimate] = {}
+    estimates: dict[int, RareEventEstimate] = {}
     for draws, fewest in looks:
         population.draw(draws - population.count)
         lowest = population.scores.amin(2)
         hits = (lowest >= 0).sum(1)
-        known = (hits >= fewest).tolist()
-        rows = [row for row, ended in enumerate(known) if ended]
+        have_enough = (hits >= fewest).tolist()
+        rows = [row for row, is_enough in enumerate(have_enough) if is_enough]
         if not rows:
             continue
         extreme = population.select_points(send(rows, hits.device), lowest[rows].argmax(1))
         stages, values = (key[rows].cpu() for key in order_keys(population.scores))
         last = population.scores.shape[2]
-        levels = tuple(_read_levels(*own, last) for own in zip(stages, values, strict=True))
-        estimates = replace(_estimate(hits[rows], draws, extreme), levels=levels, looks=looks)
-        for place, row in enumerate(rows):
-            found[int(population.problems[row])] = select(estimates, place)
-        if all(known):
+        levels = tuple(_read_levels(*keys, last) for keys in zip(stages, values, strict=True))
+        of_rows = replace(_estimate(hits[rows], draws, extreme), levels=levels, looks=looks)
+        for number, row in enumerate(rows):
+            estimates[int(population.problems[row])] = select(of_rows, number)
+        if all(have_enough):
             break
-        population.keep([row for row, ended in enumerate(known) if not ended])
-    return found
+        population.keep([row for row, is_enough in enumerate(have_enough) if not is_enough])
+    return estimates
 
 
 def _estimate(hits: Tensor, samples: int, extreme: Tensor) -> RareEventEstimate:

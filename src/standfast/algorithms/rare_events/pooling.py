@@ -38,25 +38,31 @@ def run_until(
     runs = [[select(first, row)] for row in range(count)]
     sizes = [[particles] for _ in range(count)]
     for number in range(1, MOST_RUNS):
-        waiting: dict[int, list[int]] = {}
-        for problem, own in enumerate(runs):
-            pooled, size = pool(own, sizes[problem]), sizes[problem][-1]
-            if bool(pooled.resolved) and not float(pooled.std_error) > error:  # no error: the floor was reached
-                continue
-            grown = size if bool(pooled.resolved) else 2 * size
-            spent = int(pooled.model_evaluations)
-            expected = spent + int(own[-1].model_evaluations) * grown / size
-            if expected <= budget:
-                waiting.setdefault(grown, []).append(problem)
-        if not waiting:
+        problems_of_size: dict[int, list[int]] = {}
+        for problem in range(count):
+            size = _plan_next(runs[problem], sizes[problem], error, budget)
+            if size is not None:
+                problems_of_size.setdefault(size, []).append(problem)
+        if not problems_of_size:
             break
-        for size, problems in waiting.items():
-            left = [budget - sum(int(run.model_evaluations) for run in runs[p]) for p in problems]
-            found = simulate(problems, size, left, number)
+        for size, problems in problems_of_size.items():
+            budgets = [budget - sum(int(run.model_evaluations) for run in runs[problem]) for problem in problems]
+            estimates = simulate(problems, size, budgets, number)
             for row, problem in enumerate(problems):
-                runs[problem].append(select(found, row))
+                runs[problem].append(select(estimates, row))
                 sizes[problem].append(size)
-    return concatenate([pool(own, size) for own, size in zip(runs, sizes, strict=True)])
+    return concatenate([pool(*runs_and_sizes) for runs_and_sizes in zip(runs, sizes, strict=True)])
+
+
+def _plan_next(runs: Sequence[RareEventEstimate], sizes: Sequence[int], error: float, budget: float) -> int | None:
+    """How many particles the next run of a problem has; None where it is done, or another run would cost too much."""
+    pooled, size = pool(runs, sizes), sizes[-1]
+    is_resolved = bool(pooled.resolved)
+    if is_resolved and not float(pooled.std_error) > error:  # no error: the floor was reached
+        return None
+    next_size = size if is_resolved else 2 * size
+    cost = int(runs[-1].model_evaluations) * next_size / size
+    return next_size if int(pooled.model_evaluations) + cost <= budget else None
 
 
 def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEstimate:
@@ -77,27 +83,18 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
     reached = [run for run in used if not bool(run.censored)]
     if len(used) == 1 or not reached:
         return replace(used[-1], model_evaluations=evaluations)
-    values = torch.cat([run.log_probability for run in reached]).cpu()
-    errors = torch.cat([run.own_error for run in reached]).cpu()
-    total = torch.logsumexp(values, 0)
-    share = torch.zeros(len(used), dtype=torch.float64)  # of each run in the sum
-    share[: len(reached)] = (values - total).exp()
-    parts = (share[: len(reached)] * errors) ** 2
-    degrees = torch.cat([run.degrees for run in reached]).cpu()
-    variance, freedom = parts.sum(), parts.sum() ** 2 / (parts**2 / degrees).sum()
-    spread = len(used) * share.var()  # relative variance of the mean
-    if len(used) >= _FEWEST_FOR_SPREAD and spread > variance:
-        variance, freedom = spread, torch.tensor(len(used) - 1.0, dtype=torch.float64)
+    mean, error, degrees = _pool_errors(reached, len(used))
     ends = torch.cat([run.interval(AGREEMENT) for run in used])
+    have_common_point = (ends[:, 0].max() <= ends[:, 1].min())[None]
     device = evaluations.device
     best = max(reached, key=lambda run: float(run.log_probability))
     from_event, from_event_error, from_witnesses = _pool_from_event(reached)
     pooled = replace(
         reached[-1],
-        log_probability=(total - math.log(len(used)))[None].to(device),
-        own_error=variance.sqrt()[None].to(device),
-        degrees=freedom[None].to(device),
-        resolved=(ends[:, 0].max() <= ends[:, 1].min())[None].to(device),
+        log_probability=mean.to(device),
+        own_error=error.to(device),
+        degrees=degrees.to(device),
+        resolved=have_common_point.to(device),
         acceptance=torch.stack([run.acceptance for run in used]).mean(0),
         model_evaluations=evaluations,
         extreme=best.extreme,
@@ -109,49 +106,70 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
     return replace(pooled, resolved=pooled.resolved & ~pooled.contradicts(AGREEMENT))
 
 
+def _pool_errors(reached: Sequence[RareEventEstimate], count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The logarithm of the mean of P over so many runs, of which the others reached the floor and count as 0.
+
+    Returns:
+        The mean, its standard error and the degrees of freedom of that, `(1,)` each, on the host.
+    """
+    values = torch.cat([run.log_probability for run in reached]).cpu()
+    errors = torch.cat([run.own_error for run in reached]).cpu()
+    degrees = torch.cat([run.degrees for run in reached]).cpu()
+    total = torch.logsumexp(values, 0)
+    shares = torch.zeros(count, dtype=torch.float64)  # of each run in the sum
+    shares[: len(reached)] = (values - total).exp()
+    parts = (shares[: len(reached)] * errors) ** 2
+    # Welch and Satterthwaite's degrees of freedom of a sum of independent variances
+    variance, freedom = parts.sum(), parts.sum() ** 2 / (parts**2 / degrees).sum()
+    spread = count * shares.var()  # relative variance of the mean
+    if count >= _FEWEST_FOR_SPREAD and spread > variance:
+        variance, freedom = spread, torch.tensor(count - 1.0, dtype=torch.float64)
+    return (total - math.log(count))[None], variance.sqrt()[None], freedom[None]
+
+
 def _pool_from_event(runs: Sequence[RareEventEstimate]) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The logarithm of the mean of P from the event, over the runs that have it, its standard error, and whether all
     of these runs started at witnesses."""
     names = ("from_event", "from_event_error", "from_witnesses")
-    known = [run for run in runs if run.from_event is not None and not bool(run.from_event.isnan())]
-    if not known:
+    with_way_back = [run for run in runs if run.from_event is not None and not bool(run.from_event.isnan())]
+    if not with_way_back:
         return runs[-1].from_event, runs[-1].from_event_error, runs[-1].from_witnesses
-    values, errors, seen = (torch.cat([getattr(run, name) for run in known]) for name in names)
+    values, errors, at_witnesses = (torch.cat([getattr(run, name) for run in with_way_back]) for name in names)
     total = torch.logsumexp(values, 0, keepdim=True)
     error = ((values - total).exp() * errors).square().sum(0, keepdim=True).sqrt()
-    return total - math.log(len(known)), error, seen.all(0, keepdim=True)
+    return total - math.log(len(with_way_back)), error, at_witnesses.all(0, keepdim=True)
 
 
 def select(estimate: RareEventEstimate, row: int) -> RareEventEstimate:
     """The estimate of one of the problems."""
-    chosen = {f.name: getattr(estimate, f.name) for f in fields(estimate)}
-    chosen = {
-        name: value[row : row + 1] if isinstance(value, Tensor | tuple) and name != "looks" else value
-        for name, value in chosen.items()
-    }
+    chosen: dict[str, Any] = {}
+    for field in fields(estimate):
+        value = getattr(estimate, field.name)
+        is_by_problem = isinstance(value, Tensor | tuple) and field.name != "looks"
+        chosen[field.name] = value[row : row + 1] if is_by_problem else value
     return RareEventEstimate(**chosen)
 
 
 def move(estimate: RareEventEstimate, device: torch.device) -> RareEventEstimate:
     """The same estimate on another device, of which a loop over problems may read without a wait."""
-    tensors = {f.name: getattr(estimate, f.name) for f in fields(estimate)}
-    moved: dict[str, Any] = {name: send(own, device) for name, own in tensors.items() if isinstance(own, Tensor)}
-    return replace(estimate, **moved)
+    values = {field.name: getattr(estimate, field.name) for field in fields(estimate)}
+    tensors: dict[str, Any] = {name: send(value, device) for name, value in values.items() if isinstance(value, Tensor)}
+    return replace(estimate, **tensors)
 
 
 def concatenate(parts: Sequence[RareEventEstimate]) -> RareEventEstimate:
     """The estimates of the problems of all parts, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    joined: dict[str, object] = {}
-    for f in fields(RareEventEstimate):
-        values = [getattr(part, f.name) for part in parts]
+    joined: dict[str, Any] = {}
+    for field in fields(RareEventEstimate):
+        values = [getattr(part, field.name) for part in parts]
         if isinstance(values[0], Tensor):
-            joined[f.name] = torch.cat(values)
-        elif f.name == "runs":
-            joined[f.name] = tuple(own for part in parts for own in part.runs or ((),) * len(part.censored))
-        elif isinstance(values[0], tuple) and f.name != "looks":
-            joined[f.name] = sum(values, ())
+            joined[field.name] = torch.cat(values)
+        elif field.name == "runs":  # empty where a problem had one run
+            joined[field.name] = tuple(runs for part in parts for runs in part.runs or ((),) * len(part.censored))
+        elif isinstance(values[0], tuple) and field.name != "looks":
+            joined[field.name] = sum(values, ())
         else:
-            joined[f.name] = values[0]
-    return RareEventEstimate(**joined)  # type: ignore[arg-type]
+            joined[field.name] = values[0]
+    return RareEventEstimate(**joined)

@@ -70,14 +70,14 @@ class Population:
 
     def _add(self, state: Tensor, known: Tensor | None) -> None:
         """Add particles, with their scores."""
-        weights, found = [], [] if known is None else [known]
+        weights, parts_of_scores = [], [] if known is None else [known]
         for part in self._chunks(state.shape[1]):
             points = self.points(state[:, part])
             weights.append(self._log_target(points))
             if known is None:
-                found.append(self.evaluate(points))
+                parts_of_scores.append(self.evaluate(points))
         weight = None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
-        scores = torch.cat(found, dim=1)
+        scores = torch.cat(parts_of_scores, dim=1)
         if self.count:
             state, scores = torch.cat([self.state, state], dim=1), torch.cat([self.scores, scores], dim=1)
             weight = None if weight is None or self.weight is None else torch.cat([self.weight, weight], dim=1)

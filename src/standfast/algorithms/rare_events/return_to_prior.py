@@ -51,7 +51,7 @@ def estimate_from_event(
         points that are alike make it too small.
     """
     device, total = population.state.device, len(population)
-    paths = [[_PRIOR, *own] for own in levels]
+    paths = [[_PRIOR, *levels_of_problem] for levels_of_problem in levels]
     active = list(range(total))
     count = population.count
     # `certain` is the variance of levels in which all or no particles are above
@@ -59,10 +59,10 @@ def estimate_from_event(
     influence = torch.zeros((total, count), dtype=torch.float64, device=device)
     depth = 0  # how many levels the particles have gone back
     while active:
-        stage, value = _as_columns([paths[place][-1 - depth] for place in active], device)
+        stage, value = _as_columns([paths[problem][-1 - depth] for problem in active], device)
         population.move(moves if depth else first_moves, stage, value)
         if depth:
-            above = _as_columns([paths[place][-depth] for place in active], device)
+            above = _as_columns([paths[problem][-depth] for problem in active], device)
             inside = is_within(population.scores, *above).double()
             hits = inside.sum(1)
             # without a particle left above, half a particle is counted
@@ -73,7 +73,7 @@ def estimate_from_event(
             logarithm[active] += share.log()
             error[active] = (influence.square().mean(1) / count + certain[active]).sqrt()
         depth += 1
-        going_on = [row for row, place in enumerate(active) if depth < len(paths[place])]
+        going_on = [row for row, problem in enumerate(active) if depth < len(paths[problem])]
         active = [active[row] for row in going_on]
         influence = influence[going_on]
         if active:

@@ -181,9 +181,10 @@ class SubsetSimulation(metaclass=ConfigurationType):
             ArgumentError: witnesses or scores of the wrong shape.
         """
         if witnesses is not None:
-            given, wanted = tuple(witnesses.shape), ", ".join(map(str, (len(prior), "W", *prior.shape)))
-            fits = given[:1] == (len(prior),) and given[2:] == tuple(prior.shape)
-            check(fits, "witnesses", f"shape (P, W, *shape) = ({wanted})", given)
+            shape = tuple(witnesses.shape)
+            fits = shape[:1] == (len(prior),) and shape[2:] == tuple(prior.shape)
+            expected = ", ".join(map(str, (len(prior), "W", *prior.shape)))
+            check(fits, "witnesses", f"shape (P, W, *shape) = ({expected})", shape)
         options = self if witnesses is None else replace(self, from_event=True)
         problems = _Problems(score, prior, options, witnesses, draw_seed(generator), indexed)
         with torch.no_grad():
@@ -199,11 +200,13 @@ def plan_first(options: SubsetSimulation, features: int) -> int:
     It finds ways to the event that few particles take at first. It has `first * particles` particles, or fewer where
     they would not fit into memory, or would take more than a sixteenth of the budget.
     """
-    wanted = options.first * options.particles
+    particles: float = options.first * options.particles
     if options.budget is not None:
-        repeated = options.error is not None and options.first != 1
-        wanted = min(max(wanted, _FIRST_IF_REPEATED) if repeated else wanted, options.budget / 16)
-    return max(options.particles, min(round(wanted), _FIRST_ELEMENTS // features))
+        is_repeated = options.error is not None and options.first != 1
+        if is_repeated:
+            particles = max(particles, _FIRST_IF_REPEATED)
+        particles = min(particles, options.budget / 16)
+    return max(options.particles, min(round(particles), _FIRST_ELEMENTS // features))
 
 
 def plan_few(options: SubsetSimulation, largest: int) -> int:
@@ -211,9 +214,10 @@ def plan_few(options: SubsetSimulation, largest: int) -> int:
 
     They are all of them if so few would not be enough for a short run, or so few particles for the error.
     """
-    few, wanted = largest // _LARGER, options.error
-    helps = wanted is not None and options.particles * wanted**2 >= _FEWEST_LEVELS
-    return few if helps and few >= _ENOUGH * options.particles else largest
+    few = largest // _LARGER
+    is_enough = few >= _ENOUGH * options.particles
+    short_run_helps = options.error is not None and options.particles * options.error**2 >= _FEWEST_LEVELS
+    return few if short_run_helps and is_enough else largest
 
 
 def plan_short(options: SubsetSimulation, few: int) -> Plan:
@@ -227,9 +231,11 @@ def plan_lean(options: SubsetSimulation, largest: int) -> Plan:
     >>> plan_lean(SubsetSimulation(), 32_000)[:3], plan_lean(SubsetSimulation(), 32_000)[-2:]
     ([(32000, 0), (2250, 1), (2138, 1)], [(1042, 2), (1000, 4)])
     """
-    size, levels = _LEAN * options.particles, [(largest, 0)]
+    levels = [(largest, 0)]
+    size = _LEAN * options.particles
     while size > options.particles:
-        levels.append((round(size), max(1, round(options.moves * _LEAN / 4 * options.particles / size))))
+        moves = round(options.moves * _LEAN / 4 * options.particles / size)
+        levels.append((round(size), max(1, moves)))
         size *= _SLOWLY
     return [*levels, (options.particles, options.moves)]
 
@@ -240,11 +246,15 @@ def plan_wide(options: SubsetSimulation, largest: int) -> Plan:
     >>> plan_wide(SubsetSimulation(100), 500)
     [(500, 0), (350, 4), (245, 4), (172, 4), (120, 4), (100, 4)]
     """
-    size, levels = largest, [(largest, 0)]
+    levels = [(largest, 0)]
+    size = largest
     while size > options.particles:
         size = max(options.particles, round(_SHRINK * size))
-        levels.append((size, max(1, options.moves // 4) if size > _LARGE * options.particles else options.moves))
-    return levels if len(levels) > 1 else [*levels, (options.particles, options.moves)]
+        is_large = size > _LARGE * options.particles
+        levels.append((size, max(1, options.moves // 4) if is_large else options.moves))
+    if len(levels) == 1:
+        levels.append((options.particles, options.moves))
+    return levels
 
 
 def plan_return(particles: int, moves: int, levels: int) -> tuple[int, int, int]:
@@ -253,7 +263,8 @@ def plan_return(particles: int, moves: int, levels: int) -> tuple[int, int, int]
     >>> plan_return(1000, 4, 20)
     (62, 32, 42842)
     """
-    count, moves = max(_FEWEST_RETURNING, round(_RETURNING_SHARE * particles)), _RETURNING_MOVES * moves
+    count = max(_FEWEST_RETURNING, round(_RETURNING_SHARE * particles))
+    moves = _RETURNING_MOVES * moves
     return count, moves, count * (1 + _STEPS_IN_EVENT + moves * levels)
 
 
@@ -274,58 +285,74 @@ class _Problems:
             return self.simulate(every, options.particles, [limit] * len(every), 0)
         largest = plan_first(options, self.features)
         few = plan_few(options, largest)
-        looks, in_steps = plan_looks(few, options.error), few < largest
-        known: dict[int, RareEventEstimate] = {}
-        left: list[_Open] = []
-        for own in self._split(every, few):
-            population = self._gather(own, self.seed)
-            known |= draw_until_known(population, looks)
-            if all(problem in known for problem in own):
+        looks = plan_looks(few, options.error)
+        estimates, open_problems = self._draw_first(few, looks, limit, is_short=few < largest)
+        if few < largest:
+            self._run_longer(open_problems, looks, largest, options.error)
+        estimates |= {problem.number: problem.latest for problem in open_problems}
+        return self._join([estimates[number] for number in every])
+
+    def _draw_first(
+        self, few: int, looks: Looks, limit: float, is_short: bool
+    ) -> tuple[dict[int, RareEventEstimate], list[_Open]]:
+        """The estimates of problems for which plain draws are enough, and the others, after a short or a wide run."""
+        options, plan = self.options, plan_wide(self.options, few)
+        if is_short:
+            plan = plan_short(options, few)
+            options = replace(options, floor=max(options.floor, math.log(_EXPECTED / few)))
+        estimates: dict[int, RareEventEstimate] = {}
+        open_problems: list[_Open] = []
+        for group in self._split(range(len(self.prior)), few):
+            population = self._gather(group, self.seed)
+            estimates |= draw_until_known(population, looks)
+            if all(number in estimates for number in group):
                 continue
-            scores = zip(population.problems.tolist(), population.scores, strict=True)
-            rest = [_Open(number, own_scores, few, limit) for number, own_scores in scores]
-            plan = plan_short(options, few) if in_steps else plan_wide(options, few)
-            least = math.log(_EXPECTED / few) if in_steps else options.floor
-            self._descend(rest, population, plan, replace(options, floor=max(options.floor, least)))
-            left += rest
-        if in_steps:
-            again = [problem for problem in left if not bool(problem.known.reaches(options.error))]
-            hidden = [problem for problem in again if problem.excess > _HINT]
-            quiet = [problem for problem in again if problem.excess <= _HINT]
-            for part in self._split(quiet, largest):
-                self._descend(part, self._draw_again(part, looks, largest), plan_lean(options, largest), options, True)
-            open_still = [p for p in quiet if p.excess > _HIDDEN or not bool(p.known.resolved)]
-            groups = (hidden, open_still)
-            hidden = hidden + [problem for problem in quiet if problem.excess > _HIDDEN]
-            for part in (part for group in groups for part in self._split(group, largest)):
-                self._descend(part, self._draw_again(part, looks, largest), plan_wide(options, largest), options)
-            self._repeat_lost([problem for problem in hidden if problem.excess <= _HIDDEN])
-        known |= {problem.number: problem.known for problem in left}
-        return self._join([known[number] for number in every])
+            draws = zip(population.problems.tolist(), population.scores, strict=True)
+            part = [_Open(number, scores, few, limit) for number, scores in draws]
+            self._descend(part, population, plan, options)
+            open_problems += part
+        return estimates, open_problems
+
+    def _run_longer(self, problems: Sequence[_Open], looks: Looks, largest: int, error: float) -> None:
+        """A lean run after a short one that shows no hidden mode, and a wide run where one of both shows it."""
+        options = self.options
+        unfinished = [problem for problem in problems if not bool(problem.latest.reaches(error))]
+        hinting, quiet = _split_by_excess(unfinished, _HINT)
+        for part in self._split(quiet, largest):
+            self._descend(part, self._draw_again(part, looks, largest), plan_lean(options, largest), options, True)
+        hiding, _ = _split_by_excess(quiet, _HIDDEN)
+        unresolved = [problem for problem in quiet if problem.excess > _HIDDEN or not bool(problem.latest.resolved)]
+        for part in (*self._split(hinting, largest), *self._split(unresolved, largest)):
+            self._descend(part, self._draw_again(part, looks, largest), plan_wide(options, largest), options)
+        # a wide run without the sign has lost what the run before had seen
+        _, lost = _split_by_excess([*hinting, *hiding], _HIDDEN)
+        self._repeat_lost(lost)
 
     def _repeat_lost(self, lost: Sequence[_Open]) -> None:
         """Another wide run, pooled with the first, for problems of which the first has lost what was seen before it."""
         if not lost:
             return
         size = self.options.particles
-        numbers, left = [problem.number for problem in lost], [problem.limit - problem.spent for problem in lost]
-        again = move(self.simulate(numbers, size, left, MOST_RUNS), HOST)  # no other run has this number
+        numbers = [problem.number for problem in lost]
+        budgets = [problem.limit - problem.spent for problem in lost]
+        again = move(self.simulate(numbers, size, budgets, MOST_RUNS), HOST)  # no other run has this number
         for row, problem in enumerate(lost):
-            problem.estimate = pool([problem.known, select(again, row)], [size, size])
+            problem.estimate = pool([problem.latest, select(again, row)], [size, size])
             problem.spent = int(problem.estimate.model_evaluations)
 
     def simulate(self, numbers: list[int], particles: int, budgets: list[float], run: int) -> RareEventEstimate:
         """Wide runs of these problems, with populations of this size."""
-        options, found = replace(self.options, particles=particles), []
+        options = replace(self.options, particles=particles)
+        estimates: list[RareEventEstimate] = []
         largest = plan_first(options, self.features)
         for rows in self._split(range(len(numbers)), largest):
             population = self._gather([numbers[row] for row in rows], self.seed + run)
             population.draw(largest)
-            scores = zip(rows, population.scores, strict=True)
-            part = [_Open(numbers[row], own, largest, budgets[row]) for row, own in scores]
+            draws = zip(rows, population.scores, strict=True)
+            part = [_Open(numbers[row], scores, largest, budgets[row]) for row, scores in draws]
             self._descend(part, population, plan_wide(options, largest), options, run=run)
-            found += [problem.known for problem in part]
-        return self._join(found)
+            estimates += [problem.latest for problem in part]
+        return self._join(estimates)
 
     def _join(self, parts: Sequence[RareEventEstimate]) -> RareEventEstimate:
         return move(concatenate([move(part, HOST) for part in parts]), self.prior.device)
@@ -339,8 +366,9 @@ class _Problems:
         count = population.count
         population.streams = population.prior.streams(self.seed ^ _MORE)
         population.draw(largest - count, scores[:, count:] if scores.shape[1] == largest else None)
-        for problem, own in zip(part, population.scores, strict=True):
-            problem.spent, problem.scores = problem.spent + largest - len(problem.scores), own
+        for problem, all_scores in zip(part, population.scores, strict=True):
+            problem.spent += largest - len(problem.scores)
+            problem.scores = all_scores
         return population
 
     def _descend(
@@ -353,23 +381,26 @@ class _Problems:
         run: int = 0,
     ) -> None:
         """Run these problems from their first population; both ways where this was asked for."""
-        process = _Run(population, plan, options, [problem.limit for problem in part], [p.spent for p in part], lean)
-        found = process.result()
+        budgets = [problem.limit for problem in part]
+        process = _Run(population, plan, options, budgets, [problem.spent for problem in part], lean)
+        estimates = process.result()
         if options.from_event:
 
-            def gather(places: list[int], seed: int) -> Population:
-                return self._gather([part[place].number for place in places], seed)
+            def gather(positions: list[int], seed: int) -> Population:
+                return self._gather([part[position].number for position in positions], seed)
 
             rows = [problem.number for problem in part]
             witnesses = None if self.witnesses is None else self.witnesses[send(rows, self.witnesses.device)]
-            found = _return_to_prior(process, found, gather, ~(self.seed + run), witnesses)
-        found = move(found, HOST)  # which is read problem by problem
+            estimates = _return_to_prior(process, estimates, gather, ~(self.seed + run), witnesses)
+        estimates = move(estimates, HOST)  # which is read problem by problem
         for row, problem in enumerate(part):
-            estimate = select(found, row)
-            ended = bool(estimate.censored) and not bool(estimate.resolved)
-            if problem.estimate is None or not ended or bool(problem.estimate.censored):
+            estimate = select(estimates, row)
+            ended_early = bool(estimate.censored) and not bool(estimate.resolved)
+            # a run that ended early says less than one before it that did not
+            if problem.estimate is None or not ended_early or bool(problem.estimate.censored):
                 problem.estimate = estimate
-            problem.spent, problem.excess = int(process.evaluations[row]), process.histories[row].excess()
+            problem.spent = int(process.evaluations[row])
+            problem.excess = process.histories[row].excess()
 
     def _gather(self, problems: Sequence[int], seed: int) -> Population:
         """These problems, without particles."""
@@ -406,10 +437,16 @@ class _Open:
     excess: float = math.inf
 
     @property
-    def known(self) -> RareEventEstimate:
-        """The estimate, with all that was spent."""
+    def latest(self) -> RareEventEstimate:
+        """The estimate of the last run that counts, with all that was spent."""
         assert self.estimate is not None
         return replace(self.estimate, model_evaluations=torch.full_like(self.estimate.model_evaluations, self.spent))
+
+
+def _split_by_excess(problems: Sequence[_Open], limit: float) -> tuple[list[_Open], list[_Open]]:
+    """The problems whose last run has a larger excess of variance, and the others."""
+    above = [problem for problem in problems if problem.excess > limit]
+    return above, [problem for problem in problems if problem.excess <= limit]
 
 
 class _Run:
@@ -427,13 +464,13 @@ class _Run:
         self.population, self.plan, self.options, self.budgets, self.lean = population, plan, options, budgets, lean
         self.level = 0
         total = len(population)
-        self.active = list(range(total))  # their places in the result
+        self.active = list(range(total))  # their positions in the result
         self.histories = [History() for _ in range(total)]
         self.evaluations = torch.tensor(spent)
         self.censored = torch.zeros(total, dtype=torch.bool)
         self.stalled = torch.zeros(total, dtype=torch.bool)
         self.out_of_budget = torch.zeros(total, dtype=torch.bool)
-        #: for the way back, a few particles in the event, by the problem's place
+        #: for the way back, a few particles in the event, by the problem's position
         self.within: dict[int, Tensor] = {}
         # what the host does not need before the next level, or before the end, so that it does not wait for it
         self.moved: Tensor | None = None
@@ -481,17 +518,19 @@ class _Run:
         population = self.population
         stages, values = self._read_keys()
         last = population.scores.shape[2]
-        ended: list[tuple[int, int, int]] = []  # row, place and best particle
+        ended: list[tuple[int, int, int]] = []  # row, position and best particle
         going_on, level_stage, level_value, survivors = [], [], [], []
-        count, (following, moves) = population.count, self.level_plan(self.level + 1)
+        count = population.count
+        following, moves = self.level_plan(self.level + 1)
         # of a population that is much larger than the next one, no more are kept than that one has room for
-        keep = min(count - 1, max(1, round(self.options.quantile * min(count, math.ceil(following / _SHRINK)))))
-        for row, place in enumerate(self.active):
-            history = self.histories[place]
-            ended.append((row, place, int(sort_by_key(stages[row], values[row])[-1])))
+        considered = min(count, math.ceil(following / _SHRINK))
+        keep = min(count - 1, max(1, round(self.options.quantile * considered)))
+        for row, position in enumerate(self.active):
+            history = self.histories[position]
+            ended.append((row, position, int(sort_by_key(stages[row], values[row])[-1])))
             level = _next_level(stages[row], values[row], last, keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
-                self.censored[place] = self.stalled[place] = True
+                self.censored[position] = self.stalled[position] = True
                 if not history.stage:  # no level was reached: P is below 1, and nothing else is known
                     history.record(0, -math.inf, 0.0, torch.ones(count, dtype=torch.bool))
                 continue
@@ -502,15 +541,13 @@ class _Run:
             history.record(*column, before + log_ratio, above)
             if stage == last:
                 if self.options.from_event:
-                    inside = above.nonzero()[:, 0]
-                    few = inside[:: max(1, len(inside) // plan_return(self.plan[-1][0], 1, 0)[0])]
-                    self.within[place] = population.state[row][send(few, population.state.device)]
+                    self.within[position] = self._choose_within(row, above)
                 continue
-            spent = int(self.evaluations[place]) + following * moves
+            spent = int(self.evaluations[position]) + following * moves
             below = before + log_ratio < self.options.floor
-            if below or spent > self.budgets[place]:
-                self.censored[place] = True
-                self.out_of_budget[place] = not below
+            if below or spent > self.budgets[position]:
+                self.censored[position] = True
+                self.out_of_budget[position] = not below
                 continue
             ended.pop()
             going_on.append(row)
@@ -519,8 +556,8 @@ class _Run:
             survivors.append(above)
         device = population.scores.device
         if ended:
-            rows, places, best = send(ended, device).T
-            self.extreme[places] = population.select_points(rows, best)
+            rows, positions, best = send(ended, device).T
+            self.extreme[positions] = population.select_points(rows, best)
         self.active = [self.active[row] for row in going_on]
         population.keep(going_on)
         if not going_on:
@@ -530,26 +567,37 @@ class _Run:
         self.level += 1
         self.parents.append((self.active, population.refill(survivors, following)))
 
+    def _choose_within(self, row: int, inside: Tensor) -> Tensor:
+        """A few of the particles in the event, evenly spaced, from which the way back can begin."""
+        numbers = inside.nonzero()[:, 0]
+        count, _, _ = plan_return(self.plan[-1][0], 1, 0)
+        few = numbers[:: max(1, len(numbers) // count)]
+        state = self.population.state
+        return state[row][send(few, state.device)]
+
     def _read_keys(self) -> tuple[Tensor, Tensor]:
         """What particles are ordered by, `(P, n)` each, on the host; records what the last moves did.
 
         One copy for all problems, the only one in a level.
         """
         keys = [key.double() for key in order_keys(self.population.scores)]
-        told = torch.cat(keys if self.moved is None else [*keys, self.moved.double().T], dim=1).cpu()
+        columns = keys if self.moved is None else [*keys, self.moved.double().T]
+        on_host = torch.cat(columns, dim=1).cpu()
         count = keys[0].shape[1]
         if self.moved is not None:
-            for place, (rate, kept) in zip(self.active, told[:, 2 * count :].tolist(), strict=True):
-                self.histories[place].acceptance[-1] = rate
-                self.histories[place].memory[-1] = kept
-        return told[:, :count].long(), told[:, count : 2 * count]
+            for position, (rate, kept) in zip(self.active, on_host[:, 2 * count :].tolist(), strict=True):
+                self.histories[position].acceptance[-1] = rate
+                self.histories[position].memory[-1] = kept
+        return on_host[:, :count].long(), on_host[:, count : 2 * count]
 
     def _drop_hidden(self) -> None:
         """End the problems of which the rest would be in vain: few particles lead to the event."""
         self._record_parents()
-        stay = [row for row, place in enumerate(self.active) if self.histories[place].excess() <= _HIDDEN]
-        self.censored[[place for row, place in enumerate(self.active) if row not in stay]] = True
-        self.active = [self.active[row] for row in stay]
+        excess = [self.histories[position].excess() for position in self.active]
+        stay = [row for row, more in enumerate(excess) if more <= _HIDDEN]
+        going_on = [self.active[row] for row in stay]
+        self.censored[[position for position in self.active if position not in going_on]] = True
+        self.active = going_on
         self.level_stage, self.level_value = self.level_stage[stay], self.level_value[stay]
         self.population.keep(stay)
 
@@ -557,11 +605,11 @@ class _Run:
         """Record the parents of all levels since the last time, by one copy."""
         if not self.parents:
             return
-        flat = torch.cat([own.flatten() for _, own in self.parents]).cpu()
-        parts = torch.split(flat, [own.numel() for _, own in self.parents])
-        for (places, own), part in zip(self.parents, parts, strict=True):
-            for place, row in zip(places, part.view(own.shape), strict=True):
-                self.histories[place].parents.append(row)
+        flat = torch.cat([parents.flatten() for _, parents in self.parents]).cpu()
+        parts = torch.split(flat, [parents.numel() for _, parents in self.parents])
+        for (positions, parents), part in zip(self.parents, parts, strict=True):
+            for position, row in zip(positions, part.view(parents.shape), strict=True):
+                self.histories[position].parents.append(row)
         self.parents = []
 
     def _move(self) -> None:
@@ -573,45 +621,85 @@ class _Run:
 
 def _return_to_prior(
     run: _Run,
-    found: RareEventEstimate,
+    forward: RareEventEstimate,
     gather: Callable[[list[int], int], Population],
     seed: int,
     witnesses: Tensor | None,
 ) -> RareEventEstimate:
-    """The estimates, with those from the event where it was reached and the budget allows."""
-    plans = [plan_return(run.plan[-1][0], run.options.moves, len(history.stage)) for history in run.histories]
-    count, moves = plans[0][:2]
-    walk = run.population.proposal == "random_walk"
-    tries = 0 if witnesses is None else witnesses.shape[1] * (1 if walk else SHRINKING)
-    spend = [evaluations + tries for _, _, evaluations in plans]
-    places = [place for place in sorted(run.within) if int(run.evaluations[place]) + spend[place] <= run.budgets[place]]
-    device = found.log_probability.device
-    back, error = torch.full((2, len(found.censored)), torch.nan, dtype=torch.float64, device=device)
-    seen_from_outside = torch.zeros_like(found.censored)
-    if places:
-        groups = [[run.within[place] for place in places]]
-        alike = torch.ones(len(places), dtype=torch.bool, device=device)
-        if witnesses is not None:
-            known = shrink_witnesses(gather(places, seed), witnesses[places])
-            alike = send([len(points) == 0 for points in known], device)
-            groups.append([points if len(points) else own for own, points in zip(groups[0], known, strict=True)])
-        levels = [list(zip(h.stage, h.threshold, strict=True)) for h in (run.histories[p] for p in places)]
+    """The estimates, with those from the event where it was reached and the budget allows.
+
+    Args:
+        run: that has ended.
+        forward: its estimates.
+        gather: from positions of problems and a seed to these problems, without particles.
+        seed: of the way back.
+        witnesses: of all problems of the run, `(P, W, *shape)`.
+    """
+    particles, options = run.plan[-1][0], run.options
+    plans = [plan_return(particles, options.moves, len(history.stage)) for history in run.histories]
+    tries = 0 if witnesses is None else witnesses.shape[1]
+    if run.population.proposal != "random_walk":
+        tries *= SHRINKING
+    costs = [evaluations + tries for _, _, evaluations in plans]
+    positions = [
+        position
+        for position in sorted(run.within)
+        if int(run.evaluations[position]) + costs[position] <= run.budgets[position]
+    ]
+    device = forward.log_probability.device
+    back, error = torch.full((2, len(forward.censored)), torch.nan, dtype=torch.float64, device=device)
+    seen_from_outside = torch.zeros_like(forward.censored)
+    if positions:
+        count, moves, _ = plans[0]
+        groups, alike = _find_starts(run, positions, lambda: gather(positions, seed), witnesses, device)
         estimates = []
         for number, starts in enumerate(groups):
-            population = gather(places, seed ^ (number << 61))
-            size = (count + number) // len(groups)
-            picks = population.streams.refill([len(points) for points in starts], size)
-            population.place(torch.stack([points[pick] for points, pick in zip(starts, picks, strict=True)]))
+            population = gather(positions, seed ^ (number << 61))
+            _place_at(population, starts, size=(count + number) // len(groups))
+            levels = [_list_levels(run.histories[position]) for position in positions]
             estimates.append(estimate_from_event(population, levels, moves, _STEPS_IN_EVENT))
         values, errors = join_groups([(v.to(device), e.to(device)) for v, e in estimates], alike)
-        back[places], error[places], seen_from_outside[places] = values, errors, ~alike
-        for place in places:
-            run.evaluations[place] += spend[place]
+        back[positions], error[positions], seen_from_outside[positions] = values, errors, ~alike
+        for position in positions:
+            run.evaluations[position] += costs[position]
     spent = send(run.evaluations, device)
     both = replace(
-        found, from_event=back, from_event_error=error, from_witnesses=seen_from_outside, model_evaluations=spent
+        forward, from_event=back, from_event_error=error, from_witnesses=seen_from_outside, model_evaluations=spent
     )
     return replace(both, resolved=both.resolved & ~both.contradicts(AGREEMENT))
+
+
+def _find_starts(
+    run: _Run,
+    positions: Sequence[int],
+    gather: Callable[[], Population],
+    witnesses: Tensor | None,
+    device: torch.device,
+) -> tuple[list[list[Tensor]], Tensor]:
+    """Where the way back starts, for each group of particles: points of the event, `(n, D)` for each problem.
+
+    Returns:
+        The particles of the run and, with witnesses, a second group that starts there; and for which problems both
+        start at the same points, bool `(P,)`.
+    """
+    particles = [run.within[position] for position in positions]
+    if witnesses is None:
+        return [particles], torch.ones(len(positions), dtype=torch.bool, device=device)
+    witnessed = shrink_witnesses(gather(), witnesses[list(positions)])
+    alike = send([len(points) == 0 for points in witnessed], device)
+    pairs = zip(particles, witnessed, strict=True)
+    return [particles, [points if len(points) else of_run for of_run, points in pairs]], alike
+
+
+def _place_at(population: Population, starts: Sequence[Tensor], size: int) -> None:
+    """Give each problem so many particles, drawn from its starting points."""
+    picks = population.streams.refill([len(points) for points in starts], size)
+    population.place(torch.stack([points[pick] for points, pick in zip(starts, picks, strict=True)]))
+
+
+def _list_levels(history: History) -> list[tuple[int, float]]:
+    """The stages and thresholds of all levels."""
+    return list(zip(history.stage, history.threshold, strict=True))
 
 
 def _next_level(

@@ -25,9 +25,9 @@ def shrink_witnesses(population: Population, witnesses: Tensor) -> list[Tensor]:
     if population.proposal == "random_walk":
         scores = population.evaluate(inputs)
         within = (scores >= 0).all(2) & (population.prior.log_density(inputs) > -torch.inf)
-        return [own[inside] for own, inside in zip(inputs, within, strict=True)]
+        return [witnesses[inside] for witnesses, inside in zip(inputs, within, strict=True)]
     particles = population.prior.to_gaussian(inputs)
-    found, within = particles, torch.zeros(particles.shape[:2], dtype=torch.bool, device=particles.device)
+    nearest, within = particles, torch.zeros(particles.shape[:2], dtype=torch.bool, device=particles.device)
     for factor in torch.linspace(1.0, 1 / SHRINKING, SHRINKING).tolist():
         nearer = factor * particles
         points = population.points(nearer)
@@ -36,5 +36,5 @@ def shrink_witnesses(population: Population, witnesses: Tensor) -> list[Tensor]:
         if weight is not None:
             inside &= weight > -torch.inf
         within |= inside
-        found = torch.where(broadcast_rows(inside, found), nearer, found)
-    return [own[inside] for own, inside in zip(found, within, strict=True)]
+        nearest = torch.where(broadcast_rows(inside, nearest), nearer, nearest)
+    return [of_problem[inside] for of_problem, inside in zip(nearest, within, strict=True)]

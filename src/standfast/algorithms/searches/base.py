@@ -200,12 +200,12 @@ class Incumbent:
         """The best of the points `y` `(P, n, *shape)`, the first of equals, replaces the incumbent if it is better."""
         key, row = seen.key().max(dim=1)
         better, row = key > self.key, row[:, None]
-        found = seen.gather(row)
+        outcome = seen.gather(row)
         self.key = torch.where(better, key, self.key)
         self.x = torch.where(broadcast_rows(better, self.x), take_points(y, row), self.x)
         self.seen = Outcome(
-            torch.where(better, found.value[:, 0], self.seen.value),
-            torch.where(better, found.violation[:, 0], self.seen.violation),
+            torch.where(better, outcome.value[:, 0], self.seen.value),
+            torch.where(better, outcome.violation[:, 0], self.seen.violation),
         )
 
 
@@ -243,8 +243,8 @@ class SearchRun:
         self._every, self._next = max(1, budget // _TRACE_POINTS), 0
         self._trace: list[tuple[int, Outcome]] = []
         centre = region.centre.clone()[:, None]
-        seen = self._evaluate(centre)
-        best = Outcome(seen.value[:, 0].clone(), seen.violation[:, 0].clone())
+        outcome = self._evaluate(centre)
+        best = Outcome(outcome.value[:, 0].clone(), outcome.violation[:, 0].clone())
         self.kept = Incumbent(centre, best, best.key())
         self._note()
 
@@ -258,22 +258,22 @@ class SearchRun:
 
         With `rows` `(Q,)`, only these problems have candidates: `x` is `(Q, n, *shape)`, and the outcome `(Q, n)`.
         """
-        seen = self._evaluate(x, rows)
+        outcome = self._evaluate(x, rows)
         if rows is None:
-            self.kept.accept(x, seen)
+            self.kept.accept(x, outcome)
         else:
             best = self.kept.select(rows)
-            best.accept(x, seen)
+            best.accept(x, outcome)
             self.kept.replace_rows(rows, best)
         self._note()
-        return seen
+        return outcome
 
     def begin_part(self, rows: Tensor) -> SearchRun:
         """A run of some of the problems, `rows` `(Q,)`, that goes on from here, with what is left of the budget."""
         part = copy.copy(self)
         part._objective = lambda x, problem: self._objective(x, rows[problem])
         part.region, part.kept = self.region.select(rows), self.kept.select(rows)
-        part._trace = [(spent, Outcome(seen.value[rows], seen.violation[rows])) for spent, seen in self._trace]
+        part._trace = [(spent, Outcome(outcome.value[rows], outcome.violation[rows])) for spent, outcome in self._trace]
         return part
 
     def take_part(self, rows: Tensor, part: SearchRun) -> None:
@@ -281,10 +281,10 @@ class SearchRun:
         self.kept.replace_rows(rows, part.kept)
         times = [spent for spent, _ in part._trace]
         whole = []
-        for spent, seen in self._trace:
+        for spent, outcome in self._trace:
             latest = part._trace[bisect.bisect_right(times, spent) - 1][1]
-            value = seen.value.index_copy(0, rows, latest.value.to(seen.value))
-            violation = seen.violation.index_copy(0, rows, latest.violation.to(seen.violation))
+            value = outcome.value.index_copy(0, rows, latest.value.to(outcome.value))
+            violation = outcome.violation.index_copy(0, rows, latest.violation.to(outcome.violation))
             whole.append((spent, Outcome(value, violation)))
         self._trace = whole
 
@@ -301,10 +301,10 @@ class SearchRun:
     def find_ascent(self, x: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
         """The gradient objective's directions, like `x` `(P, n, *shape)`; `feasible` `(P, n)`. One evaluation each."""
         assert self._gradient is not None
-        found = self._gradient(x.flatten(0, 1), _number_problems(x), feasible.flatten(), sharpness)
+        directions = self._gradient(x.flatten(0, 1), _number_problems(x), feasible.flatten(), sharpness)
         self.followed_gradients = True
         self.spent += x.shape[1]
-        return found.reshape(x.shape)
+        return directions.reshape(x.shape)
 
     def result(self, population: Tensor | None = None) -> SearchResult:
         """The best points, and how the run came to them."""
@@ -330,14 +330,14 @@ class SearchRun:
 
     def _evaluate(self, x: Tensor, rows: Tensor | None = None) -> Outcome:
         problem = _number_problems(x)
-        seen = self._objective(x.flatten(0, 1), problem if rows is None else rows[problem])
+        outcome = self._objective(x.flatten(0, 1), problem if rows is None else rows[problem])
         self.spent += x.shape[1]
-        return Outcome(seen.value.reshape(x.shape[:2]), seen.violation.reshape(x.shape[:2]))
+        return Outcome(outcome.value.reshape(x.shape[:2]), outcome.violation.reshape(x.shape[:2]))
 
     def _note(self, last: bool = False) -> None:
         """Add the best outcome to the trace, in steps of equal length."""
-        known = bool(self._trace) and self._trace[-1][0] == self.spent
-        if not known and (last or self.spent >= self._next):
+        is_noted = bool(self._trace) and self._trace[-1][0] == self.spent
+        if not is_noted and (last or self.spent >= self._next):
             self._next = self.spent + self._every
             self._trace.append((self.spent, self.kept.seen))
 

@@ -144,8 +144,8 @@ class BlockSearch(Search):
                 drawn = list(streams.uniform((rounds, count, canvas.draws), torch.float32).unbind(1))
             u = drawn.pop(0)[:, : run.left]
             inner = leaves_corners() if region.radius is None else torch.ones_like(now.key, dtype=torch.bool)
-            wanted = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
-            chance = self.explore / _MOVES + (1 - self.explore) * wanted
+            credit_share = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
+            chance = self.explore / _MOVES + (1 - self.explore) * credit_share
             move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(max=_MOVES - 1)
             share = start * (1 - (run.spent - first) / (run.budget - first)) ** self.power
             side = canvas.sides(share * spread[: u.shape[1]])
@@ -156,13 +156,13 @@ class BlockSearch(Search):
                 rows = min(merged.shape[1], y.shape[1])
                 single[:, :rows] = ~fresh[:, :rows]
                 y[:, :rows] = torch.where(broadcast_rows(single[:, :rows], y), y[:, :rows], merged[:, :rows])
-            seen = run.query(y)
-            gain = seen.value - now.seen.value[:, None]
-            rise = (seen.violation - now.seen.violation[:, None]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            outcome = run.query(y)
+            gain = outcome.value - now.seen.value[:, None]
+            rise = (outcome.violation - now.seen.violation[:, None]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
             influence.learn(block, single, gain)
-            better = (seen.key() > now.key[:, None]) & single
+            better = (outcome.key() > now.key[:, None]) & single
             credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(1, move, better.double())
-            now.accept(y, seen)
+            now.accept(y, outcome)
             usable = single & (move != _RELAX) & gain.isfinite()
             amounts, score = _choose_changes(
                 torch.where(usable, gain, 0.0).double(),
@@ -219,7 +219,7 @@ class _Canvas:
         rows = torch.nonzero(move != _VERTEX, as_tuple=True) if few else (slice(None),)
         kind, part = move[rows], amount[rows].to(x.dtype)
         step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * raise_power(2.0, -8 * part)
-        now, centre, width = (each.expand(-1, n, -1, -1)[rows] for each in (x, self.centre, upper - lower))
+        now, centre, width = (features.expand(-1, n, -1, -1)[rows] for features in (x, self.centre, upper - lower))
         changed = _change_inside(kind, now, centre, width, part, step)
         y[rows] = changed if few else torch.where(broadcast_rows(kind == _VERTEX, y), y, changed)
         inside[rows] |= (kind == _RELAX)[..., None, None]
@@ -237,7 +237,7 @@ class _Canvas:
         x, y = x.reshape(self.centre.shape), take_points(y, used).reshape(*used.shape, self.channels, self.size)
         inside, score = take_points(inside, used), score.gather(1, used)
         merged = []
-        for amount in (take_points(each, used) for each in amounts.unbind(1)):
+        for amount in (take_points(amount_of_way, used) for amount_of_way in amounts.unbind(1)):
             rank = torch.where(amount > 0, score, -torch.inf)[..., None, None]
             top, owner = torch.where(inside, rank, -torch.inf).max(dim=1, keepdim=True)
             share = amount.to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[2:]).gather(1, owner)
@@ -295,7 +295,7 @@ class _Influence:
     def draw(self, u: Tensor) -> Tensor:
         """Features `(P, n)` for uniform numbers of that shape."""
         # sums along a row by cumsum: its bits do not depend on the number of rows
-        changes, tries = (each.cumsum(1)[:, -1:] for each in (self._change, self._tries))
+        changes, tries = (total.cumsum(1)[:, -1:] for total in (self._change, self._tries))
         mean = changes / tries.clamp(min=1e-9)
         influence = (self._change + self._PRIOR * mean) / (self._tries + self._PRIOR) + 1e-12
         weight = influence * (self._idle + 1)
@@ -305,11 +305,11 @@ class _Influence:
 
     def learn(self, block: Tensor, single: Tensor, change: Tensor) -> None:
         """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made, where they are `single` ones."""
-        places = block.double().mul_(single.double()[..., None])  # counts are whole numbers, so sums of them are exact
-        size = places.sum(2, keepdim=True).clamp(min=1)
-        each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
-        fade, tries = self._FADE ** (block.shape[1] / 2), places.sum(1)
-        self._change = fade * self._change + (places * each).sum(1)
+        touched = block.double().mul_(single.double()[..., None])  # counts are whole numbers, so sums of them are exact
+        size = touched.sum(2, keepdim=True).clamp(min=1)
+        change_per_feature = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
+        fade, tries = self._FADE ** (block.shape[1] / 2), touched.sum(1)
+        self._change = fade * self._change + (touched * change_per_feature).sum(1)
         self._tries = fade * self._tries + tries
         self._idle = torch.where(tries > 0, 0.0, self._idle + 1)
 
@@ -352,14 +352,14 @@ def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -
 
     def solve(kept: Tensor) -> Tensor:
         """The amounts `(P, T, n)` for T sets of changes, those that are `kept`, of the same shape."""
-        places = order[:, None].expand_as(kept)
-        cost = torch.where(traded[:, None] & kept, expense[:, None], 0.0).gather(2, places)
+        columns = order[:, None].expand_as(kept)
+        cost = torch.where(traded[:, None] & kept, expense[:, None], 0.0).gather(2, columns)
         certain = torch.where((free | pays)[:, None] & kept, rise[:, None], 0.0).sum(2, keepdim=True)
         left = room[:, None] - certain - (cost.cumsum(2) - cost)
         bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
-        bought = torch.zeros_like(bought).scatter(2, places, bought)  # of those that pay: what is not made
-        made = torch.where(traded[:, None], bought, free[:, None].double())
-        return torch.where(pays[:, None], 1 - bought, made) * kept
+        bought = torch.zeros_like(bought).scatter(2, columns, bought)  # of those that pay: what is not made
+        chosen = torch.where(traded[:, None], bought, free[:, None].double())
+        return torch.where(pays[:, None], 1 - bought, chosen) * kept
 
     first = solve(torch.ones_like(free)[:, None])
     amount = first[:, 0]
@@ -367,8 +367,8 @@ def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -
     price = torch.where(bought, rate, torch.inf).amin(1, keepdim=True)
     price = torch.where(price.isinf(), rate.amax(1, keepdim=True).clamp(min=0), price)
     score = gain - price * rise
-    place = torch.where(amount > 0, score, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    rank = torch.where(amount > 0, score, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
     number = (amount > 0).sum(1, keepdim=True).double()
     parts = 0.5 ** torch.arange(1, count, dtype=torch.float64, device=gain.device)
-    kept = place[:, None] < (number * parts).ceil()[..., None]
+    kept = rank[:, None] < (number * parts).ceil()[..., None]
     return torch.cat([first, solve(kept)], dim=1), score

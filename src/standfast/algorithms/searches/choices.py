@@ -126,8 +126,8 @@ def _run_round(run: SearchRun, proposers: Sequence[_Enumeration | _Evolution], c
         run.skip(count)
         return
     points = torch.cat([points for _, points in proposals])
-    seen = run.query(points, torch.cat([rows for rows, _ in proposals]))
-    outcomes = zip(torch.split(seen.value, sizes), torch.split(seen.violation, sizes), strict=True)
+    outcome = run.query(points, torch.cat([rows for rows, _ in proposals]))
+    outcomes = zip(torch.split(outcome.value, sizes), torch.split(outcome.violation, sizes), strict=True)
     for proposer, (value, violation) in zip(proposers, outcomes, strict=True):
         proposer.learn(Outcome(value, violation))
 
@@ -278,8 +278,8 @@ class _Evolution:
         """Which settings `(P, m, D)` were not evaluated and do not stand earlier among the possible ones, `(P, m)`."""
         hashes = _hash_settings(pool)
         tried = self.tried.sort(dim=1).values
-        place = torch.searchsorted(tried, hashes).clamp(max=tried.shape[1] - 1)
-        was_tried = tried.gather(1, place) == hashes
+        position = torch.searchsorted(tried, hashes).clamp(max=tried.shape[1] - 1)
+        was_tried = tried.gather(1, position) == hashes
         # among equal hashes, which keep their order, all but the first; those that are not possible equal nothing
         number = torch.arange(hashes.shape[1], device=hashes.device).expand_as(hashes)
         ordered, order = torch.where(possible, hashes, number).sort(dim=1, stable=True)
@@ -365,8 +365,8 @@ class _Untried:
     def list_next(self, count: int) -> Tensor:
         """The next settings `(P, count, D)` that were not evaluated; the last ones again if there are fewer."""
         rank = self.is_left.cumsum(1, dtype=torch.int32)
-        wanted = torch.arange(1, count + 1, device=rank.device, dtype=torch.int32).expand(len(rank), -1)
-        steps = torch.searchsorted(rank, wanted.contiguous()).clamp(max=rank.shape[1] - 1)
+        ranks = torch.arange(1, count + 1, device=rank.device, dtype=torch.int32).expand(len(rank), -1)
+        steps = torch.searchsorted(rank, ranks.contiguous()).clamp(max=rank.shape[1] - 1)
         return self.choices.number_candidates(steps * self.strides % self.totals).double()
 
 

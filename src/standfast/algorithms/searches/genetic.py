@@ -66,14 +66,14 @@ class GeneticSearch(Search):
             starts = max(starts, round(_SPREAD * run.left))
         first = draw_starts(region, starts, streams)[:, : run.left]
         centre = Outcome(run.kept.seen.value[:, None], run.kept.seen.violation[:, None])
-        x, seen = torch.cat([run.kept.x, first], dim=1), _join(centre, run.query(first))
+        x, outcome = torch.cat([run.kept.x, first], dim=1), _join(centre, run.query(first))
         while run.left:
-            order = _rank_fitness(seen, run)[:, : self.population]  # more only at the start
-            x, seen = take_points(x, order), seen.gather(order)
+            order = _rank_fitness(outcome, run)[:, : self.population]  # more only at the start
+            x, outcome = take_points(x, order), outcome.gather(order)
             children = self._breed(x, region, streams)[:, : run.left]
-            x, seen = torch.cat([x, children], dim=1), _join(seen, run.query(children))
-            best = _rank_fitness(seen, run)[:, : self.population]
-            x, seen = take_points(x, best), seen.gather(best)
+            x, outcome = torch.cat([x, children], dim=1), _join(outcome, run.query(children))
+            best = _rank_fitness(outcome, run)[:, : self.population]
+            x, outcome = take_points(x, best), outcome.gather(best)
         return x
 
     def _breed(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
@@ -101,8 +101,8 @@ class GeneticSearch(Search):
         dtype = torch.float64 if self.mutation < _RARE else torch.float32  # few float32 values are that small
         chance = streams.uniform((children * features,), dtype).flatten()
         altered = torch.nonzero(chance < self.mutation)[:, 0]  # a small share, and only this is computed
-        place = altered // (children * features) * features + altered % features
-        lower, upper = (face.flatten().index_select(0, place) for face in (region.lower, region.upper))
+        entry = altered // (children * features) * features + altered % features
+        lower, upper = (face.flatten().index_select(0, entry) for face in (region.lower, region.upper))
         chance = chance.index_select(0, altered)
         share = chance / max(self.mutation, 1e-12)  # uniform in [0, 1)
         # the starts for few parameters were spread over the box, so nothing is drawn again from all of it

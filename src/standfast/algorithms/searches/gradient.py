@@ -78,9 +78,9 @@ class GradientSearch(Search):
         x = draw_starts(region, budget - 2 * sum(plan[1:]), streams)
         if tried:  # a step is no longer than the starts are apart, so that each climbs its own peak
             first, budget, step = first + tried, budget - tried, min(step, 2 / x.shape[1] ** (1 / region.shape.numel()))
-        seen = run.query(x)
-        key, rows = seen.key().sort(dim=1, descending=True, stable=True)
-        x, feasible = take_points(x, rows[:, :restarts]), seen.violation.gather(1, rows[:, :restarts]) <= 0
+        outcome = run.query(x)
+        key, rows = outcome.key().sort(dim=1, descending=True, stable=True)
+        x, feasible = take_points(x, rows[:, :restarts]), outcome.violation.gather(1, rows[:, :restarts]) <= 0
         best, momentum = key[:, :restarts], torch.zeros_like(x)
         for count in plan[1:]:
             if count < x.shape[1]:
@@ -91,8 +91,8 @@ class GradientSearch(Search):
             sharpness = self.smooth * (self.sharp / self.smooth) ** done
             momentum = self.momentum * momentum + _normalise(run.find_ascent(x, feasible, sharpness))
             x = region.project(x + step * (1 - done) * _find_steepest(region, momentum))
-            seen = run.query(x)
-            feasible, best = seen.violation <= 0, torch.maximum(best, seen.key())
+            outcome = run.query(x)
+            feasible, best = outcome.violation <= 0, torch.maximum(best, outcome.key())
         return x
 
     def _plan(self, budget: int) -> list[int]:

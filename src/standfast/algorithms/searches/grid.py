@@ -114,7 +114,7 @@ class _Cells:
             half = 0.5 / (side - 1)
             points = torch.cartesian_prod(*[line] * self.size).reshape(-1, self.size)
             low, high = (points - half).clamp(min=0), (points + half).clamp(max=1)
-        self.points, self.low, self.high = (each.expand(problems, -1, -1) for each in (points, low, high))
+        self.points, self.low, self.high = (of_one.expand(problems, -1, -1) for of_one in (points, low, high))
         self.side = side
         self.seen = self._query(self.points)
         zeros = torch.zeros(self.points.shape, dtype=torch.float64, device=self.device)
@@ -134,8 +134,8 @@ class _Cells:
     def _query(self, points: Tensor) -> Outcome:
         x = torch.lerp(self.lower.expand_as(points), self.upper.expand_as(points), points)
         region = self.run.region
-        seen = self.run.query(region.project(x.reshape(*points.shape[:2], *region.shape)))
-        return Outcome(seen.value.double(), seen.violation.double())
+        outcome = self.run.query(region.project(x.reshape(*points.shape[:2], *region.shape)))
+        return Outcome(outcome.value.double(), outcome.violation.double())
 
     def _reach(self) -> Tensor:
         """How far each cell extends from its point, `(P, n, D)`; 0 along parameters that cannot change."""
@@ -177,24 +177,24 @@ class _Cells:
         effect = _share(slope * reach) + _share(violation_slope * reach) + 0.1 * _share(reach)
         effect = torch.where(self._find_uncut(), effect + 3, effect)  # more than the largest effect
         axis = effect.argmax(2, keepdim=True)
-        here, below, above = (values.gather(2, axis) for values in (point, low, high))
-        up = above - here >= here - below
-        far = torch.where(up, above - here, here - below)
+        middle, below, above = (values.gather(2, axis) for values in (point, low, high))
+        up = above - middle >= middle - below
+        far = torch.where(up, above - middle, middle - below)
         step = torch.where(up, far, -far) * (2 / 3)
-        new, cut = here + step, here + step / 2
+        new, cut = middle + step, middle + step / 2
         new_point = point.scatter(2, axis, new)
         old_high, old_low = torch.where(up, cut, above), torch.where(up, below, cut)
         new_high, new_low = torch.where(up, above, cut), torch.where(up, cut, below)
-        found = self._query(new_point)
+        outcome = self._query(new_point)
         distance = step.abs().double().clamp(min=_TINY)[..., 0]
         observed = []
-        for values, known, news in (
-            (self.seen.value, slope, found.value),
-            (self.seen.violation, violation_slope, found.violation),
+        for values, slopes, news in (
+            (self.seen.value, slope, outcome.value),
+            (self.seen.violation, violation_slope, outcome.violation),
         ):
             change = (news - values.gather(1, rows)).abs().nan_to_num(nan=0.0, posinf=0.0) / distance
-            before = known.gather(2, axis)
-            observed.append(known.scatter(2, axis, torch.maximum(change[..., None], before / 2)))
+            before = slopes.gather(2, axis)
+            observed.append(slopes.scatter(2, axis, torch.maximum(change[..., None], before / 2)))
 
         def put(values: Tensor, old: Tensor, new: Tensor) -> Tensor:
             changed = values.scatter(1, rows[..., None].expand(-1, -1, self.size), old)
@@ -207,11 +207,12 @@ class _Cells:
         self.violation_slope = put(self.violation_slope, observed[1], observed[1])
         if self.side == 1:  # in place of the slopes of a regular grid
             self.overall, self.violation_overall = (
-                torch.maximum(known, news.amax(1, keepdim=True))
-                for known, news in zip((self.overall, self.violation_overall), observed, strict=True)
+                torch.maximum(slopes, news.amax(1, keepdim=True))
+                for slopes, news in zip((self.overall, self.violation_overall), observed, strict=True)
             )
         self.seen = Outcome(
-            torch.cat([self.seen.value, found.value], dim=1), torch.cat([self.seen.violation, found.violation], dim=1)
+            torch.cat([self.seen.value, outcome.value], dim=1),
+            torch.cat([self.seen.violation, outcome.violation], dim=1),
         )
 
     def find_gap(self) -> Tensor:
@@ -222,8 +223,8 @@ class _Cells:
         ahead, best = self._look_ahead(_SAFETY), self.run.kept.seen
         possible = torch.where(ahead.violation <= 0, ahead.value.nan_to_num(nan=-torch.inf), -torch.inf)
         gap = (possible.amax(1) - best.value.double()).clamp(min=0)
-        known = (best.violation <= 0) & ~self._find_uncut().flatten(1).any(1)
-        return torch.where(known, gap, torch.inf)
+        is_bounded = (best.violation <= 0) & ~self._find_uncut().flatten(1).any(1)
+        return torch.where(is_bounded, gap, torch.inf)
 
 
 def _count_sides(budget: int, size: int) -> int:

@@ -85,10 +85,10 @@ class SignSearch(Search):
             over, x = 0, region.centre[:, None].expand(-1, restarts, *region.shape).contiguous()
         else:
             x = draw_starts(region, restarts + over, streams)
-        seen = run.query(x)
+        outcome = run.query(x)
         if over:
-            rows = seen.key().argsort(dim=1, descending=True, stable=True)[:, :restarts]
-            x, seen = take_points(x, rows), seen.gather(rows)
+            rows = outcome.key().argsort(dim=1, descending=True, stable=True)[:, :restarts]
+            x, outcome = take_points(x, rows), outcome.gather(rows)
         half_width = ((region.upper - region.lower) / 2)[:, None]
         if not isinstance(region, TransformedRegion):  # features share one unit; each parameter has its own
             half_width = broadcast_rows(half_width.flatten(1).amax(1), x)
@@ -97,13 +97,13 @@ class SignSearch(Search):
         if shrinks:
             length = 2 * half_width / (restarts + over) ** (1 / size)
         for number in range(steps):
-            sign = self._find_ascent(run, x, seen.violation <= 0).sign()
+            sign = self._find_ascent(run, x, outcome.violation <= 0).sign()
             if self.from_centre and number == 0:
                 still = (sign == 0).flatten(2).all(2)
                 drawn = torch.where(streams.uniform(x.shape[1:], x.dtype) < 0.5, 1.0, -1.0).to(x.dtype)
                 sign = torch.where(broadcast_rows(still, x), drawn, sign)
             x = region.project(x + length * (_SHORTER**number if shrinks else 1.0) * sign)
-            seen = run.query(x)
+            outcome = run.query(x)
         return x
 
     def _find_ascent(self, run: SearchRun, x: Tensor, feasible: Tensor) -> Tensor:
@@ -111,8 +111,8 @@ class SignSearch(Search):
         used = self.sharpness[: x.shape[1]]
         if len(used) == 1:
             return run.find_ascent(x, feasible, used[0])
-        found = torch.empty_like(x)
-        for place, sharpness in enumerate(used):
-            own = slice(place, None, len(used))
-            found[:, own] = run.find_ascent(x[:, own], feasible[:, own], sharpness)
-        return found
+        directions = torch.empty_like(x)
+        for first, sharpness in enumerate(used):
+            every_nth = slice(first, None, len(used))
+            directions[:, every_nth] = run.find_ascent(x[:, every_nth], feasible[:, every_nth], sharpness)
+        return directions

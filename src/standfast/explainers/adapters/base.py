@@ -119,22 +119,26 @@ class ForeignExplainer(Explainer):
             ArgumentError: an option that neither of them has, a missing one without a default, or a value out of range.
         """
         constructor = dict(signature(method).parameters) if isinstance(method, type) else {}
-        known = {**constructor, **cls.list_parameters(method)}
+        parameters_of_method = {**constructor, **cls.list_parameters(method)}
         for name in {*itertools.chain(*cls.built_on), *cls.passed}:
-            known.pop(name, None)
-        open_ended = [name for name, each in known.items() if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-        any_option = any(known.pop(name).kind is Parameter.VAR_KEYWORD for name in open_ended)
+            parameters_of_method.pop(name, None)
+        open_ended = [
+            name
+            for name, parameter in parameters_of_method.items()
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ]
+        any_option = any(parameters_of_method.pop(name).kind is Parameter.VAR_KEYWORD for name in open_ended)
         title = get_class(method).__name__
         for option in options:
-            expected = f"an option of {title}: {', '.join(sorted(known))}"
-            check(option in known or any_option, option, expected, "an unknown one")
-        for name, each in known.items():
-            check(each.default is not each.empty or name in options, name, f"a value for {title}", "none")
+            expected = f"an option of {title}: {', '.join(sorted(parameters_of_method))}"
+            check(option in parameters_of_method or any_option, option, expected, "an unknown one")
+        for name, parameter in parameters_of_method.items():
+            check(parameter.default is not parameter.empty or name in options, name, f"a value for {title}", "none")
         return cls(
             method=method,
             constructor_options={name: value for name, value in options.items() if name in constructor},
             call_options={name: value for name, value in options.items() if name not in constructor},
-            rows=cls.count_rows(method, known, options) if rows is None else rows,
+            rows=cls.count_rows(method, parameters_of_method, options) if rows is None else rows,
             one_at_a_time=one_at_a_time,
             seed=seed,
             **own,
@@ -197,13 +201,13 @@ class ForeignExplainer(Explainer):
                 maps, random = self._explain_rows(model, x, classes, self.seed)
                 if not random or self.one_at_a_time is False:
                     return maps, logits
-            known: dict[tuple[int, int], Tensor] = {}
+            explained: dict[tuple[int, int], Tensor] = {}
             keys = content_keys(x, self.seed).tolist()
             for row, key in enumerate(zip(keys, classes.tolist(), strict=True)):
-                if key not in known:
+                if key not in explained:
                     one = slice(row, row + 1)
-                    known[key] = self._explain_rows(model, x[one], classes[one], key[0])[0]
-        return torch.cat([known[key] for key in zip(keys, classes.tolist(), strict=True)]), logits
+                    explained[key] = self._explain_rows(model, x[one], classes[one], key[0])[0]
+        return torch.cat([explained[key] for key in zip(keys, classes.tolist(), strict=True)]), logits
 
     def _explain_rows(self, model: Model, x: Tensor, classes: Tensor, seed: int) -> tuple[Tensor, bool]:
         """Attributions of `x`, with generators seeded by `seed`, and whether the package drew random numbers."""
@@ -279,17 +283,7 @@ def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_
     """
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
-    if not isinstance(out, Tensor | np.ndarray):
-        raise ModelError(f"{label}: expected attributions as a tensor or an array, got {type(out).__name__}")
-    if isinstance(out, np.ndarray):
-        real, what = out.dtype.kind in "fiub", str(out.dtype)
-        out = np.ascontiguousarray(out, out.dtype.newbyteorder("="))  # torch knows no other order of bytes
-    else:
-        real = not (out.is_complex() or out.layout != torch.strided or out.is_meta or out.is_quantized)
-        what = f"{out.dtype}, {out.layout}, on {out.device}"
-    if not real:  # a complex map would lose its imaginary part
-        raise ModelError(f"{label}: expected attributions as real numbers in a dense tensor or array, got {what}")
-    values = torch.as_tensor(out, dtype=x.dtype).to(x.device)
+    values = _read_real(out, label, x.dtype).to(x.device)
     if layer and values.ndim == x.ndim >= 3 and len(values) == len(x) and values.shape[1] in (1, x.shape[1]):
         values = resize(values, x, "linear")
     if one_channel and x.ndim >= 3 and values.shape == (len(x), 1, *x.shape[2:]):
@@ -298,6 +292,25 @@ def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_
         expected = f"maps of the same shape as the inputs that the function was given, {tuple(x.shape)}"
         raise ModelError(f"{label}: expected {expected}, got {tuple(values.shape)}")
     return values
+
+
+def _read_real(out: Any, label: str, dtype: torch.dtype) -> Tensor:
+    """Attributions as a dense tensor of real numbers of this type; a complex map would lose its imaginary part.
+
+    Raises:
+        ModelError: they are something else.
+    """
+    if isinstance(out, np.ndarray):
+        is_real, got = out.dtype.kind in "fiub", str(out.dtype)
+        out = np.ascontiguousarray(out, out.dtype.newbyteorder("="))  # torch knows no other order of bytes
+    elif isinstance(out, Tensor):
+        is_real = not (out.is_complex() or out.layout != torch.strided or out.is_meta or out.is_quantized)
+        got = f"{out.dtype}, {out.layout}, on {out.device}"
+    else:
+        raise ModelError(f"{label}: expected attributions as a tensor or an array, got {type(out).__name__}")
+    if not is_real:
+        raise ModelError(f"{label}: expected attributions as real numbers in a dense tensor or array, got {got}")
+    return torch.as_tensor(out, dtype=dtype)
 
 
 @contextlib.contextmanager

@@ -119,8 +119,8 @@ class QuantusFunction(ForeignExplainer):
         return self.title
 
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
-        given = rows.cpu().numpy(), targets.cpu().numpy()
-        out = self.method(join_preprocessing(model), *given, **self.call_options)
+        arrays = rows.cpu().numpy(), targets.cpu().numpy()
+        out = self.method(join_preprocessing(model), *arrays, **self.call_options)
         return shape_like_inputs(out, rows, self.label, one_channel=True)
 
 

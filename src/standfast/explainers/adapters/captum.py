@@ -65,7 +65,8 @@ class CaptumExplainer(ForeignExplainer):
         parameters = super().list_parameters(method)
         inner = getattr(method, "attribution_method", None)
         inside = {} if inner is None else cls.list_parameters(inner)
-        return {name: each for name, each in {**inside, **parameters}.items() if each.kind is not each.VAR_KEYWORD}
+        parameters = {**inside, **parameters}
+        return {name: entry for name, entry in parameters.items() if entry.kind is not Parameter.VAR_KEYWORD}
 
     @classmethod
     def count_rows(cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
@@ -94,12 +95,12 @@ class CaptumExplainer(ForeignExplainer):
 
     def find_references(self, model: Model, x: Tensor) -> Tensor | None:
         options, name = {**self.constructor_options, **self.call_options}, get_class(self.method).__name__
-        given, whole = options.pop("baselines", None), options.pop("multiply_by_inputs", True)
+        baselines, whole = options.pop("baselines", None), options.pop("multiply_by_inputs", True)
         whole = whole and getattr(self.method, "_multiply_by_inputs", True)
-        plain = isinstance(given, int | float | Tensor | None) and options.keys() <= _HARMLESS
+        plain = isinstance(baselines, int | float | Tensor | None) and options.keys() <= _HARMLESS
         if name not in _ADDITIVE or not whole or not plain:
             return None
-        references = torch.zeros_like(x[:1]) + (0 if given is None else given)
+        references = torch.zeros_like(x[:1]) + (0 if baselines is None else baselines)
         return references if len(references) == 1 or name == "DeepLiftShap" else None
 
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
@@ -121,8 +122,8 @@ class CaptumExplainer(ForeignExplainer):
                 got = f"{len(layers)} side by side"
                 check(len(layers) == 1, "layer", f"the name of one layer for {self.label}", got)
             return self.method(module, *layers, **self.constructor_options)
-        own = getattr(self.method, "forward_func", None)
-        check_own_module(self.label, module if own == module.forward else own, model)
+        forward = getattr(self.method, "forward_func", None)
+        check_own_module(self.label, module if forward == module.forward else forward, model)
         return self.method
 
 

@@ -43,9 +43,9 @@ class LimePackageExplainer(ForeignExplainer):
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
         images = "image" in signature(self.method.explain_instance).parameters
         channels = rows.shape[1]
-        wanted = "images (N, 1, H, W) or (N, 3, H, W)" if images else "flat features (N, F)"
+        expected = "images (N, 1, H, W) or (N, 3, H, W)" if images else "flat features (N, F)"
         fine = rows.ndim == 4 and channels in (1, 3) if images else rows.ndim == 2
-        check(fine, "inputs", f"{wanted} for {self.label}", f"shape {tuple(rows.shape)}")
+        check(fine, "inputs", f"{expected} for {self.label}", f"shape {tuple(rows.shape)}")
         predict = make_array_function(model, tuple(rows.shape[1:]), self.output == "probability")
 
         def predict_images(many: Any) -> Any:
@@ -58,15 +58,15 @@ class LimePackageExplainer(ForeignExplainer):
             key = int(np.random.randint(1 << 31))  # noqa: NPY002 (the generator is seeded by the row's content)
             with _seed_object(self.method, key), contextlib.redirect_stderr(io.StringIO()):  # its progress bar
                 if images:
-                    given = row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().numpy(force=True)
-                    found = self.method.explain_instance(given, predict_images, **options)
-                    segments, count = found.segments, int(found.segments.max()) + 1
+                    image = row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().numpy(force=True)
+                    explanation = self.method.explain_instance(image, predict_images, **options)
+                    segments, count = explanation.segments, int(explanation.segments.max()) + 1
                 else:
                     options = {"num_features": len(row), **options}
-                    found = self.method.explain_instance(row.double().numpy(force=True), predict, **options)
+                    explanation = self.method.explain_instance(row.double().numpy(force=True), predict, **options)
                     segments, count = np.arange(len(row)), len(row)
             weights = np.zeros(count)
-            for feature, weight in found.local_exp[target]:
+            for feature, weight in explanation.local_exp[target]:
                 weights[feature] = weight
             maps.append(torch.as_tensor(weights[segments], dtype=row.dtype, device=row.device).expand_as(row))
         return torch.stack(maps)
@@ -120,16 +120,16 @@ def from_lime(
         check(title in _CLASSES.values(), "method", expected, repr(method))
         method = find_class("lime", "lime.lime_image" if "Image" in title else "lime.lime_tabular", title)
     method = LimePackageExplainer.find_method(method)
-    made = LimePackageExplainer.make(method, options, rows_per_input, True, seed, output=output)
+    adapter = LimePackageExplainer.make(method, options, rows_per_input, True, seed, output=output)
     if isinstance(method, type):
-        given = {
+        arguments = {
             name: value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-            for name, value in made.constructor_options.items()
+            for name, value in adapter.constructor_options.items()
         }
-        made = replace(made, method=method(**given), constructor_options={})
-    mode = getattr(made.method, "mode", "classification")
+        adapter = replace(adapter, method=method(**arguments), constructor_options={})
+    mode = getattr(adapter.method, "mode", "classification")
     check(mode == "classification", "method", "an explainer of classifiers", f"mode {mode!r}")
-    return made
+    return adapter
 
 
 @contextlib.contextmanager
@@ -143,6 +143,6 @@ def _seed_object(method: Any, seed: int) -> Iterator[None]:
             holder.random_state = shared
         yield
     finally:
-        for holder, held in before:
+        for holder, attributes in before:
             vars(holder).clear()
-            vars(holder).update(held)
+            vars(holder).update(attributes)

@@ -83,10 +83,10 @@ class SHAPExplainer(ForeignExplainer):
         return Needs(gradients=_takes_module(get_class(self.method)))
 
     def find_references(self, model: Model, x: Tensor) -> Tensor | None:
-        known = isinstance(self.method, type) and self.method.__name__ in _ADDITIVE and self.output == "logit"
+        is_additive = isinstance(self.method, type) and self.method.__name__ in _ADDITIVE and self.output == "logit"
         few = count_references(self.background) <= 100  # shap's maskers take a sample of more
-        known = known and few and "link" not in self.constructor_options
-        return resolve_background(model, x, self.background) if known else None
+        is_additive = is_additive and few and "link" not in self.constructor_options
+        return resolve_background(model, x, self.background) if is_additive else None
 
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
         if not isinstance(self.method, type):
@@ -109,13 +109,15 @@ class SHAPExplainer(ForeignExplainer):
             return self.method(predict, references.flatten(1).cpu().numpy(), **self.constructor_options)
 
     def _compute_values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
-        given: Any = rows.clone() if _takes_module(get_class(explainer)) else rows.flatten(1).cpu().numpy()
-        known = self.list_parameters(explainer)
-        silent = "silent" in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
+        passed: Any = rows.clone() if _takes_module(get_class(explainer)) else rows.flatten(1).cpu().numpy()
+        parameters = self.list_parameters(explainer)
+        silent = "silent" in parameters or any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+        )
         options = {"silent": True, **self.call_options} if silent else self.call_options
         with silence_warnings("shap"), _remove_leftovers(explainer), _explain_assertions(self.label):
-            found = getattr(explainer, _find_entry(get_class(explainer)))(given, **options)
-        return _select_targets(getattr(found, "values", found), rows, targets, self.label)
+            returned = getattr(explainer, _find_entry(get_class(explainer)))(passed, **options)
+        return _select_targets(getattr(returned, "values", returned), rows, targets, self.label)
 
 
 def from_shap(
@@ -179,8 +181,8 @@ def from_shap(
     rows = rows_per_input
     if rows is None:
         rows = _count_rows(get_class(method), options, count_references(background))
-    own = {"background": check_background(background), "output": output}
-    return SHAPExplainer.make(method, options, rows, one_at_a_time, seed, **own)
+    options_of_adapter = {"background": check_background(background), "output": output}
+    return SHAPExplainer.make(method, options, rows, one_at_a_time, seed, **options_of_adapter)
 
 
 def _list_class_names(kind: Any) -> set[str]:
@@ -202,9 +204,9 @@ def _count_rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
         return 2 * references  # for each reference, the reference and the input
     count = "nsamples" if _find_entry(kind) == "shap_values" else "max_evals"
     defaults = _COUNTS[count]
-    own = next((defaults[name] for name in _list_class_names(kind) if name in defaults), defaults[""])
-    samples = options.get(count, own)
-    samples = samples if type(samples) is int and samples >= 1 else own
+    default = next((defaults[name] for name in _list_class_names(kind) if name in defaults), defaults[""])
+    samples = options.get(count, default)
+    samples = samples if type(samples) is int and samples >= 1 else default
     return samples if _takes_module(kind) else samples * references
 
 

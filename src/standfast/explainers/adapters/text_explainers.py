@@ -76,18 +76,20 @@ class TextExplainer(Explainer):
             embedded, engine = box.find_engine(batch, around, model.task)
             ids = batch.make_ids(box.network.padding, engine.device, inner=not around)
             embeddings = widen_half(embedded.embed(ids))
-            own = first[list(batch.rows)]
+            firsts_of_batch = first[list(batch.rows)]
             explainer = self._set_baseline(box, embedded, model)
             try:
                 with engine.session(), torch.enable_grad():
-                    found, at = explainer.attribute_all(engine, embeddings, classes[own].to(engine.device))
+                    explained, at = explainer.attribute_all(
+                        engine, embeddings, classes[firsts_of_batch].to(engine.device)
+                    )
             except (StandfastError, torch.OutOfMemoryError, Warning):
                 raise
             except Exception as error:  # whatever the user's module raises
                 raise ModelError(f"{self.label}: {_EXPECTED}, got {type(error).__name__}: {error}. {_HINT}") from error
-            self._compare(box, around, at, logits[own].to(at))
+            self._compare(box, around, at, logits[firsts_of_batch].to(at))
             # gradients sum to 0 over an embedding behind a layer normalisation
-            values = found.norm(dim=1) if self.explainer.plain_gradient else _sum_channels(found)
+            values = explained.norm(dim=1) if self.explainer.plain_gradient else _sum_channels(explained)
             values = values.to(maps)
             present = find_present(rows[list(batch.rows)]).cpu().numpy()
             maps[list(batch.rows)] = batch.sum_tokens(values, around, present, rows.shape[1])
@@ -101,23 +103,23 @@ class TextExplainer(Explainer):
         retrieved = len(model.reference.rows) > 1  # words of the texts: no one of them stands for all
         code = np.array([[float(GONE if retrieved else model.reference.baseline[0])]])
         reading = box.reader.read(code)[0]
-        own = reading.ids[reading.first : reading.last]
-        number = int(own[0]) if len(own) == 1 else box.network.padding
+        ids = reading.ids[reading.first : reading.last]
+        number = int(ids[0]) if len(ids) == 1 else box.network.padding
         vector = embedded.embed(torch.tensor([[number]]))[0, :, 0]
         return dataclasses.replace(self.explainer, **{unset[0]: tuple(vector.tolist())})  # type: ignore[type-var]
 
     def _compare(self, box: TextBox, around: bool, found: Tensor, expected: Tensor) -> None:
         """Raise `ModelError` unless embeddings give the logits that ids give, once for each network and way."""
-        known = _SAME.setdefault(box, set())
-        if around in known:
+        compared = _SAME.setdefault(box, set())
+        if around in compared:
             return
-        first, own = found[:_COMPARED].double(), expected[:_COMPARED].double()
+        first, expected_logits = found[:_COMPARED].double(), expected[:_COMPARED].double()
         precision = find_input_types(box.network.module)[0]
-        allowed = torch.finfo(precision).eps ** (2 / 3) * float(own.abs().max())
-        if not torch.allclose(first, own, rtol=0, atol=allowed, equal_nan=True):
-            got = f"differences of up to {float((first - own).abs().max()):.2g}"
+        allowed = torch.finfo(precision).eps ** (2 / 3) * float(expected_logits.abs().max())
+        if not torch.allclose(first, expected_logits, rtol=0, atol=allowed, equal_nan=True):
+            got = f"differences of up to {float((first - expected_logits).abs().max()):.2g}"
             raise ModelError(f"{self.label}: {_EXPECTED}, got {got}. {_HINT}")
-        known.add(around)
+        compared.add(around)
 
 
 @dataclass(frozen=True)
@@ -150,29 +152,29 @@ class TextFunctionExplainer(Explainer):
         box, logits, classes = _predict(self.label, model, x, targets)
         rows, first, inverse = _find_different(x, classes)
         written = [write_text(row) for row in rows.tolist()]
-        own = classes[first].cpu().numpy()
-        texts = [each.text for each in written]
-        found = self.function(partial(box.predict_texts, task=model.task), texts, own)
-        values, pieces = getattr(found, "values", found), getattr(found, "data", None)
+        classes_of_batch = classes[first].cpu().numpy()
+        texts = [words.text for words in written]
+        explained = self.function(partial(box.predict_texts, task=model.task), texts, classes_of_batch)
+        values, pieces = getattr(explained, "values", explained), getattr(explained, "data", None)
         if not hasattr(values, "__len__") or len(values) != len(texts):
             got = f"{len(values)}" if hasattr(values, "__len__") else type(values).__name__
             raise ModelError(f"{self.label}: expected numbers for each of {len(texts)} texts, got {got}")
         maps = torch.zeros(rows.shape, dtype=torch.float64)
-        for row, (map_, each) in enumerate(zip(values, written, strict=True)):
+        for row, (map_, words) in enumerate(zip(values, written, strict=True)):
             numbers = torch.as_tensor(np.asarray(map_, dtype=np.float64))
             if numbers.ndim == 2:  # of all classes
-                numbers = numbers[:, int(own[row])]
-            there = each.ends > each.starts
+                numbers = numbers[:, int(classes_of_batch[row])]
+            there = words.ends > words.starts
             if pieces is not None:
                 ends = np.cumsum([len(piece) for piece in pieces[row]])
                 spans = [(int(end) - len(piece), int(end)) for piece, end in zip(pieces[row], ends, strict=True)]
-                reading = assign_tokens(Tokens(range(len(spans)), spans, [False] * len(spans)), each, 0, None)
+                reading = assign_tokens(Tokens(range(len(spans)), spans, [False] * len(spans)), words, 0, None)
                 batch = Batch([row], [reading], len(spans), None)
                 maps[row] = batch.sum_tokens(numbers[None], True, there[None], len(there))[0]
             elif len(numbers) == there.sum():
                 maps[row, torch.from_numpy(there)] = numbers
             else:
-                got = f"{len(numbers)} for the {int(there.sum())} of {each.text!r}"
+                got = f"{len(numbers)} for the {int(there.sum())} of {words.text!r}"
                 hint = "standfast.texts.split_words gives them; punctuation marks are words, too"
                 raise ModelError(f"{self.label}: expected a number for each word of a text, got {got} ({hint})")
         return maps[inverse.cpu()].to(x), logits
@@ -191,10 +193,10 @@ def _predict(label: str, model: Model, x: Tensor, targets: Tensor | None) -> tup
 def _find_different(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The different texts, given what is explained; the place of one row of each, and of each row's text among them."""
     answers = classes.reshape(len(classes), -1).to(x)
-    _, places, inverse = np.unique(
+    _, firsts, inverse = np.unique(
         torch.cat([x, answers], 1).cpu().numpy(), axis=0, return_index=True, return_inverse=True
     )
-    first, back = (torch.from_numpy(each.reshape(-1)).to(x.device) for each in (places, inverse))
+    first, back = (torch.from_numpy(numbers.reshape(-1)).to(x.device) for numbers in (firsts, inverse))
     return x[first], first, back
 
 
@@ -214,12 +216,12 @@ def fit_text_explainer(explainer: Any, title: Callable[[Any], str], get: Callabl
     """
     if not isinstance(explainer, str | Explainer | type) and callable(explainer):
         return TextFunctionExplainer(explainer, title(explainer))
-    found = get(explainer() if isinstance(explainer, type) else explainer)
-    inner = getattr(found, "explainer", None)
+    fitted = get(explainer() if isinstance(explainer, type) else explainer)
+    inner = getattr(fitted, "explainer", None)
     if isinstance(inner, Explainer):  # such as the control with random weights
-        return dataclasses.replace(found, explainer=fit_text_explainer(inner, title, get))  # type: ignore[type-var]
-    if found.needs.module:
-        return TextExplainer(found)
-    if getattr(found, "segments", None) == "auto":
-        return dataclasses.replace(found, segments="pixels")  # type: ignore[type-var]
-    return found
+        return dataclasses.replace(fitted, explainer=fit_text_explainer(inner, title, get))  # type: ignore[type-var]
+    if fitted.needs.module:
+        return TextExplainer(fitted)
+    if getattr(fitted, "segments", None) == "auto":
+        return dataclasses.replace(fitted, segments="pixels")  # type: ignore[type-var]
+    return fitted

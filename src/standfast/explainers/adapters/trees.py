@@ -164,13 +164,13 @@ class TreeGame:
     def compute(self, rows: Array) -> Array:
         """Attributions `(N, features, outputs)` of encoded rows, float64. Equal rows are computed once."""
         different = number_rows(rows)
-        firsts = [places[0] for places in different.values()]
+        firsts = [numbers[0] for numbers in different.values()]
         with silence():
-            found = self._explainer.shap_values(self.trees.rank(rows[firsts]), check_additivity=False)
-        computed = np.asarray(found, dtype=np.float64)
+            values_of_rows = self._explainer.shap_values(self.trees.rank(rows[firsts]), check_additivity=False)
+        computed = np.asarray(values_of_rows, dtype=np.float64)
         values = np.empty((len(rows), *computed.shape[1:]))
-        for number, places in enumerate(different.values()):
-            values[places] = computed[number]
+        for number, numbers in enumerate(different.values()):
+            values[numbers] = computed[number]
         return values[..., None] if values.ndim == 2 else values
 
     @property
@@ -256,8 +256,8 @@ class TreeReading:
         """
         before = self._inputs, self._references
         reader, source = model.undecided, self.trees.source
-        different_inputs = x[[places[0] for places in number_rows(x.cpu().numpy()).values()]]
-        different_rows = references[[places[0] for places in number_rows(references.cpu().numpy()).values()]]
+        different_inputs = x[[numbers[0] for numbers in number_rows(x.cpu().numpy()).values()]]
+        different_rows = references[[numbers[0] for numbers in number_rows(references.cpu().numpy()).values()]]
 
         def run(rows: Tensor) -> tuple[Tensor, Tensor]:
             return torch.as_tensor(self.encode(rows)), reader.forward(rows)
@@ -277,7 +277,7 @@ class KnownRows:
     """Rows `(N, F)` of which something is known: tensors `(N, ...)`."""
 
     def __init__(self, rows: Tensor, columns: tuple[Tensor, ...]) -> None:
-        self._numbers = {row: places[0] for row, places in number_rows(rows.cpu().numpy()).items()}
+        self._numbers = {row: numbers[0] for row, numbers in number_rows(rows.cpu().numpy()).items()}
         self._columns = columns
 
     def find(self, rows: Tensor) -> tuple[Tensor, ...] | None:
@@ -302,10 +302,10 @@ def number_rows(rows: Array) -> dict[bytes, list[int]]:
     >>> list(number_rows(np.array([[1.0], [2.0], [1.0]])).values())
     [[0, 2], [1]]
     """
-    places: dict[bytes, list[int]] = {}
-    for place, row in enumerate(np.ascontiguousarray(rows)):
-        places.setdefault(row.tobytes(), []).append(place)
-    return places
+    numbers: dict[bytes, list[int]] = {}
+    for number, row in enumerate(np.ascontiguousarray(rows)):
+        numbers.setdefault(row.tobytes(), []).append(number)
+    return numbers
 
 
 def _digest(rows: Tensor) -> bytes:

@@ -187,9 +187,9 @@ class AttentionWatch(PlainAttention):
         equation, operands = args[0], args[1:]
         if isinstance(equation, str) and len(operands) == 2 and isinstance(operands[0], Tensor):
             terms, _, out = equation.replace(" ", "").partition("->")
-            for place, (term, operand) in enumerate(zip(terms.split(","), operands, strict=False)):
+            for position, (term, operand) in enumerate(zip(terms.split(","), operands, strict=False)):
                 if id(operand) in self._candidates and term[-1] not in out and set(term[:-1]) <= set(out):
-                    operands[place] = self._keep(operand, self._candidates[id(operand)][1])
+                    operands[position] = self._keep(operand, self._candidates[id(operand)][1])
         return func(equation, *operands, **kwargs)
 
     def _keep(self, weights: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -50,11 +50,11 @@ class AttentionExplainer(Explainer):
                 logits = run_watched(watch, self.label, model, inputs.clone())
             weights = self._check_weights(watch.weights, model, len(x))
             scores = select_scores(model, logits, targets)
-            wanted = weights if self.uses_gradients else weights[-1:]
+            differentiated = weights if self.uses_gradients else weights[-1:]
             twice = create_graph and self.uses_gradients
             check_has_gradients(scores, weights[-1], "its last attention")  # they show which tokens decide
             options: dict[str, Any] = {"create_graph": twice, "retain_graph": create_graph, "materialize_grads": True}
-            gradients = list(torch.autograd.grad(scores.sum(), wanted, **options))
+            gradients = list(torch.autograd.grad(scores.sum(), differentiated, **options))
         with torch.set_grad_enabled(create_graph):
             deciding = find_deciding_tokens(gradients[-1].detach())
             relevance = self.follow(deciding, weights, gradients if self.uses_gradients else [])
@@ -71,14 +71,16 @@ class AttentionExplainer(Explainer):
                 " (softmax over tokens, then a product with values)"
             )
         tokens = weights[0].shape[-1]
-        for layer, own in enumerate(weights, 1):
+        for layer, of_layer in enumerate(weights, 1):
             problem = ""
-            if own.ndim == 4 and own.shape[0] != rows and own.shape[0] % rows == 0:
-                problem = f"attention within {own.shape[0] // rows} windows of each input"
-            elif own.ndim != 4 or own.shape[0] != rows:
-                problem = f"weights of shape {tuple(own.shape)} for a batch of {rows} (small batches are padded)"
-            elif own.shape[-2:] != (tokens, tokens):
-                problem = f"attention of {own.shape[-2]} tokens to {own.shape[-1]} (the first layer has {tokens})"
+            if of_layer.ndim == 4 and of_layer.shape[0] != rows and of_layer.shape[0] % rows == 0:
+                problem = f"attention within {of_layer.shape[0] // rows} windows of each input"
+            elif of_layer.ndim != 4 or of_layer.shape[0] != rows:
+                problem = f"weights of shape {tuple(of_layer.shape)} for a batch of {rows} (small batches are padded)"
+            elif of_layer.shape[-2:] != (tokens, tokens):
+                problem = (
+                    f"attention of {of_layer.shape[-2]} tokens to {of_layer.shape[-1]} (the first layer has {tokens})"
+                )
             if problem:
                 raise ModelError(
                     f"{self.label}: expected self-attention of the same tokens of an input in every layer, got"

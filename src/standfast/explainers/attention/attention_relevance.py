@@ -68,8 +68,8 @@ class AttentionRelevance(AttentionExplainer):
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
         added = torch.zeros_like(deciding)  # the row of R - I, apart from that of I, whose size would round it off
-        for own, gradient in zip(reversed(weights), reversed(gradients), strict=True):
+        for of_layer, gradient in zip(reversed(weights), reversed(gradients), strict=True):
             # not F.relu, which `smooth_relu` replaces: softplus would add its value at 0 to every pair of tokens
-            contribution = (own * gradient).clamp(min=0).mean(1)
+            contribution = (of_layer * gradient).clamp(min=0).mean(1)
             added = added + multiply_rows(deciding + added, contribution)
         return added

@@ -65,8 +65,8 @@ class AttentionRollout(AttentionExplainer):
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
         row = deciding
-        for own in reversed(weights):
-            joined = own.mean(1)
+        for of_layer in reversed(weights):
+            joined = of_layer.mean(1)
             with_residual = joined + torch.eye(joined.shape[-1], dtype=joined.dtype, device=joined.device)
             row = multiply_rows(row, with_residual / with_residual.sum(2, keepdim=True))
         return row

@@ -48,26 +48,40 @@ def find_token_grid(
     >>> find_token_grid(197, (3, 224, 224), None, None, "attention_rollout")
     (14, 14)
     """
-    places = tuple(shape[1:]) if len(shape) > 1 else tuple(shape)
-    seen = tuple(convolved) if convolved is not None and len(convolved) == len(places) else None
+    spatial = tuple(shape[1:]) if len(shape) > 1 else tuple(shape)
+    has_patches = convolved is not None and len(convolved) == len(spatial)
+    patches = tuple(convolved) if convolved is not None and has_patches else None
     if wanted is not None:
-        fits = len(wanted) == len(places) and math.prod(wanted) <= tokens
-        expected = f"{len(places)} numbers with a product of at most {tokens}, the number of tokens"
-        check(fits, "grid", expected, repr(wanted))
-        if seen is not None and 0 <= tokens - math.prod(seen) <= _MOST_SPECIAL:  # else patches would be left out
-            expected = f"{len(places)} numbers with a product of at least {math.prod(seen)}, since patches are {seen}"
-            check(math.prod(wanted) >= math.prod(seen), "grid", expected, repr(wanted))
+        _check_grid(wanted, tokens, spatial, patches)
         return tuple(wanted)
-    candidates = [] if seen is None else [seen]
-    divisor = math.gcd(*places) if len(shape) > 1 else 1
-    candidates += [tuple(n // p for n in places) for p in range(1, divisor + 1) if divisor % p == 0]
+    candidates = [] if patches is None else [patches]
+    divisor = math.gcd(*spatial) if len(shape) > 1 else 1
+    for size in range(1, divisor + 1):
+        if divisor % size == 0:
+            candidates.append(tuple(length // size for length in spatial))
     for grid in candidates:
-        if 0 <= tokens - math.prod(grid) <= _MOST_SPECIAL:
+        if _leaves_few(tokens, grid):
             return grid
     raise ModelError(
         f"{who}: expected tokens that are patches of an input of shape {tuple(shape)} (and at most {_MOST_SPECIAL}"
         f" others), got {tokens} tokens; its option `grid` can say how many rows and columns of patches there are"
     )
+
+
+def _leaves_few(tokens: int, grid: Sequence[int]) -> bool:
+    """Whether the tokens are those of a grid, and a few special ones."""
+    return 0 <= tokens - math.prod(grid) <= _MOST_SPECIAL
+
+
+def _check_grid(grid: Grid, tokens: int, spatial: Sequence[int], patches: Sequence[int] | None) -> None:
+    """Raise `ArgumentError` for a user's grid of other axes, or of too many or too few positions."""
+    fits = len(grid) == len(spatial) and math.prod(grid) <= tokens
+    expected = f"{len(spatial)} numbers with a product of at most {tokens}, the number of tokens"
+    check(fits, "grid", expected, repr(grid))
+    if patches is not None and _leaves_few(tokens, patches):  # else patches would be left out
+        least = math.prod(patches)
+        expected = f"{len(spatial)} numbers with a product of at least {least}, since patches are {patches}"
+        check(math.prod(grid) >= least, "grid", expected, repr(grid))
 
 
 def arrange_tokens(tokens: Tensor, grid: tuple[int, ...]) -> Tensor:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -262,48 +262,66 @@ class KeptOutput(FunctionMode):
         check_has_gradients(logits, run.output, f"layer {name}")
         self.found = [part.layer for part in self._list_parts(run) if part.layer is not None]
         self.of_tokens = run.output.ndim < self.x.ndim or (run.layer is not None and _has_features_last(run.layer))
-        places = self.arrange(run.output).shape[2:]
-        size = " x ".join(map(str, places))
+        positions = self.arrange(run.output).shape[2:]
+        size = " x ".join(map(str, positions))
         record_choice("layer", f"{name} ({size} positions)")
-        if math.prod(places) == 1:
+        if math.prod(positions) == 1:
             warn_user(
                 f"{self.who}: the map is constant, because layer {name} has a {size} grid; name another by `layer`"
             )
         return run.output
 
     def _choose(self, logits: Tensor) -> _Run:
-        of_convolution = [run for run in self.runs if not isinstance(run.layer, _TOKEN_NORMS)]
-        wide = [run for run in of_convolution if math.prod(run.output.shape[2:]) > 1]
-        flows = _find_runs_below(logits, wide or of_convolution)
-        last = flows.get(logits.grad_fn, frozenset())
-        ends = [run for run in of_convolution if run in last and not any(run in other.before for other in last)]
-        ends.sort(key=lambda run: run.depth)  # of branches the longest one comes last
-        weights = self.watch.weights if self.watch else []
-        attentions = max((n for n, own in enumerate(weights, 1) if _find_node(own) in flows), default=0)
-        if not ends or ends[-1].attentions < attentions:
-            norms = [run for run in self.runs if isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions]
-            ends = [run for run in norms if _find_node(run.output) in flows][-1:] or ends
-        for run in self.runs[-1:] if not ends else []:
-            check_has_gradients(logits, run.output, "a layer with positions")
-        if not ends and self.inner_series:
-            got = f"(N, {self.x.shape[1]}), of which the module makes positions for its layer {self.inner_series!r}"
-            raise ModelError(f"{self.who}: expected inputs with positions, got {got}. {_SERIES}")
+        """The last layer with positions on the way to the logits; warns of branches that run beside it."""
+        ends = self._find_ends(logits)
         if not ends:
-            words = "with outputs (N, channels, positions...) that it can see (not in TorchScript or a program)"
-            raise ModelError(
-                f"{self.who} needs a convolution, and this {module_name(self.module)} has none {words}; its option"
-                " `layer` can name another layer"
-            )
+            self._refuse_all(logits)
         if len(ends) > 1:
             *beside, taken = map(self._describe, ends)
             others = " and ".join(beside)
             warn_user(f"{self.who}: the map is that of layer {taken}, and not of {others} beside it; choose by `layer`")
         return ends[-1]
 
+    def _find_ends(self, logits: Tensor) -> list[_Run]:
+        """The last convolution of each branch, the longest branch last; or the normalisation of a later attention."""
+        convolutions = [run for run in self.runs if not isinstance(run.layer, _TOKEN_NORMS)]
+        with_positions = [run for run in convolutions if math.prod(run.output.shape[2:]) > 1]
+        flows = _find_runs_below(logits, with_positions or convolutions)
+        last = flows.get(logits.grad_fn, frozenset())
+        ends = [run for run in convolutions if run in last and not any(run in other.before for other in last)]
+        ends.sort(key=lambda run: run.depth)
+        attentions = self._count_attentions(flows)
+        if ends and ends[-1].attentions >= attentions:
+            return ends
+        return self._find_norm(flows, attentions) or ends
+
+    def _find_norm(self, flows: Mapping[Any, Any], attentions: int) -> list[_Run]:
+        """The last normalisation of tokens on the way to the logits before the attention of this number, if any."""
+        norms = [run for run in self.runs if isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions]
+        return [run for run in norms if _find_node(run.output) in flows][-1:]
+
+    def _count_attentions(self, flows: Mapping[Any, Any]) -> int:
+        """The number of the last attention on the way to the logits; 0 without one."""
+        weights = self.watch.weights if self.watch else []
+        return max((number for number, of_layer in enumerate(weights, 1) if _find_node(of_layer) in flows), default=0)
+
+    def _refuse_all(self, logits: Tensor) -> NoReturn:
+        """Raise `ModelError` for a module without a layer that has positions, with the cause where it is known."""
+        if self.runs:
+            check_has_gradients(logits, self.runs[-1].output, "a layer with positions")
+        if self.inner_series:
+            got = f"(N, {self.x.shape[1]}), of which the module makes positions for its layer {self.inner_series!r}"
+            raise ModelError(f"{self.who}: expected inputs with positions, got {got}. {_SERIES}")
+        words = "with outputs (N, channels, positions...) that it can see (not in TorchScript or a program)"
+        raise ModelError(
+            f"{self.who} needs a convolution, and this {module_name(self.module)} has none {words}; its option"
+            " `layer` can name another layer"
+        )
+
     def _list_parts(self, run: _Run) -> list[_Run]:
         """The layers whose outputs are concatenated, in the order in which they ran; of a layer itself."""
         parts = [run] if run.layer is not None else [p for part in run.parts for p in self._list_parts(part)]
-        return [each for each in self.runs if each in parts]
+        return [recorded for recorded in self.runs if recorded in parts]
 
     def _describe(self, run: _Run) -> str:
         parts = self._list_parts(run)
@@ -376,9 +394,10 @@ def _drop_side_branches(node: Node, runs: frozenset[_Run]) -> frozenset[_Run]:
     Of a sum at positions this is the longest branch, and not its shortcut. A factor that is computed from another one
     is a gate, and does not count.
     """
-    if len(runs) > 1 and any(math.prod(each.shape[2:]) > 1 for each in node._input_metadata):
+    if len(runs) > 1 and any(math.prod(branch.shape[2:]) > 1 for branch in node._input_metadata):
         if type(node).__name__[:-1] in _SUMS:
-            return frozenset(run for run in runs if run.depth == max(each.depth for each in runs))
+            deepest = max(run.depth for run in runs)
+            return frozenset(run for run in runs if run.depth == deepest)
         if type(node).__name__[:-1] in _PRODUCTS:
             return frozenset(run for run in runs if not run.before & runs)
     return runs

@@ -47,10 +47,10 @@ class SecondOrderMode(ReluReplacement):
         if name in ATTENTION:
             return self._attention.run(name, func, args, kwargs)
         if name in _CONVOLUTIONS:
-            given = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
-            padding = _read_padding(**given)
+            arguments = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
+            padding = _read_padding(**arguments)
             if padding is not None:
-                return _Convolution.apply(given["input"], given["weight"], given.get("bias"), padding)  # type: ignore[no-untyped-call]
+                return _Convolution.apply(arguments["input"], arguments["weight"], arguments.get("bias"), padding)  # type: ignore[no-untyped-call]
         return super().run(name, func, args, kwargs)
 
 
@@ -65,16 +65,24 @@ def _read_padding(
 ) -> tuple[int, ...] | None:
     """The padding along each axis of a convolution whose gradient is one; None for others."""
     axes = weight.ndim - 2
-    plain = all(each in (1, (1,) * axes, [1] * axes) for each in (stride, dilation)) and groups == 1
-    trains = weight.requires_grad or (bias is not None and bias.requires_grad)
-    if not plain or trains or isinstance(padding, str) or not (input.requires_grad and torch.is_grad_enabled()):
+    is_plain = all(size in (1, (1,) * axes, [1] * axes) for size in (stride, dilation)) and groups == 1
+    if not is_plain or isinstance(padding, str) or not _needs_only_input(input, weight, bias):
         return None
     around = (padding,) * axes if isinstance(padding, int) else tuple(padding) * (axes // len(padding))
     fits = all(side < length for side, length in zip(around, weight.shape[2:], strict=True))
-    batched = input.ndim == weight.ndim and input.dtype == weight.dtype
-    if fits and batched and is_on_host(input) and not torch.is_autocast_enabled(input.device.type):
-        return around
-    return None
+    return around if fits and _runs_on_host(input, weight) else None
+
+
+def _needs_only_input(input: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether gradients by the input are asked for, and none by the parameters."""
+    trains = weight.requires_grad or (bias is not None and bias.requires_grad)
+    return input.requires_grad and torch.is_grad_enabled() and not trains
+
+
+def _runs_on_host(input: Tensor, weight: Tensor) -> bool:
+    """Whether it is a batch on the CPU in the type of the weights."""
+    is_batch = input.ndim == weight.ndim and input.dtype == weight.dtype
+    return is_batch and is_on_host(input) and not torch.is_autocast_enabled(input.device.type)
 
 
 class _Convolution(Function):

@@ -42,17 +42,17 @@ class ReluReplacement(FunctionMode):
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         if name not in _PARAMETERS:
             return func(*args, **kwargs)
-        given = dict(zip(_PARAMETERS[name], args, strict=False)) | kwargs
-        if given.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
+        arguments = dict(zip(_PARAMETERS[name], args, strict=False)) | kwargs
+        if arguments.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
             return func(*args, **kwargs)
-        z = given["input"]
+        z = arguments["input"]
 
         def rectify(z: Tensor) -> Tensor:
             if name.startswith("relu") and name != "relu6":
                 return self.replacement(z)
-            return self.capped(z, 6.0 if name == "relu6" else float(given.get("max_val", 1.0)))
+            return self.capped(z, 6.0 if name == "relu6" else float(arguments.get("max_val", 1.0)))
 
-        return z.copy_(rectify(z.clone())) if name.endswith("_") or given.get("inplace") else rectify(z)
+        return z.copy_(rectify(z.clone())) if name.endswith("_") or arguments.get("inplace") else rectify(z)
 
     def check_smooth(self, result: Tensor, source: Node) -> None:
         """Raise `SecondDerivativeError` if a ReLU in code of TorchScript, which is not replaced, may be in a result.

@@ -139,7 +139,7 @@ class _Group:
 
     def make_copies(self, start: int, stop: int) -> Tensor:
         """The copies with the numbers from `start` to `stop`."""
-        owners, rows, order, size = (each[start:stop] for each in self.numbers)
+        owners, rows, order, size = (column[start:stop] for column in self.numbers)
         # index_select copies whole rows and is several times as fast as indexing
         kept = (self.ranks.index_select(0, order) < size).to(self.x.dtype)
         if not self.is_shared:  # from segments to places; all copies of an input look up the same ones
@@ -203,8 +203,8 @@ class CoalitionExplainer(CopyExplainer):
 
     def for_entries(self) -> Self:
         """This explainer with segments of single channels, unless `per_channel` says otherwise."""
-        own: Any = self  # a frozen dataclass
-        return dataclasses.replace(own, per_channel=True) if self.per_channel == "auto" else self
+        explainer: Any = self  # a frozen dataclass
+        return dataclasses.replace(explainer, per_channel=True) if self.per_channel == "auto" else self
 
     def label_places(self, x: Tensor) -> tuple[Tensor, list[int]]:
         """The segment of each place of the inputs `x`, int64 `(N, places)`, and how many segments each input has."""
@@ -230,20 +230,22 @@ class CoalitionExplainer(CopyExplainer):
             others = self.make_others(model, x)
             # inputs with as many segments have the same coalitions; the copies of all of them fill batches together
             members = [[i for i, count in enumerate(counts) if count == alike] for alike in sorted(set(counts))]
-            order = send([i for some in members for i in some], x.device)
+            order = send([i for group in members for i in group], x.device)
             if len(members) > 1:  # one label map for all inputs stays a view of one row
                 x, labels = x[order], labels[order]
                 targets = None if targets is None else targets[order]
-            sizes = [len(some) for some in members]
-            groups = [
-                _Group(own, places, self.draw_coalitions(counts[some[0]], x.device), others)
-                for some, own, places in zip(members, torch.split(x, sizes), torch.split(labels, sizes), strict=True)
-            ]
+            sizes = [len(group) for group in members]
+            groups: list[_Group] = []
+            for numbers, inputs, segments in zip(
+                members, torch.split(x, sizes), torch.split(labels, sizes), strict=True
+            ):
+                coalitions = self.draw_coalitions(counts[numbers[0]], x.device)
+                groups.append(_Group(inputs, segments, coalitions, others))
             scores, full, logits = score_copies(model, x, targets, *_join(groups), self.output)
-            parts = zip(
-                groups, torch.split(scores, [group.total for group in groups]), torch.split(full, sizes), strict=True
-            )
-            maps, back = torch.cat([group.attribute(own, whole) for group, own, whole in parts]), order.argsort()
+            scores_of_groups = torch.split(scores, [group.total for group in groups])
+            parts = zip(groups, scores_of_groups, torch.split(full, sizes), strict=True)
+            maps = torch.cat([group.attribute(of_copies, of_inputs) for group, of_copies, of_inputs in parts])
+            back = order.argsort()
             return (maps[back], logits[back]) if len(groups) > 1 else (maps, logits)
 
 
@@ -292,6 +294,6 @@ def solve_least_squares(design: Tensor, weights: Tensor, ridge: float = 0.0) -> 
     wide = rows.shape[1] > rows.shape[0]
     gram = rows @ rows.T if wide else rows.T @ rows
     values, vectors = torch.linalg.eigh(gram)
-    known = values > _RANK_TOLERANCE * values.amax()
-    inverse: Tensor = (vectors * torch.where(known, 1 / (values + ridge), 0.0)) @ vectors.T
+    is_large = values > _RANK_TOLERANCE * values.amax()
+    inverse: Tensor = (vectors * torch.where(is_large, 1 / (values + ridge), 0.0)) @ vectors.T
     return (rows.T @ inverse if wide else inverse @ rows.T) * root.T

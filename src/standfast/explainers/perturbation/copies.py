@@ -67,7 +67,7 @@ def score_copies(
     count, total = x.shape[0], x.shape[0] + owners.shape[0]
     size = choose_chunk_rows(model, x, -(-total // count))
     whose = torch.cat([torch.arange(count, device=x.device), owners])
-    at_x, scores, waiting, held = x.new_empty(0), list[Tensor](), list[Tensor](), 0
+    at_x, scores, waiting, held_numbers = x.new_empty(0), list[Tensor](), list[Tensor](), 0
     for start in range(0, total, size):
         stop = min(start + size, total)
         plain = x[start : min(stop, count)]
@@ -78,13 +78,13 @@ def score_copies(
         with rows_of(pad_rows(whose[start:stop], padding)):
             logits = model.forward(pad_rows(rows, padding))[: stop - start]
         waiting.append(logits)
-        held += logits.numel()
-        if stop >= count and (held > _LOGITS or stop == total):
+        held_numbers += logits.numel()
+        if stop >= count and (held_numbers > _LOGITS or stop == total):
             joined = waiting[0] if len(waiting) == 1 else torch.cat(waiting)
             if not scores:
                 at_x = joined[:count].clone()  # a view would keep all of them
                 classes = model.task.answer(at_x) if targets is None else targets
             scores.append(measure_score(model.task, joined, classes[whose[stop - len(joined) : stop]], output))
-            waiting, held = [], 0
-    found = torch.cat(scores)
-    return found[count:], found[:count], at_x
+            waiting, held_numbers = [], 0
+    all_scores = torch.cat(scores)
+    return all_scores[count:], all_scores[:count], at_x

@@ -36,10 +36,10 @@ _LEVELS, _CELLS = 8, 1024
 
 
 def _check_areas(areas: object, name: str) -> tuple[float, ...]:
-    held = tuple(areas) if isinstance(areas, list | tuple) else ()
-    fine = len(held) > 0 and all(isinstance(a, int | float) and 0 < a <= 1 for a in held)
+    shares = tuple(areas) if isinstance(areas, list | tuple) else ()
+    fine = len(shares) > 0 and all(isinstance(a, int | float) and 0 < a <= 1 for a in shares)
     check(fine, name, "a list of shares, each above 0 and at most 1", repr(areas))
-    return held
+    return shares
 
 
 @explainers.register("extremal_perturbations")
@@ -134,7 +134,9 @@ class ExtremalPerturbations(Explainer):
     def find_masks(self, model: Model, x: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
         """The masks of one chunk `(N, areas, *spatial)`, and the logits `(N, K)` at `x`. For use within a session."""
         check(2 <= x.ndim <= 4, "inputs", "images (N, C, H, W), series (N, C, T) or flat features (N, F)", x.shape)
-        kind = self.perturbation if self.perturbation != "auto" else ("fade" if x.ndim == 2 else "blur")
+        kind = self.perturbation
+        if kind == "auto":
+            kind = "fade" if x.ndim == 2 else "blur"
         check(x.ndim > 2 or kind == "fade", "perturbation", "'fade' for flat features", repr(kind))
         with torch.no_grad():
             x = x.detach()
@@ -144,19 +146,19 @@ class ExtremalPerturbations(Explainer):
             logits = torch.cat([_compute_logits(model, x, start, size) for start in starts])
             classes = model.task.answer(logits) if targets is None else targets
             spatial = tuple(x.shape[1:]) if x.ndim == 2 else tuple(x.shape[2:])
-            found = []
+            parts = []
             for start in range(0, count * many, size):
                 stop = min(start + size, count * many)
                 rows = _number_rows(start, stop, size, x.device)
                 first, last = start // many, (stop - 1) // many
                 masks = self._optimise(model, x[first : last + 1], first, classes, rows, kind)
-                found.append(masks[: stop - start])
-            return torch.cat(found).reshape(count, many, *spatial), logits
+                parts.append(masks[: stop - start])
+            return torch.cat(parts).reshape(count, many, *spatial), logits
 
     def _optimise(self, model: Model, x: Tensor, first: int, classes: Tensor, rows: Tensor, kind: str) -> Tensor:
         """The masks `(B, H, W)` with the numbers `rows` `(B,)`; `x` are their inputs, from number `first` on."""
         owners, areas = rows // len(self.areas), rows % len(self.areas)
-        classes, own = classes[owners], owners - first
+        classes, numbers = classes[owners], owners - first
         height, width = x.shape[2:] if x.ndim == 4 else (1, x.shape[-1])
         shorter = min(height, width) if x.ndim == 4 else width
         sigma = self.smoothness * shorter if x.ndim > 2 else 0.0
@@ -165,7 +167,7 @@ class ExtremalPerturbations(Explainer):
         ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
         target_area = send(ones, x.device)[areas]
         other = choose_baseline(model, x, self.baseline)
-        perturb = _make_blur(x, own, self.blur * shorter) if kind == "blur" else _make_fade(x, own, other)
+        perturb = _make_blur(x, numbers, self.blur * shorter) if kind == "blur" else _make_fade(x, numbers, other)
         rate = self.learning_rate * cells / _CELLS
         mask_cells = x.new_ones(len(owners), *smooth.cells)
         velocity = torch.zeros_like(mask_cells)

@@ -94,8 +94,8 @@ class Occlusion(CopyExplainer):
         for size, side, stride in zip(spatial, sides, strides, strict=True):
             check(side <= size, "window", f"at most the inputs' size {spatial}", self.window)
             check(stride <= side, "stride", f"at most the window {tuple(sides)}, so that it covers all", self.stride)
-        each = zip(spatial, sides, strides, strict=True)
-        return [(side, stride, 1 + -(-(size - side) // stride)) for size, side, stride in each]
+        axes = zip(spatial, sides, strides, strict=True)
+        return [(side, stride, 1 + -(-(size - side) // stride)) for size, side, stride in axes]
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
@@ -110,19 +110,19 @@ class Occlusion(CopyExplainer):
 
             numbers = torch.arange(many * len(x), device=x.device)
             owners = numbers // many
-            places = _find_places(numbers % many, counts)
+            positions = _find_places(numbers % many, counts)
 
             def make_copies(start: int, stop: int) -> Tensor:
                 covered = x.new_ones(1)
                 for axis, size in enumerate(spatial):
-                    along = inside[axis].index_select(0, places[axis][start:stop])
+                    along = inside[axis].index_select(0, positions[axis][start:stop])
                     covered = covered * along.reshape(-1, *[size if a == axis else 1 for a in range(len(spatial))])
                 # lerp is exact at weights 0 and 1
                 copied = x.index_select(0, owners[start:stop])
                 return torch.lerp(copied, other, covered.reshape(-1, *shape), out=copied)
 
-            scores, own, at_x = score_copies(model, x, targets, owners, make_copies, self.output)
-            drops = (own[:, None] - scores.reshape(len(x), many)).reshape(len(x), *counts)
+            scores, clean_scores, at_x = score_copies(model, x, targets, owners, make_copies, self.output)
+            drops = (clean_scores[:, None] - scores.reshape(len(x), many)).reshape(len(x), *counts)
             for axis, size in enumerate(spatial):
                 drops = _average_windows(drops, axis + 1, size, *axes[axis])
             maps = drops.reshape(len(x), *shape)
@@ -159,8 +159,8 @@ def _find_places(numbers: Tensor, counts: Sequence[int]) -> list[Tensor]:
 
     `torch.unravel_index` gives the same, and imports sympy, which takes a second in each process.
     """
-    places: list[Tensor] = []
+    positions: list[Tensor] = []
     for count in reversed(counts):
-        places.insert(0, numbers % count)
+        positions.insert(0, numbers % count)
         numbers = numbers // count
-    return places
+    return positions

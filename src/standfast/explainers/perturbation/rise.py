@@ -109,8 +109,8 @@ class RISE(CopyExplainer):
             check(self.cells is None, "cells", "None for flat features, each of which is a cell", self.cells)
             return spatial
         usual = _CELLS if len(spatial) > 1 else WINDOWS
-        each = expand_sides("cells", self.cells, [usual] * len(spatial))
-        return tuple(min(n, size) for n, size in zip(each, spatial, strict=True))
+        cells = expand_sides("cells", self.cells, [usual] * len(spatial))
+        return tuple(min(n, size) for n, size in zip(cells, spatial, strict=True))
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)

@@ -38,11 +38,12 @@ Features = Annotated[_Segments, check_features]
 
 def check_sides(sides: int | Sequence[int] | None, name: str) -> int | Sequence[int] | None:
     """The option as a number, a tuple or None; `ArgumentError` unless it is whole numbers of at least 1, or None."""
-    held = tuple(sides) if isinstance(sides, list) else sides
-    each = held if isinstance(held, tuple) else (1 if held is None else held,)
-    fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
-    check(fine, name, "a whole number of at least 1, or one for each axis", repr(sides))
-    return held
+    if sides is None:
+        return None
+    numbers = tuple(sides) if isinstance(sides, list | tuple) else (sides,)
+    fits = len(numbers) > 0 and all(type(number) is int and number >= 1 for number in numbers)
+    check(fits, name, "a whole number of at least 1, or one for each axis", repr(sides))
+    return numbers if isinstance(sides, list) else sides
 
 
 #: a number for all axes of the inputs, or one for each; None where the inputs decide
@@ -85,9 +86,9 @@ def split_channels(labels: Tensor, counts: list[int], x: Tensor) -> tuple[Tensor
     ([[0, 0, 1, 2, 2, 3]], [4])
     """
     channels, shared = x.shape[1], labels.stride(0) == 0
-    own = labels[:1] if shared else labels
+    labels_of_sample = labels[:1] if shared else labels
     first = send(counts[:1] if shared else counts, labels.device)
     offsets = first[:, None, None] * torch.arange(channels, device=labels.device)[:, None]
-    split = (own[:, None] + offsets).flatten(1)
+    split = (labels_of_sample[:, None] + offsets).flatten(1)
     # labels that all inputs share stay a view of one row, which makes Shapley value sampling faster
     return split.expand(len(labels), -1), [channels * count for count in counts]

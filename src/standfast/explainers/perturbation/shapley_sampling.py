@@ -34,10 +34,10 @@ class Walks(Coalitions):
     after: Tensor
 
     def solve(self, scores: Tensor) -> Tensor:
-        found = scores.new_zeros(len(scores), self.ranks.shape[1])
+        contributions = scores.new_zeros(len(scores), self.ranks.shape[1])
         for before, after in zip(self.before, self.after, strict=True):  # one order after the other
-            found += scores[:, after] - scores[:, before]
-        return found / len(self.ranks)
+            contributions += scores[:, after] - scores[:, before]
+        return contributions / len(self.ranks)
 
 
 @explainers.register("shapley_sampling")

@@ -88,22 +88,22 @@ class SmoothMask:
         high, wide = self.reach
         shares = F.pad(torch.stack([share, share * mask]), (wide, wide, high, high))
         inside = m[..., high + self.margin[0] :, wide + self.margin[1] :][..., : self.cells[0], : self.cells[1]]
-        found = inside.new_zeros(len(m), *self.side, *self.cells)
+        by_pixel = inside.new_zeros(len(m), *self.side, *self.cells)
         for kernel, offsets in self.taps:
             k = kernel.to(m.device, m.dtype)
-            back = found.new_zeros(2, *found.shape)
+            back = by_pixel.new_zeros(2, *by_pixel.shape)
             for i, j in offsets:
                 shifted = shares[..., high + self.margin[0] - i :, wide + self.margin[1] - j :]
                 back += shifted[..., : self.cells[0], : self.cells[1]]
             f = k * inside
-            found += (
+            by_pixel += (
                 k
                 * torch.exp(_INVERSE_TEMPERATURE * f)
                 * ((1 + _INVERSE_TEMPERATURE * f) * back[0] - _INVERSE_TEMPERATURE * back[1])
             )
-        by_cells = found[:, 0, 0]
+        by_cells = by_pixel[:, 0, 0]
         for pixel in range(1, self.side[0] * self.side[1]):  # the pixels of a cell, one after the other
-            by_cells = by_cells + found[:, pixel // self.side[1], pixel % self.side[1]]
+            by_cells = by_cells + by_pixel[:, pixel // self.side[1], pixel % self.side[1]]
         return by_cells
 
     def crop_to_image(self, masks: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, 
     most = [math.ceil(reach / s) + 1 if n > 1 else 0 for n, s in zip(cells, side, strict=True)]
     if sigma == 0:
         return [(torch.ones(*side, 1, 1, dtype=torch.float64), [(0, 0)])]
-    found: dict[tuple[float, ...], tuple[Tensor, list[Offset]]] = {}
+    offsets_of_kernels: dict[tuple[float, ...], tuple[Tensor, list[Offset]]] = {}
     for i in range(-most[0], most[0] + 1):
         for j in range(-most[1], most[1] + 1):
             down, right = (
@@ -137,8 +137,9 @@ def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, 
             if bool((distance > _REACH).all()):
                 continue
             kernel = torch.exp(-2 * (distance - _PLATEAU).clamp(min=0) ** 2)
-            found.setdefault(tuple(kernel.flatten().tolist()), (kernel[:, :, None, None], []))[1].append((i, j))
-    return list(found.values())
+            _, offsets = offsets_of_kernels.setdefault(tuple(kernel.flatten().tolist()), (kernel[:, :, None, None], []))
+            offsets.append((i, j))
+    return list(offsets_of_kernels.values())
 
 
 def find_area_target(masks: Tensor, ones: Tensor) -> Tensor:

@@ -86,22 +86,15 @@ class AttentionRule(RuledMode):
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of torch, so that its backward pass follows its rule."""
         # the second argument of `expand_as` and others gives its shape only
-        found = find_carriers(args[:1] if name.endswith("_as") else [*args, *kwargs.values()])
-        carrying = [value for value in found if id(value) not in self._constants]
+        carriers = find_carriers(args[:1] if name.endswith("_as") else [*args, *kwargs.values()])
+        carrying = [value for value in carriers if id(value) not in self._constants]
         if not carrying:
-            result = func(*args, **kwargs)
-            for value in find_tensors([result]) if found else ():
-                self._constants[id(value)] = value
-            return result
+            return self._run_on_constants(func, args, kwargs, has_gradients=len(carriers) > 0)
         plain = _OPERATORS.get(name, strip_underscore(name))
         if plain in _MOVING:
             return func(*args, **kwargs)
         if plain in PASS_THROUGH:
-            z = args.pop(0) if args else kwargs.pop("input")
-            in_place = take_inplace_flag(name, args, kwargs)
-            source = z.clone() if in_place else z
-            result = self._activate(plain, lambda values: func(values, *args, **kwargs), source)
-            return z.copy_(result) if in_place else result
+            return self._run_activation(name, func, args, kwargs)
         if plain != name:  # in place: compute in new memory, then write
             twin: Any = getattr(torch, plain, None) or getattr(F, plain, func)
             return args[0].copy_(self.run(plain, twin, [args[0].clone(), *args[1:]], kwargs))
@@ -110,11 +103,32 @@ class AttentionRule(RuledMode):
         if name == "normalize":
             return self._normalize_vectors(*args, **kwargs)
         result = self._apply(name, func, args, kwargs, carrying)
-        if result is not NotImplemented:
-            return result
+        return self._run_without_rule(name, func, args, kwargs) if result is NotImplemented else result
+
+    def _run_on_constants(
+        self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], has_gradients: bool
+    ) -> Any:
+        """Call a function of values into which no relevance flows; what it makes of gradients is constant, too."""
+        result = func(*args, **kwargs)
+        if has_gradients:
+            for value in find_tensors([result]):
+                self._constants[id(value)] = value
+        return result
+
+    def _run_activation(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function of each value alone, which may work in place."""
+        z = args.pop(0) if args else kwargs.pop("input")
+        in_place = take_inplace_flag(name, args, kwargs)
+        source = z.clone() if in_place else z
+        plain = _OPERATORS.get(name, strip_underscore(name))
+        result = self._activate(plain, lambda values: func(values, *args, **kwargs), source)
+        return z.copy_(result) if in_place else result
+
+    def _run_without_rule(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function that has no rule; the error comes where its relevance is asked for, if it ever is."""
         result = func(*args, **kwargs)
         error = make_rule_error("attn_lrp", name, func, attention=True)
-        if isinstance(result, Tensor) and result.requires_grad:  # its relevance may never be asked for
+        if isinstance(result, Tensor) and result.requires_grad:
             return self.divide(result, partial(_refuse, error), result, unsaved=1)
         if find_carriers([result]):
             raise error
@@ -124,9 +138,9 @@ class AttentionRule(RuledMode):
         """The value as a constant, into which no relevance flows."""
         if not self.attached:
             return value.detach()
-        held = self._weaken(value, 0.0)
-        self._constants[id(held)] = held
-        return held
+        constant = self._weaken(value, 0.0)
+        self._constants[id(constant)] = constant
+        return constant
 
     def _weaken(self, value: Tensor, factor: float) -> Tensor:
         """The value; what is passed back by the rules is multiplied by the factor."""
@@ -147,20 +161,27 @@ class AttentionRule(RuledMode):
         self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
     ) -> Any:
         """The result of a function that does not work in place, by its rule; NotImplemented if it has none."""
-        of_batch = name == "bmm" and isinstance(func, OpOverload) and len(carrying) == 1
-        if self.gamma and (of_batch or is_decomposed(name, func)):
+        is_alone = len(carrying) == 1
+        if self.gamma and _is_part_of_layer(name, func, is_alone):
             return NotImplemented
-        gamma = self.gamma if name == "linear" else self.convolution_gamma if name in CONVOLUTIONS else 0.0
-        if gamma and len(carrying) == 1 and kwargs.get("input", *args[:1]) is carrying[0]:
+        gamma = self._find_gamma(name)
+        if gamma and is_alone and kwargs.get("input", *args[:1]) is carrying[0]:
             return self._enlarge(gamma, func, args, kwargs)
-        if name in _BY_GRADIENT:
+        is_divided = name in QUOTIENTS and is_alone and args[0] is carrying[0]
+        if name in _BY_GRADIENT or is_divided:
             return func(*args, **kwargs)
         if name in _PRODUCTS and len(carrying) <= 2 and not _adds_first(name, args, carrying):
             result = func(*args, **kwargs)
-            return result if len(carrying) == 1 else self._weaken(result, 0.5)
-        if name in QUOTIENTS and len(carrying) == 1 and args[0] is carrying[0]:
-            return func(*args, **kwargs)
-        return self._normalise(name, func, args, kwargs) if name in _NORMALISATIONS else NotImplemented
+            return result if is_alone else self._weaken(result, 0.5)
+        if name in _NORMALISATIONS:
+            return self._normalise(name, func, args, kwargs)
+        return NotImplemented
+
+    def _find_gamma(self, name: str) -> float:
+        """The gamma of a layer; 0 for other functions."""
+        if name == "linear":
+            return self.gamma
+        return self.convolution_gamma if name in CONVOLUTIONS else 0.0
 
     def _activate(self, name: str, function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
         """The identity rule for a function with f(0) = 0."""
@@ -178,17 +199,17 @@ class AttentionRule(RuledMode):
     def _normalise(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         """The identity rule for the divisor of a normalisation over the last axes."""
         names = ("input", "normalized_shape", "weight", *(("bias",) if name == "layer_norm" else ()), "eps")
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        x, shape = given["input"], given["normalized_shape"]
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        x, shape = arguments["input"], arguments["normalized_shape"]
         axes = tuple(range(-(1 if isinstance(shape, int) else len(shape)), 0))
-        eps = given.get("eps", 1e-5 if name == "layer_norm" else None)
+        eps = arguments.get("eps", 1e-5 if name == "layer_norm" else None)
         centred = x - x.mean(axes, keepdim=True) if name == "layer_norm" else x
         with torch.set_grad_enabled(self.attached):
             out = func(*args, **kwargs)
             variance = centred.square().mean(axes, keepdim=True)
             scale = (variance + (torch.finfo(x.dtype).eps if eps is None else eps)).rsqrt()
         substitute = centred * self._hold(scale)
-        return self._route(out, substitute if given.get("weight") is None else substitute * given["weight"])
+        return self._route(out, substitute if arguments.get("weight") is None else substitute * arguments["weight"])
 
     def _enlarge(self, gamma: float, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         """The gamma rule of a linear layer or a convolution, for inputs of both signs."""
@@ -202,6 +223,11 @@ class AttentionRule(RuledMode):
         with torch.set_grad_enabled(self.attached):
             ratio = _divide(out, enlarged)
         return self._route(out if self.attached else out.detach(), enlarged * self._hold(ratio))
+
+
+def _is_part_of_layer(name: str, func: Callable[..., Any], is_alone: bool) -> bool:
+    """Whether a function is one of those that a linear layer was split into, which the gamma rule is not for."""
+    return is_decomposed(name, func) or (name == "bmm" and isinstance(func, OpOverload) and is_alone)
 
 
 def _adds_first(name: str, args: list[Any], carrying: list[Tensor]) -> bool:

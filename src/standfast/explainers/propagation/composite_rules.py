@@ -100,21 +100,23 @@ def divide_relevance(
     rule: RuleName, layer: WeightedCall, box: _Box | None, a: Tensor, relevance: Tensor, epsilon: float, gamma: float
 ) -> Tensor:
     """The relevance of a layer's inputs `a` `(N, ...)`, from that of its outputs, by one of the rules."""
-    w, b = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
+    w = layer.weight.detach()
+    b = None if layer.bias is None else layer.bias.detach()
     ends = {} if box is None else {"-low": -box[0], "-high": -box[1]}
     out = layer.call(a, w, b) if any(term.where for term in RULES[rule]) else None
     total: Tensor | None = None
     for term in RULES[rule]:
-        leaves = [
-            (ends[of_a] if of_a in ends else _PARTS[of_a](a, gamma)).detach().requires_grad_(True)
-            for of_a, _, _ in term.parts
-        ]
+        leaves: list[Tensor] = []
+        outputs: list[Tensor] = []
+        for of_a, of_w, of_b in term.parts:
+            part = ends[of_a] if of_a in ends else _PARTS[of_a](a, gamma)
+            leaf = part.detach().requires_grad_(True)
+            bias = _PARTS[of_b](b, gamma) if of_b and b is not None else None
+            with torch.enable_grad():
+                outputs.append(layer.call(leaf, _PARTS[of_w](w, gamma), bias))
+            leaves.append(leaf)
         with torch.enable_grad():
-            sums = (
-                layer.call(leaf, _PARTS[of_w](w, gamma), _PARTS[of_b](b, gamma) if of_b and b is not None else None)
-                for leaf, (_, of_w, of_b) in zip(leaves, term.parts, strict=True)
-            )
-            z = reduce(torch.add, sums)
+            z = reduce(torch.add, outputs)
         share = term.factor * divide_stabilised(relevance, z.detach(), epsilon)
         if out is not None:
             share = share * (out > 0 if term.where == "above" else out < 0)
@@ -166,37 +168,58 @@ class CompositeRule(EpsilonRule):
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of torch, so that its backward pass divides relevance by the rule for this function."""
         carrying = find_carriers([*args, *kwargs.values()])
-        if carrying and name in MAX_POOLS:  # relevance goes to the largest value, as the gradient does
+        if not carrying:
+            return super().run(name, func, args, kwargs)
+        if name in MAX_POOLS:  # relevance goes to the largest value, as the gradient does
             return self._follow_box(carrying, func, args, kwargs, func(*args, **kwargs))
-        if len(carrying) == 1 and name in WEIGHTED:
+        is_alone = len(carrying) == 1
+        if is_alone and name in WEIGHTED:
             layer = read_weighted_call(name, func, args, kwargs)
             if layer.source is carrying[0]:
                 return self._apply(layer, self._boxes.recall(layer.source))
-        if carrying and name == "batch_norm":
-            merged = self._merge(bind_arguments(func, args, kwargs))
-            if merged is not None:
-                return merged
-            result = PassThrough.apply(  # type: ignore[no-untyped-call]
-                carrying[0], lambda a: call_with(func, args, kwargs, a)
-            )
-            return self._follow_box(carrying, func, args, kwargs, result)
-        if len(carrying) == 1 and name in _ELEMENTWISE:
+        if name == "batch_norm":
+            return self._normalise(carrying, func, args, kwargs)
+        if is_alone and name in _ELEMENTWISE:
             return self._scale(carrying, func, args, kwargs)
         plain = strip_underscore(name)
-        if len(carrying) == 1 and plain in _ELEMENTWISE and args and args[0] is carrying[0]:  # in place
-            copy = self._follow_box(carrying, torch.clone, carrying, {}, carrying[0].clone())
-            result = self._scale([copy], getattr(torch, plain), [copy, *args[1:]], kwargs)
-            box = self._boxes.recall(result)
-            carrying[0].copy_(result)
-            if box is not None:
-                self._boxes.note(carrying[0], box)
-            return carrying[0]
-        if carrying and is_decomposed(name, func):
-            box = None if self.first_dense is None else self._boxes.recall(carrying[0])
-            if (self.dense if box is None else self.first_dense) != "epsilon":  # that of other products
-                raise make_rule_error(self.who, name, func)
+        in_place = len(args) > 0 and args[0] is carrying[0]
+        if is_alone and plain in _ELEMENTWISE and in_place:
+            return self._scale_in_place(carrying[0], getattr(torch, plain), args[1:], kwargs)
+        if is_decomposed(name, func):
+            self._check_product(name, func, carrying[0])
         result = super().run(name, func, args, kwargs)
-        return self._follow_box(carrying, func, args, kwargs, result) if carrying and name in MOVES else result
+        return self._follow_box(carrying, func, args, kwargs, result) if name in MOVES else result
+
+    def _check_product(self, name: str, func: Callable[..., Any], values: Tensor) -> None:
+        """Raise `ModelError` for a part of a layer, unless the layer would have the rule of all products, epsilon."""
+        reads_input = self.first_dense is not None and self._boxes.recall(values) is not None
+        rule = self.first_dense if reads_input else self.dense
+        if rule != "epsilon":
+            raise make_rule_error(self.who, name, func)
+
+    def _normalise(
+        self, carrying: list[Tensor], func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """A batch normalisation: merged into the layer before it, or else relevance passes through it."""
+        merged = self._merge(bind_arguments(func, args, kwargs))
+        if merged is not None:
+            return merged
+        result = PassThrough.apply(  # type: ignore[no-untyped-call]
+            carrying[0], lambda a: call_with(func, args, kwargs, a)
+        )
+        return self._follow_box(carrying, func, args, kwargs, result)
+
+    def _scale_in_place(
+        self, values: Tensor, func: Callable[..., Any], constants: list[Any], kwargs: dict[str, Any]
+    ) -> Tensor:
+        """Values that are overwritten by what a function makes of them and of constants, with their box."""
+        copy = self._follow_box([values], torch.clone, [values], {}, values.clone())
+        result = self._scale([copy], func, [copy, *constants], kwargs)
+        box = self._boxes.recall(result)
+        values.copy_(result)
+        if box is not None:
+            self._boxes.note(values, box)
+        return values
 
     def _scale(
         self, carrying: list[Tensor], func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]

@@ -172,8 +172,8 @@ class DifferenceRule(RuledMode):
     def _recall_unit(self, name: str, z: Tensor) -> tuple[Tensor, Any]:
         """The stored input and output of the baseline, for the activation that runs now."""
         assert self._next is not None
-        known = self._next < len(self._units)
-        before, z_b, out_b = self._units[self._next] if known else ("nothing", z, z)
+        is_recorded = self._next < len(self._units)
+        before, z_b, out_b = self._units[self._next] if is_recorded else ("nothing", z, z)
         if before != name or z_b.shape[1:] != z.shape[1:]:
             raise ModelError(
                 f"deeplift: expected the module to run the same activations for inputs and baseline, got"
@@ -184,7 +184,7 @@ class DifferenceRule(RuledMode):
 
     def _record_unit(self, name: str, z: Tensor, *found: Tensor) -> Tensor:
         """Keep the rows of the baseline; returns the output, which is the first of what was found."""
-        kept = tuple(each[: self.rows].clone() for each in found)
+        kept = tuple(values[: self.rows].clone() for values in found)
         self._units.append((name, z.detach()[: self.rows].clone(), kept if len(kept) > 1 else kept[0]))
         return found[0]
 
@@ -214,11 +214,11 @@ class DifferenceRule(RuledMode):
     def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
         attached = self._is_attached(z)
         with torch.set_grad_enabled(attached):
-            out, places = function(z)
+            out, switches = function(z)
         if self._next is None:
-            return self._record_unit(name, z, out, places)
+            return self._record_unit(name, z, out, switches)
         z_b, (out_b, places_b) = self._recall_unit(name, z)
-        return self._apply_pool(z, z_b, (out, out_b, places, places_b))
+        return self._apply_pool(z, z_b, (out, out_b, switches, places_b))
 
     def _apply_slope(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
         with torch.no_grad():

@@ -133,8 +133,8 @@ class Records(Generic[T]):
 
     def recall(self, values: Tensor) -> T | None:
         """What is known of a tensor; None if nothing is."""
-        recorded, version, known = self._records.get(self._identify(values), (values, -1, None))
-        return known if recorded._version == values._version == version else None
+        recorded, version, carrier = self._records.get(self._identify(values), (values, -1, None))
+        return carrier if recorded._version == values._version == version else None
 
     def forget(self) -> None:
         """Forget all, and free the memory."""
@@ -172,8 +172,9 @@ def read_weighted_call(name: str, func: Callable[..., Any], args: list[Any], kwa
     """The parts of a call of one of the functions `WEIGHTED`."""
     rest, options = args[3:], dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
     source, weight, bias = options.pop("input"), options.pop("weight"), options.pop("bias", None)
-    transposed = name.startswith("conv_transpose")
-    groups = int(options.get("groups", rest[3] if len(rest) > 3 else 1)) if transposed else 1
+    groups = 1
+    if name.startswith("conv_transpose"):
+        groups = int(options.get("groups", rest[3] if len(rest) > 3 else 1))
 
     def call(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return func(values, weight, bias, *rest, **options)  # type: ignore[no-any-return]
@@ -186,10 +187,10 @@ def replace_carriers(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Tensor):
         return by(value) if value.requires_grad else value
     if isinstance(value, dict):
-        return {key: replace_carriers(each, by) for key, each in value.items()}
+        return {key: replace_carriers(entry, by) for key, entry in value.items()}
     if isinstance(value, list):
-        return [replace_carriers(each, by) for each in value]
-    return tuple(replace_carriers(each, by) for each in value) if isinstance(value, tuple) else value
+        return [replace_carriers(entry, by) for entry in value]
+    return tuple(replace_carriers(entry, by) for entry in value) if isinstance(value, tuple) else value
 
 
 def call_with(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], values: Tensor) -> Any:

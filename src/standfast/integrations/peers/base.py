@@ -75,8 +75,8 @@ class PeerMetric(Metric):
         set_fields(self, _package=self.package)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return _restore, (self.name,), {"given": given}
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _restore, (self.name,), {"given": options}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         set_fields(self, **state["given"])
@@ -88,7 +88,8 @@ class PeerMetric(Metric):
 
     def options(self) -> dict[str, Any]:
         """The options as plain values, functions by their names; and the package with its version."""
-        return {f.name: _describe(getattr(self, f.name)) for f in dataclasses.fields(self)} | {"package": self.package}
+        options = {field.name: _describe(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return options | {"package": self.package}
 
     def cost(self, classes: int | None = None) -> Cost:
         """The number of samples that the peer draws, if an option gives it; else an estimate."""
@@ -119,7 +120,8 @@ class PeerMetric(Metric):
         """Evaluate the samples one at a time, as the module's docstring describes."""
         task = call.model.task
         check(task.classes, "model", f"a classification for {self.name}", f"the task {task.name}")
-        probe, inputs = Probe(call), call.inputs
+        probe = Probe(call)
+        inputs = call.inputs
         seeds = content_keys(inputs, call.seed).tolist()
         score = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
         failure: list[str | None] = [None] * len(inputs)

@@ -42,17 +42,18 @@ class _CaptumMetric(PeerMetric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, value in self.given().items():
+        for name, value in self.list_options().items():
             if name == "n_perturb_samples":
                 check_integer(value, name)
             if name in ("noise", "perturb_radius"):
                 fine = is_number(value) and 0 <= value < float("inf")
                 check(fine, name, "a finite number of at least 0", repr(value))
 
-    def given(self) -> dict[str, Any]:
+    def list_options(self) -> dict[str, Any]:
         """The options that are not None, which stands for Captum's default."""
-        ours = {each.name for each in dataclasses.fields(PeerMetric)}
-        options = {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name not in ours}
+        of_all_peers = {field.name for field in dataclasses.fields(PeerMetric)}
+        names = [field.name for field in dataclasses.fields(self) if field.name not in of_all_peers]
+        options = {name: getattr(self, name) for name in names}
         return {name: value for name, value in options.items() if value is not None}
 
 
@@ -66,7 +67,7 @@ class Infidelity(_CaptumMetric):
     noise: float = 0.1
 
     def score_one(self, sample: Sample) -> object:
-        options = {"perturb_func": self._perturb, **self.given()}
+        options = {"perturb_func": self._perturb, **self.list_options()}
         del options["noise"]
         explained = {"inputs": sample.inputs, "attributions": sample.maps, "target": sample.targets}
         with torch.no_grad():
@@ -94,7 +95,7 @@ class SensitivityMax(_CaptumMetric):
                 return (sample.explain(inputs[0], sample.targets),)
             return sample.explain(inputs, sample.targets)
 
-        return metrics()["sensitivity_max"](explain, sample.inputs, **self.given())
+        return metrics()["sensitivity_max"](explain, sample.inputs, **self.list_options())
 
 
 def describe(title: str) -> tuple[type[PeerMetric], list[tuple[str, Any, Any]], dict[str, Any]]:

@@ -53,9 +53,9 @@ def peer_class(name: str) -> type[PeerMetric]:
     """
     package, _, title = name.partition(":")
     source = _find_source(package)
-    known = source.metrics()
-    if title not in known:
-        raise UnknownNameError(f"metric of {package}", title, known)
+    titles = source.metrics()
+    if title not in titles:
+        raise UnknownNameError(f"metric of {package}", title, titles)
     base, fields, attributes = source.describe(title)
     namespace = {
         "__module__": __name__,

@@ -75,7 +75,8 @@ def _find_direction(title: str) -> Direction:
     stated = str(getattr(getattr(metrics()[title], "score_direction", None), "value", ""))
     if title == "RegionPerturbation":  # Quantus states the other one for drops of the prediction: larger is better
         return "higher"
-    return "higher" if stated == "higher" else "lower" if stated == "lower" else None
+    directions: dict[str, Direction] = {"higher": "higher", "lower": "lower"}
+    return directions.get(stated)
 
 
 def describe(title: str) -> tuple[type[PeerMetric], list[tuple[str, Any, Any]], dict[str, Any]]:
@@ -87,7 +88,7 @@ def describe(title: str) -> tuple[type[PeerMetric], list[tuple[str, Any, Any]], 
     if reason := _explain_refusal(title):
         expected = "a metric of quantus that evaluates each sample on its own"
         raise ArgumentError("metric", expected, f"{title}, which {reason}")
-    own = []
+    quantus_options = []
     for name, kind, option in _read_options(metrics()[title].__init__):
         if name == "num_classes":  # None stands for the model's number of classes
             kind, option = int | None, field(default=None)
@@ -95,29 +96,30 @@ def describe(title: str) -> tuple[type[PeerMetric], list[tuple[str, Any, Any]], 
             option = field(default=True)
         elif callable(option.default):  # None stands for Quantus's default function
             kind, option = Any, field(default=None)
-        own.append((name, kind, option))
-    ours = [
+        quantus_options.append((name, kind, option))
+    our_options = [
         ("softmax", bool | None, field(default=None)),
         ("reduce", Reduce | None, field(default="mean" if title in _CURVES else None)),
     ]
-    passed = tuple(name for name, *_ in own)
-    return Base, [*own, *ours], {"title": title, "peer_options": passed, "stated": _find_direction(title)}
+    names = tuple(name for name, _, _ in quantus_options)
+    attributes = {"title": title, "peer_options": names, "stated": _find_direction(title)}
+    return Base, [*quantus_options, *our_options], attributes
 
 
 def _read_options(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     """The options of a constructor as dataclass fields `(name, type, field)`, without those that change no value."""
-    found: list[tuple[str, Any, Any]] = []
+    options: list[tuple[str, Any, Any]] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        variadic = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        if name in _OUTPUT or name == "self" or variadic:
+        is_variadic = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if name in _OUTPUT or name == "self" or is_variadic:
             continue
         default = None if parameter.default is parameter.empty else parameter.default
         kind = type(default) if isinstance(default, bool | int | float) else Any
         option = field(default=default)
         if isinstance(default, list | dict | set):
             option = field(default_factory=partial(copy.copy, default))
-        found.append((name, kind, option))
-    return found
+        options.append((name, kind, option))
+    return options
 
 
 @dataclass(frozen=True)
@@ -173,11 +175,14 @@ class Base(PeerMetric):
         metric = self._build(sample.classes)
 
         def explain(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarray[Any, Any]:
-            x, classes = torch.as_tensor(np.asarray(inputs)), torch.as_tensor(np.asarray(targets))
+            x = torch.as_tensor(np.asarray(inputs))
+            classes = torch.as_tensor(np.asarray(targets))
             return sample.explain(x, classes, model).cpu().numpy()
 
         accepted = inspect.signature(type(metric).__call__).parameters
-        softmax = {} if getattr(self, "softmax", None) is None else {"softmax": self.softmax}  # type: ignore[attr-defined]
+        # not all metrics of Quantus take it
+        softmax = getattr(self, "softmax", None)
+        more = {"softmax": softmax} if softmax is not None and "softmax" in accepted else {}
         answer = metric(
             model=sample.module,
             x_batch=sample.inputs.cpu().numpy(),
@@ -187,7 +192,7 @@ class Base(PeerMetric):
             channel_first=True,
             explain_func=explain,
             device=str(sample.model.device),
-            **{name: value for name, value in softmax.items() if name in accepted},
+            **more,
         )
         if isinstance(answer, Mapping) and self.title in _OVER_LAYERS:  # the first entry, the original model, is 1
             answer = {layer: values for layer, values in answer.items() if layer != "original"}
@@ -207,10 +212,10 @@ def _find_function(option: str, value: object) -> Callable[..., Any]:
     }
     if option == "loss_func":
         return value  # type: ignore[return-value]
-    known = tables.get(option, {})
-    if not known:
+    functions = tables.get(option, {})
+    if not functions:
         raise ArgumentError(option, "a function (Quantus has no names for this option)", repr(value))
-    if value not in known:
-        raise UnknownNameError(option, value, known)
-    found: Callable[..., Any] = known[value]
-    return found
+    if value not in functions:
+        raise UnknownNameError(option, value, functions)
+    function: Callable[..., Any] = functions[value]
+    return function

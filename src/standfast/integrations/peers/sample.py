@@ -67,15 +67,16 @@ class Sample:
 
     def _model_of(self, module: nn.Module, x: Tensor) -> Model:
         """A model with a changed copy of the module; tests that randomise weights make such copies."""
-        own = self.model
-        options: dict[str, Any] = {"task": own.task, "output": own.output}
-        rows = own.row_budget(x, self.explainer.rows_per_input, "backward")
+        clean_model = self.model
+        bounds, device = clean_model.bounds, clean_model.device
+        options: dict[str, Any] = {"task": clean_model.task, "output": clean_model.output}
+        rows = clean_model.row_budget(x, self.explainer.rows_per_input, "backward")
         if isinstance(module, PreprocessedModule):  # its layers keep the names that explainers use
-            found = Model(module.module, own.bounds, module.preprocess, own.device, rows, **options)
+            model = Model(module.module, bounds, module.preprocess, device, rows, **options)
         else:
-            found = Model(module, own.bounds, None, own.device, rows, **options)
-        found.reference = own.reference
-        return found
+            model = Model(module, bounds, None, device, rows, **options)
+        model.reference = clean_model.reference
+        return model
 
 
 @contextlib.contextmanager

@@ -66,6 +66,7 @@ class DistortionMetric(Metric):
     needs: ClassVar[Needs] = Needs(gradients=True)
     evidence: ClassVar[str] = "faithful"
     citation: ClassVar[str] = "vu2021ceval"
+    takes_turns: ClassVar[bool] = True
 
     attack: str | Attack = "fmn"
     unit: Unit = "pixel"

@@ -164,6 +164,7 @@ class AttributionAttack(Metric):
     """
 
     name: ClassVar[str] = "attribution_attack"
+    takes_turns: ClassVar[bool] = True
     needs: ClassVar[Needs] = Needs(
         other="gradients and an explainer that can be differentiated, unless attack is random_sign or universal"
     )

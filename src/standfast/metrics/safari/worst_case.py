@@ -168,6 +168,7 @@ class WorstCase(Metric):
     name: ClassVar[str] = "worst_case"
     neighbourhood_option: ClassVar[str] = "neighbourhood"
     budget_option: ClassVar[str] = "budget"
+    takes_turns: ClassVar[bool] = True
     evidence: ClassVar[str] = "searched"
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them

@@ -21,16 +21,23 @@ makes frames of pandas (`to_pandas`).
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from typing import Any
 
 import polars as pl
 
 from standfast.report.exports.latex import to_latex
-from standfast.results import StoredResults
+from standfast.report.next_steps import describe_steps
+from standfast.report.sentences import describe_verdict
+from standfast.results import StoredResults, SummaryRow
 from standfast.results.tables import make_frame
 
-__all__ = ["scalars", "summary", "to_csv", "to_latex"]
+__all__ = ["list_verdicts", "scalars", "summary", "to_csv", "to_json", "to_latex"]
+
+#: how the name of a median goes on, by the bound that it is
+_SIDES = {None: "", "upper": "_at_most", "lower": "_at_least", "unknown": "_unknown"}
 
 
 def summary(results: StoredResults) -> pl.DataFrame:
@@ -60,6 +67,57 @@ def to_csv(frame: pl.DataFrame) -> str:
     return frame.with_columns(quoted).write_csv()
 
 
+def list_verdicts(results: StoredResults) -> list[dict[str, Any]]:
+    """For each data set and model the verdict and its next steps, as values that JSON can hold.
+
+    The keys are
+
+    - `data`, `model`; `verdict`, in sentences;
+    - `show`, `refuse`, `undecided`, `partial`, `unjudged`: names of explainers;
+    - `next_steps`: a list of `kind`, `line`, `why`, `cost` (in words), `seconds` (null if they are not known),
+      `explainers`, and `another_question`, for a step whose answer is none to what was asked.
+    """
+    listed: list[dict[str, Any]] = []
+    for data, model in results.pairs:
+        verdict = results.verdict(data, model)
+        steps = [
+            {
+                "kind": step.kind,
+                "line": step.line,
+                "why": step.why,
+                "cost": step.cost,
+                "seconds": step.seconds,
+                "explainers": list(step.explainers),
+                "another_question": step.is_another_question,
+            }
+            for step in describe_steps(results, data, model)
+        ]
+        listed.append(
+            {
+                "data": data,
+                "model": model,
+                "verdict": describe_verdict(verdict),
+                "show": list(verdict.show),
+                "refuse": [ground.explainer for ground in verdict.refuse],
+                "undecided": [ground.explainer for ground in verdict.undecided],
+                "partial": [partial.explainer for partial in verdict.partial],
+                "unjudged": list(verdict.unjudged),
+                "next_steps": steps,
+            }
+        )
+    return listed
+
+
+def to_json(results: StoredResults) -> str:
+    """`summary` and `list_verdicts` as one object of JSON; what is not finite is null."""
+    rows = [
+        {key: value if not isinstance(value, float) or math.isfinite(value) else None for key, value in row.items()}
+        for row in summary(results).iter_rows(named=True)
+    ]
+    content = {"summary": rows, "verdicts": list_verdicts(results)}
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def scalars(results: StoredResults) -> dict[str, float]:
     """The summary's finite numbers by name, for experiment trackers, such as `mlflow.log_metrics(scalars(found))`.
 
@@ -69,17 +127,27 @@ def scalars(results: StoredResults) -> dict[str, float]:
     A median that is only bounded is called `median_at_most` or `median_at_least`.
     """
     rows = results.summary.rows
-    many_data, many_models = len({row.data for row in rows}) > 1, len({row.model for row in rows}) > 1
+    several_data = len({row.data for row in rows}) > 1
+    several_models = len({row.model for row in rows}) > 1
     named: dict[str, float] = {}
     for row in rows:
-        where = [row.data] * many_data + [row.model] * many_models + [row.label, row.explainer]
+        where = [row.data] * several_data + [row.model] * several_models + [row.label, row.explainer]
         # a slash would begin a group, and MLflow accepts no other signs
         name = "/".join(re.sub(r"[^A-Za-z0-9_\-. :]", "_", part) for part in where if part)
-        named[f"{name}/count"] = 0.0 if row.estimate is None else float(row.estimate.count)
-        if row.estimate is not None:
-            side = {None: "", "upper": "_at_most", "lower": "_at_least", "unknown": "_unknown"}[row.estimate.bound]
-            values = {f"median{side}": row.estimate.value, "mean_rank": row.mean_rank}
-            values |= {"low": row.estimate.low, "high": row.estimate.high}
-            known = {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
-            named |= {f"{name}/{key}": value for key, value in known.items()}
+        named |= {f"{name}/{key}": value for key, value in _list_numbers(row).items()}
     return named
+
+
+def _list_numbers(row: SummaryRow) -> dict[str, float]:
+    """The finite numbers of a row by name."""
+    estimate = row.estimate
+    if estimate is None:
+        return {"count": 0.0}
+    numbers = {
+        "count": float(estimate.count),
+        f"median{_SIDES[estimate.bound]}": estimate.value,
+        "mean_rank": row.mean_rank,
+        "low": estimate.low,
+        "high": estimate.high,
+    }
+    return {name: number for name, number in numbers.items() if number is not None and math.isfinite(number)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence, Set
 from itertools import groupby
 
 from standfast.errors import check
@@ -10,8 +11,11 @@ from standfast.report.words import make_environment
 from standfast.results import StoredResults
 from standfast.results.formatting import format_estimate, format_interval
 from standfast.results.summary import SummaryRow
+from standfast.value_spec import ValueSpec
 
 _ARROWS = {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}
+#: marks of explainers that do not pass the sanity checks, and of values that are not shown to be worse than the best
+_DOUBTFUL, _TIED = r"$^{\ddagger}$", r"$^{\dagger}$"
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -60,53 +64,78 @@ def to_latex(
     Raises:
         ArgumentError: no results, or no such label.
     """
-    found = results.summary.rows
+    rows = results.summary.rows
     check(label is None or caption is not None, "label", "none without a caption", repr(label))
-    check(len(found) > 0, "results", "results with at least one row", "none")
+    check(len(rows) > 0, "results", "results with at least one row", "none")
     fits = label is None or re.fullmatch(r"[\w:.+-]+", label) is not None
     check(fits, "label", "letters, digits and : . + - _", repr(label))
-    specs = {row.label: row.spec for row in found}
-    head = [["explainer", *map(escape, specs)]]
-    if any(spec.direction for spec in specs.values()):
-        head.append(["", *(_ARROWS.get(spec.direction or "", "") for spec in specs.values())])
+    specs = {row.label: row.spec for row in rows}
     groups = []
-    for (data, model), group in groupby(found, key=lambda row: (row.data, row.model)):
-        cells: dict[str, dict[str, str]] = {}
-        doubtful = set()
-        for row in group:
-            doubtful |= {row.explainer} if row.sanity in ("failed", "undecided") else set()
-            cells.setdefault(row.explainer, {})[row.label] = _cell(row, intervals)
-        marks = {name: r"$^{\ddagger}$" if name in doubtful else "" for name in cells}
-        rows = [[escape(name) + marks[name], *(own.get(each, "--") for each in specs)] for name, own in cells.items()]
-        groups.append((escape(f"{data}, {model}"), rows))
-    estimates = [row.estimate for row in found if row.estimate is not None]
-    counts = sorted({estimate.count for estimate in estimates}) or [0]
+    for (data, model), group in groupby(rows, key=lambda row: (row.data, row.model)):
+        groups.append((escape(f"{data}, {model}"), _fill_group(list(group), list(specs), intervals)))
+    estimates = [row.estimate for row in rows if row.estimate is not None]
+    coverages = [estimate.coverage for estimate in estimates if estimate.low is not None]
     environment = make_environment(autoescape=False).overlay("<%", "%>", "<<", ">>", "<#", "#>")
     return environment.get_template("table.tex").render(
-        samples=str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}",
-        coverage=min((each.coverage for each in estimates if intervals and each.low is not None), default=None),
-        verdicts={row.standing for row in found},
-        sanity={row.sanity for row in found},
+        samples=_describe_counts({estimate.count for estimate in estimates}),
+        coverage=min(coverages, default=None) if intervals else None,
+        verdicts={row.standing for row in rows},
+        sanity={row.sanity for row in rows},
         caption=None if caption is None else escape(caption),
         label=label,
         columns="l" + "r" * len(specs),
-        head=head,
+        head=_fill_head(specs),
         groups=groups,
     )
 
 
-def _cell(row: SummaryRow, intervals: bool) -> str:
+def _fill_head(specs: Mapping[str, ValueSpec]) -> list[list[str]]:
+    """The lines above the groups: labels, and arrows to the better side if any metric has one."""
+    head = [["explainer", *map(escape, specs)]]
+    if any(spec.direction for spec in specs.values()):
+        head.append(["", *(_ARROWS.get(spec.direction or "", "") for spec in specs.values())])
+    return head
+
+
+def _describe_counts(counts: Set[int]) -> str:
+    """The number of samples, or the smallest and the largest one."""
+    smallest, largest = min(counts, default=0), max(counts, default=0)
+    return str(smallest) if smallest == largest else f"{smallest} to {largest}"
+
+
+def _fill_group(rows: Sequence[SummaryRow], labels: Sequence[str], intervals: bool) -> list[list[str]]:
+    """The lines of the table for one data set and model: an explainer, and its cell for each label."""
+    cells: dict[str, dict[str, str]] = {}
+    doubtful = set()
+    for row in rows:
+        cells.setdefault(row.explainer, {})[row.label] = _fill_cell(row, intervals)
+        if row.sanity in ("failed", "undecided"):
+            doubtful.add(row.explainer)
+    lines = []
+    for explainer, cells_by_label in cells.items():
+        name = escape(explainer) + (_DOUBTFUL if explainer in doubtful else "")
+        lines.append([name, *(cells_by_label.get(label, "--") for label in labels)])
+    return lines
+
+
+def _fill_cell(row: SummaryRow, intervals: bool) -> str:
     estimate, decimals = row.estimate, row.spec.decimals
     if estimate is None or estimate.bound == "unknown":
         return "--"
     text = _to_latex(format_estimate(estimate, decimals))
     if row.standing == "best":
-        text = rf"$\mathbf{{{text[1:-1]}}}$" if re.fullmatch(r"\$[^$]*\$", text) else rf"\textbf{{{text}}}"
-    text += r"$^{\dagger}$" if row.standing == "tied" else ""
+        text = _make_bold(text)
+    elif row.standing == "tied":
+        text += _TIED
     ends = re.fullmatch(r"\[(.*), (.*)\]", format_interval(estimate, decimals))
     if intervals and ends:
-        text += " [" + ", ".join(_to_latex(end) for end in ends.groups()) + "]"
+        text += f" [{_to_latex(ends[1])}, {_to_latex(ends[2])}]"
     return text
+
+
+def _make_bold(text: str) -> str:
+    is_formula = re.fullmatch(r"\$[^$]*\$", text) is not None
+    return rf"$\mathbf{{{text[1:-1]}}}$" if is_formula else rf"\textbf{{{text}}}"
 
 
 def _to_latex(number: str) -> str:
@@ -120,8 +149,14 @@ def _to_latex(number: str) -> str:
     if re.fullmatch(r"[0-9.]+", number):
         return number
     if "%" in number or " in " in number:  # a probability, in words
-        words = re.sub("^(≤|below) ", r"$\\leq$ ", re.sub("^(≥|above) ", r"$\\geq$ ", number))
+        words = re.sub("^(≤|below) ", r"$\\leq$ ", number)
+        words = re.sub("^(≥|above) ", r"$\\geq$ ", words)
         return re.sub(r"10\^(\d+)", r"$10^{\1}$", words).replace("%", r"\%")
     text = number.replace("−", "-").replace("∞", r"\infty")
-    text = text.replace("below ", r"\leq ").replace("≤ ", r"\leq ").replace("above ", r"\geq ").replace("≥ ", r"\geq ")
-    return "$" + re.sub(r"e([+-]?\d+)$", lambda found: rf" \times 10^{{{int(found[1])}}}", text) + "$"
+    text = text.replace("below ", r"\leq ").replace("≤ ", r"\leq ")
+    text = text.replace("above ", r"\geq ").replace("≥ ", r"\geq ")
+    return "$" + re.sub(r"e([+-]?\d+)$", _write_power, text) + "$"
+
+
+def _write_power(exponent: re.Match[str]) -> str:
+    return rf" \times 10^{{{int(exponent[1])}}}"

@@ -28,6 +28,7 @@ POINTS = 300
 _UNSEEN = 0xB4 / 255
 #: the ground of a word without relevance, and green, in which no map is drawn, for changes
 _PLAIN, _GREEN = "#f4f5f6", (0x1B, 0x78, 0x37)
+_WHITE = "#ffffff"
 #: from which place on the pictures of a search that found nothing are faint
 FIRST_FAINT = 2
 #: with more words a text is folded: the first ones, changed ones and the most relevant ones are seen, with neighbours
@@ -54,7 +55,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Lane:
+class ChannelLane:
     """A channel over time: its name, the points of its line in a square of 100, and the data URI of its ground."""
 
     name: str
@@ -63,7 +64,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Word:
+class ColouredWord:
     """A word of a text.
 
     Attributes:
@@ -83,49 +84,72 @@ class Word:
     folded: bool = False
 
 
-class _Ready:
+class _Panel:
     """A picture that is no image, with finite numbers.
 
     Attributes:
+        picture: itself.
+        place: in its row.
         title, signed, change: of the picture.
         faint: whether it is drawn pale.
         array: `(F,)` or `(C, T)`.
         marks: of its positions, or None.
+        unseen: the steps that a map moved back has no values for, or None.
+        limit: the end of its scale.
         constant: whether it is a map that says nothing.
+        plain: whether it is an input without marks.
         parts: the lanes or the words, set by the function that draws it.
     """
 
     def __init__(self, picture: Picture, place: int, found: bool) -> None:
         values = np.asarray(picture.array, dtype=float)
-        flat = values.ndim > 2
-        self.picture, self.place, self.faint = picture, place, not found and place >= FIRST_FAINT
+        marks = None if picture.marks is None else np.asarray(picture.marks)
+        if values.ndim > 2:  # features without an order, whatever their shape
+            values = values.reshape(-1)
+            marks = None if marks is None else marks.reshape(-1)
+        self.picture, self.place = picture, place
         self.title, self.signed, self.change = picture.title, picture.signed, picture.change
-        self.array = np.nan_to_num(values.reshape(-1) if flat else values)
-        self.marks = None if picture.marks is None else np.asarray(picture.marks)
-        self.marks = self.marks.reshape(-1) if flat and self.marks is not None else self.marks
+        self.faint = not found and place >= FIRST_FAINT
+        self.array = np.nan_to_num(values)
+        self.marks = marks
         self.unseen = np.isnan(values).all(axis=0) if picture.moved_back and values.ndim == 2 else None
         self.limit = float(np.abs(self.array).max(initial=0.0)) or 1.0
-        self.constant = self.signed and not self.change and bool(np.ptp(self.array) == 0)
+        self.constant = self.is_map and bool(np.ptp(self.array) == 0)
         self.plain = not self.signed and self.marks is None
         self.parts: list[Any] = []
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it is an explanation, and not an input or the change of one."""
+        return self.signed and not self.change
 
 
 def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
     """The drawings of a row of pictures; inputs are on the scale of `bounds`."""
-    drawn = []
-    together: dict[str, list[_Ready]] = {}
-    for place, picture in enumerate(map(lay_slices, row.pictures)):
-        axes = np.ndim(picture.array)
-        if axes == 3:
+    drawings = []
+    panels: dict[str, list[_Panel]] = {}
+    for position, picture in enumerate(map(lay_slices, row.pictures)):
+        kind = _find_kind(picture, bool(row.tokens))
+        if kind == "image":
             white = picture.signed or picture.change or picture.marks is not None
-            drawn.append(Drawing("image", picture.title, picture.alt, white, draw_picture(picture, bounds)))
+            drawings.append(Drawing(kind, picture.title, picture.alt, white, draw_picture(picture, bounds)))
         else:
-            kind = "words" if row.tokens and axes in (1, 2) else "series" if axes == 2 else "table"
-            together.setdefault(kind, []).append(_Ready(picture, place, row.found))
-    for kind, ready in together.items():
-        content = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind](ready, row)
-        drawn.append(Drawing(kind, "", ". ".join(each.picture.alt for each in ready), True, content))
-    return drawn
+            panels.setdefault(kind, []).append(_Panel(picture, position, row.found))
+    for kind, panels_of_kind in panels.items():
+        content = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind](panels_of_kind, row)
+        alt = ". ".join(panel.picture.alt for panel in panels_of_kind)
+        drawings.append(Drawing(kind, "", alt, True, content))
+    return drawings
+
+
+def _find_kind(picture: Picture, has_words: bool) -> str:
+    """How a picture is drawn, by its axes."""
+    axes = np.ndim(picture.array)
+    if axes == 3:
+        return "image"
+    if has_words and axes in (1, 2):
+        return "words"
+    return "series" if axes == 2 else "table"
 
 
 def lay_slices(picture: Picture) -> Picture:
@@ -137,90 +161,124 @@ def lay_slices(picture: Picture) -> Picture:
     if np.ndim(picture.array) != 4:
         return picture
     depth = picture.array.shape[1]
-    shown = sorted({round(share * (depth - 1)) for share in (0.25, 0.5, 0.75)})
-    words = f", slice{'s' * (len(shown) > 1)} {', '.join(str(place + 1) for place in shown)} of {depth}"
+    slices = sorted({round(share * (depth - 1)) for share in (0.25, 0.5, 0.75)})
+    numbers = ", ".join(str(index + 1) for index in slices)
+    words = f", slice{'s' * (len(slices) > 1)} {numbers} of {depth}"
     marks = picture.marks
     if marks is not None and np.ndim(marks) == 3:
-        marks = np.concatenate([marks[place] for place in shown], axis=-1)
-    laid = np.concatenate([picture.array[:, place] for place in shown], axis=-1)
-    return replace(picture, title=picture.title + words, alt=picture.alt + words, array=laid, marks=marks)
+        marks = np.concatenate([marks[index] for index in slices], axis=-1)
+    image = np.concatenate([picture.array[:, index] for index in slices], axis=-1)
+    return replace(picture, title=picture.title + words, alt=picture.alt + words, array=image, marks=marks)
 
 
-def _draw_table(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
+def _draw_table(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     """A line for each feature: its name, its values as numbers, its relevance as bars.
 
-    A cell is `("number", text)`, or `("number changed", text)` where it differs from the first input;
-    `("bar", share of the longest)` or `("mark", colour)`.
     A change of the input gets no bars where its values before and after are there. Where there are marks and no maps,
     only marked features have a line.
     """
-    if sum(each.plain for each in ready) > 1:
-        ready = [each for each in ready if not each.change]
-    maps = [each.array for each in ready if each.signed and not each.change]
-    marks = [np.where(each.marks > 0, 1 / np.maximum(each.marks, 1), 0) for each in ready if each.marks is not None]
-    shown = rank_entries(maps or marks or [ready[0].array], FEATURES)
-    if marks and not maps:
-        shown = shown[np.max(marks, axis=0)[shown] > 0]
+    if sum(panel.plain for panel in panels) > 1:
+        panels = [panel for panel in panels if not panel.change]
+    first_input = next((panel.array for panel in panels if panel.plain), None)
     rows = []
-    for place in shown.tolist():
-        cells: list[tuple[str, Any]] = []
-        for each in ready:
-            value = float(each.array[place])
-            if each.signed:
-                cells.append(("bar", value / each.limit))
-            elif each.marks is not None:
-                cells.append(("mark", each.picture.colours[each.marks[place] - 1] if each.marks[place] > 0 else ""))
-            else:
-                known = describe_cell(row.columns[place], value) if place < len(row.columns) else ""
-                first = next(other.array[place] for other in ready if other.plain)
-                changed = bool(row.columns) and value != float(first)
-                cells.append(("number changed" if changed else "number", known or format_number(value, None)))
-        rows.append((name_entry(row.features, place, "feature"), cells))
-    return {"columns": ready, "rows": rows, "left_out": len(ready[0].array) - len(rows)}
+    for feature in _choose_features(panels):
+        cells = [_fill_cell(panel, feature, first_input, row) for panel in panels]
+        rows.append((name_entry(row.features, feature, "feature"), cells))
+    return {"columns": panels, "rows": rows, "left_out": len(panels[0].array) - len(rows)}
 
 
-def _draw_series(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
+def _choose_features(panels: Sequence[_Panel]) -> list[int]:
+    """The features that are drawn: the most relevant ones, or those with the lowest marks."""
+    maps = [panel.array for panel in panels if panel.is_map]
+    if maps:
+        return list(rank_entries(maps, FEATURES).tolist())
+    marks = [
+        np.where(panel.marks > 0, 1 / np.maximum(panel.marks, 1), 0) for panel in panels if panel.marks is not None
+    ]
+    if marks:
+        features = rank_entries(marks, FEATURES)
+        return list(features[np.max(marks, axis=0)[features] > 0].tolist())
+    return list(rank_entries([panels[0].array], FEATURES).tolist())
+
+
+def _fill_cell(panel: _Panel, feature: int, first_input: Array | None, row: GalleryRow) -> tuple[str, Any]:
+    """The cell of a feature: how it is drawn, and what.
+
+    That is `("number", text)`, or `("number changed", text)` where it differs from the first input;
+    `("bar", share of the longest)`; or `("mark", colour)`.
+    """
+    value = float(panel.array[feature])
+    if panel.signed:
+        return "bar", value / panel.limit
+    if panel.marks is not None:
+        mark = panel.marks[feature]
+        return "mark", panel.picture.colours[mark - 1] if mark > 0 else ""
+    # without descriptions of columns numbers are not read as cells of a data frame, and no change is marked
+    changed = bool(row.columns) and first_input is not None and value != float(first_input[feature])
+    words = describe_cell(row.columns[feature], value) if feature < len(row.columns) else ""
+    return "number changed" if changed else "number", words or format_number(value, None)
+
+
+def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     """The channels below each other over time: the line of the input, and its relevance as the colour behind it."""
-    panels = _pair_with_inputs(ready)
-    channels, steps = max((line.shape for _, line in panels), key=lambda shape: shape[0])
-    maps = [each.array for each, _ in panels if each.signed and not each.change and len(each.array) == channels]
-    ranked = rank_entries([np.abs(each).sum(axis=1) for each in maps] or [np.ptp(panels[0][1], axis=1)], CHANNELS)
-    lines = [line for each, line in panels if not each.change and len(line) == channels]
-    ends = np.concatenate(lines or [np.zeros((channels, 1))], axis=1)  # the same scale before and after
-    for each, line in panels:
-        if each.marks is not None and each.marks.ndim == 1:  # the same for all channels: one strip
-            each.parts = [Lane("", "", _colour_ground(each, 0, channels))]
+    pairs = _pair_with_inputs(panels)
+    channels, steps = max((line.shape for _, line in pairs), key=lambda shape: shape[0])
+    shown = _choose_channels(pairs, channels)
+    inputs = [line for panel, line in pairs if not panel.change and len(line) == channels]
+    values = np.concatenate(inputs or [np.zeros((channels, 1))], axis=1)
+    lowest, highest = values.min(axis=1), values.max(axis=1)  # the same scale before and after
+    for panel, line in pairs:
+        if panel.marks is not None and panel.marks.ndim == 1:  # the same for all channels: one strip
+            panel.parts = [ChannelLane("", "", _colour_marks(panel, 0))]
             continue
-        for place in sorted(ranked.tolist()):
-            low, high = (-each.limit, each.limit) if each.change else (ends[place].min(), ends[place].max())
-            points = _list_points(line[place], low, high) if len(line) == channels else ""
-            ground = None if each.change or each.plain else _colour_ground(each, place, channels)
-            name = name_entry(row.features, place, "channel") if channels > 1 or row.features else ""
-            each.parts.append(Lane(name, points, ground))
-    return {"panels": [each for each, _ in panels], "steps": steps, "left_out": channels - len(ranked)}
+        for channel in shown:
+            low, high = lowest[channel], highest[channel]
+            if panel.change:
+                low, high = -panel.limit, panel.limit
+            points = _list_points(line[channel], low, high) if len(line) == channels else ""
+            name = name_entry(row.features, channel, "channel") if channels > 1 or row.features else ""
+            panel.parts.append(ChannelLane(name, points, _colour_ground(panel, channel, channels)))
+    return {"panels": [panel for panel, _ in pairs], "steps": steps, "left_out": channels - len(shown)}
 
 
-def _pair_with_inputs(ready: Sequence[_Ready]) -> list[tuple[_Ready, Array]]:
-    """Maps with the input that they explain: the last one before, or the first one after; moved back, the first one.
+def _choose_channels(pairs: Sequence[tuple[_Panel, Array]], channels: int) -> list[int]:
+    """The channels that are drawn, in their order: those with the most relevance, or else with the widest lines."""
+    maps = [panel.array for panel, _ in pairs if panel.is_map and len(panel.array) == channels]
+    weights = [np.abs(values).sum(axis=1) for values in maps]
+    if not weights:
+        _, first_line = pairs[0]
+        weights = [np.ptp(first_line, axis=1)]
+    return sorted(rank_entries(weights, CHANNELS).tolist())
+
+
+def _pair_with_inputs(panels: Sequence[_Panel]) -> list[tuple[_Panel, Array]]:
+    """What is drawn, each with the line over it: maps with the input that they explain, all others with themselves.
 
     An input without marks that a map is drawn on gets no picture of its own. Maps are next to each other, to be
     compared; then come marks, and changes last.
     """
-    inputs = [each for each in ready if not each.signed]
-    panels = []
-    drawn = set()
-    for each in ready:
-        if not each.signed or each.change:
-            continue
-        earlier = [other for other in inputs if other.place < each.place]
-        base = next(iter(earlier[-1:] or inputs), each)
-        if each.picture.moved_back:
-            base = next(iter(inputs), each)
-        drawn.add(base.place)
-        panels.append((each, base.array))
-    panels += [(each, each.array) for each in ready if each.change or not (each.signed or each.place in drawn)]
-    panels += [(each, each.array) for each in inputs if each.marks is not None and each.place in drawn]
-    return sorted(panels, key=lambda panel: (panel[0].change, panel[0].marks is not None, panel[0].place))
+    inputs = [panel for panel in panels if not panel.signed]
+    pairs = []
+    drawn_on = set()
+    for panel in panels:
+        if panel.is_map:
+            explained = _find_input(panel, inputs)
+            drawn_on.add(explained.place)
+            pairs.append((panel, explained.array))
+    for panel in panels:
+        if panel.change or (not panel.signed and (panel.place not in drawn_on or panel.marks is not None)):
+            pairs.append((panel, panel.array))
+    return sorted(pairs, key=lambda pair: (pair[0].change, pair[0].marks is not None, pair[0].place))
+
+
+def _find_input(panel: _Panel, inputs: Sequence[_Panel]) -> _Panel:
+    """The input that a map explains: the last one before it, or the first one after it; moved back, the first one."""
+    if not inputs:
+        return panel
+    earlier = [candidate for candidate in inputs if candidate.place < panel.place]
+    if panel.picture.moved_back or not earlier:
+        return inputs[0]
+    return earlier[-1]
 
 
 def _list_points(values: Array, low: float, high: float) -> str:
@@ -231,20 +289,28 @@ def _list_points(values: Array, low: float, high: float) -> str:
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
 
 
-def _colour_ground(each: _Ready, channel: int, channels: int) -> str:
-    """The colours behind a line, as a picture of one pixel for each step."""
-    if each.marks is not None:
-        marks = each.marks if each.marks.ndim == 1 else np.broadcast_to(each.marks, each.array.shape)[channel]
-        none = len(each.picture.colours) + 1
-        lowest = _cut(np.where(marks > 0, marks, none)).min(axis=1).astype(int)
-        palette = [*(bytes.fromhex(colour[1:]) for colour in each.picture.colours), b"\xff\xff\xff"]
-        return encode_image(np.array([list(colour) for colour in palette])[lowest - 1][None] / 255)
-    own = len(each.array) in (1, channels)
-    values = each.array[min(channel, len(each.array) - 1)] if own else each.array.sum(axis=0)
-    colours = colour_signed(_cut(values).mean(axis=1) / each.limit)
-    if each.unseen is not None:
-        colours[_cut(each.unseen).mean(axis=1) > 0.5] = _UNSEEN
+def _colour_ground(panel: _Panel, channel: int, channels: int) -> str | None:
+    """The colours behind the line of a channel, as a picture of one pixel for each step; None without any."""
+    if panel.change or panel.plain:
+        return None
+    if panel.marks is not None:
+        return _colour_marks(panel, channel)
+    has_channels = len(panel.array) in (1, channels)
+    values = panel.array[min(channel, len(panel.array) - 1)] if has_channels else panel.array.sum(axis=0)
+    colours = colour_signed(_cut(values).mean(axis=1) / panel.limit)
+    if panel.unseen is not None:
+        colours[_cut(panel.unseen).mean(axis=1) > 0.5] = _UNSEEN
     return encode_image(colours[None])
+
+
+def _colour_marks(panel: _Panel, channel: int) -> str:
+    """The colours of marks, as a picture of one pixel for each step: of a block of steps the lowest mark, or white."""
+    assert panel.marks is not None
+    marks = panel.marks if panel.marks.ndim == 1 else np.broadcast_to(panel.marks, panel.array.shape)[channel]
+    no_mark = len(panel.picture.colours) + 1
+    lowest = _cut(np.where(marks > 0, marks, no_mark)).min(axis=1).astype(int)
+    palette = [list(bytes.fromhex(colour[1:])) for colour in (*panel.picture.colours, _WHITE)]
+    return encode_image(np.array(palette)[lowest - 1][None] / 255)
 
 
 def _cut(values: Array) -> Array:
@@ -253,65 +319,79 @@ def _cut(values: Array) -> Array:
     return values[: len(values) // block * block].reshape(-1, block)
 
 
-def _draw_words(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
-    """The words of a text on coloured ground; an input without marks only where there is nothing else.
-
-    A change that is nearly the same for all words, as at the edge of a ball, shows nothing and is left out, and so is
-    a change of the codes that stand for words.
-    """
-    panels = []
-    for each in ready:
-        sizes = np.abs(np.atleast_2d(each.array)).max(axis=0)[: len(row.tokens)]
-        says_nothing = each.change and (each.array.ndim == 1 or np.ptp(sizes) <= 0.15 * sizes.max())
-        if not each.plain and not says_nothing:
-            panels.append(each)
-    panels = sorted(panels or ready[:1], key=lambda each: (each.change, each.marks is not None, each.place))
-    old = [str(token).strip() or "␣" for token in row.tokens]
-    starts = [str(token)[:1].isspace() for token in row.tokens]  # if none begins with a blank, all are set apart
-    joined = [place > 0 and any(starts) and not start for place, start in enumerate(starts)]
-    folded = _choose_folded(panels, len(old))
-    for each in panels:
-        new = {place: word.strip() for place, word in each.picture.swapped.items()}
-        each.parts = _colour_words(each, [new.get(place, token) for place, token in enumerate(old)])
-        for place in range(min(len(old), len(each.parts))):
-            each.parts[place] = replace(
-                each.parts[place],
-                old=old[place] if place in new else "",
-                joined=joined[place],
-                folded=place in folded,
+def _draw_words(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
+    """The words of a text on coloured ground; an input without marks only where there is nothing else."""
+    shown = [panel for panel in panels if not panel.plain and not _says_nothing(panel, len(row.tokens))]
+    shown = sorted(shown or panels[:1], key=lambda panel: (panel.change, panel.marks is not None, panel.place))
+    words = [str(token).strip() or "␣" for token in row.tokens]
+    joined = _find_joined(row.tokens)
+    folded = _choose_folded(shown, len(words))
+    for panel in shown:
+        new_words = {position: word.strip() for position, word in panel.picture.swapped.items()}
+        parts = _colour_words(panel, [new_words.get(position, word) for position, word in enumerate(words)])
+        for position, word in enumerate(words[: len(parts)]):
+            parts[position] = replace(
+                parts[position],
+                old=word if position in new_words else "",
+                joined=joined[position],
+                folded=position in folded,
             )
-    return {"panels": panels, "count": len(old), "folded": len(folded)}
+        panel.parts = parts
+    return {"panels": shown, "count": len(words), "folded": len(folded)}
 
 
-def _choose_folded(panels: Sequence[_Ready], count: int) -> set[int]:
-    """The places of the words of a long text that are seen only when it is unfolded, the same in all panels."""
+def _says_nothing(panel: _Panel, count: int) -> bool:
+    """Whether it is a change that is nearly the same for all words, as at the edge of a ball, or one of their codes."""
+    if not panel.change:
+        return False
+    if panel.array.ndim == 1:
+        return True
+    sizes = np.abs(panel.array).max(axis=0)[:count]
+    return bool(np.ptp(sizes) <= 0.15 * sizes.max())
+
+
+def _find_joined(tokens: Sequence[str]) -> list[bool]:
+    """Which words have no blank before them; if none begins with a blank, all are set apart."""
+    starts = [str(token)[:1].isspace() for token in tokens]
+    return [position > 0 and any(starts) and not start for position, start in enumerate(starts)]
+
+
+def _choose_folded(panels: Sequence[_Panel], count: int) -> set[int]:
+    """The positions of the words of a long text that are seen only when it is unfolded, the same in all panels."""
     if count <= LONG:
         return set()
-    changed = [place for each in panels for place in list(each.picture.swapped)[:CHANGED]]
-    maps = [np.atleast_2d(each.array).sum(axis=0)[:count] for each in panels if each.signed and not each.change]
-    strong = rank_entries(maps, FEATURES).tolist() if maps else []
-    seen = {place + step for place in (*changed, *strong) for step in range(-NEIGHBOURS, NEIGHBOURS + 1)}
-    return set(range(FIRST_WORDS, count)) - seen
+    in_view = [position for panel in panels for position in list(panel.picture.swapped)[:CHANGED]]
+    maps = [np.atleast_2d(panel.array).sum(axis=0)[:count] for panel in panels if panel.is_map]
+    if maps:
+        in_view += rank_entries(maps, FEATURES).tolist()
+    with_neighbours = {position + step for position in in_view for step in range(-NEIGHBOURS, NEIGHBOURS + 1)}
+    return set(range(FIRST_WORDS, count)) - with_neighbours
 
 
-def _colour_words(each: _Ready, words: Sequence[str]) -> list[Word]:
+def _colour_words(panel: _Panel, words: Sequence[str]) -> list[ColouredWord]:
     """Each word on its colour; last, relevance of an embedding beyond the words."""
-    array = np.atleast_2d(each.array)
+    array = np.atleast_2d(panel.array)
     words = list(words[: array.shape[1]])
-    if each.marks is not None:
-        marks = np.where(each.marks > 0, each.marks, len(each.picture.colours) + 1)
+    if panel.marks is not None:
+        marks = np.where(panel.marks > 0, panel.marks, len(panel.picture.colours) + 1)
         lowest = marks if marks.ndim == 1 else marks.min(axis=0)
-        colours = [*each.picture.colours, _PLAIN]
-        return [Word(word, colours[mark - 1]) for word, mark in zip(words, lowest.tolist(), strict=False)]
-    if each.plain:
-        return [Word(word, _PLAIN) for word in words]
-    values = np.abs(array).max(axis=0) if each.change else array.sum(axis=0)
+        colours = [*panel.picture.colours, _PLAIN]
+        return [ColouredWord(word, colours[mark - 1]) for word, mark in zip(words, lowest.tolist(), strict=False)]
+    if panel.plain:
+        return [ColouredWord(word, _PLAIN) for word in words]
+    values = np.abs(array).max(axis=0) if panel.change else array.sum(axis=0)
     limit = float(np.abs(values).max()) or 1.0
     beyond = values[len(words) :]
-    if not each.change and len(beyond) and np.abs(beyond).max() > 0.02 * limit:
-        words, values = [*words, "(padding)"], np.append(values[: len(words)], beyond.sum())
+    if not panel.change and len(beyond) and np.abs(beyond).max() > 0.02 * limit:
+        words.append("(padding)")
+        values = np.append(values[: len(words) - 1], beyond.sum())
     shares = values[: len(words)] / limit
-    rgb = colour_signed(shares) if not each.change else 1 - shares[:, None] * (1 - np.array(_GREEN) / 255)
-    dark = rgb @ np.array([0.299, 0.587, 0.114]) < 0.55
+    rgb = _mix_green(shares) if panel.change else colour_signed(shares)
+    is_dark = rgb @ np.array([0.299, 0.587, 0.114]) < 0.55  # by how bright red, green and blue are to the eye
     codes = ["#" + bytes(colour).hex() for colour in np.rint(255 * rgb).astype(np.uint8)]
-    return [Word(*each) for each in zip(words, codes, dark.tolist(), strict=True)]
+    return [ColouredWord(word, code, dark) for word, code, dark in zip(words, codes, is_dark.tolist(), strict=True)]
+
+
+def _mix_green(shares: Array) -> Array:
+    """Colours `(..., 3)` from white at 0 to green at 1."""
+    return np.asarray(1 - shares[:, None] * (1 - np.array(_GREEN) / 255))

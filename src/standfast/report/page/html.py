@@ -9,6 +9,7 @@ from typing import Any
 
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table
 from standfast.report.facts import find_words
+from standfast.report.next_steps import describe_endings, describe_steps
 from standfast.report.page import methods
 from standfast.report.page.agreement import list_agreements
 from standfast.report.page.cells import Cell, describe_row
@@ -96,9 +97,12 @@ class Page:
         medians = [(metric, draw_medians(metric, results.explainers)) for metric in shown]
         agreement = results.summary.agreements.get((data, model))
         example, verdict = choose_example(results, data, model), results.verdict(data, model)
+        steps = describe_steps(results, data, model)
         return {
             "where": results.summary.name_pair(data, model),
             "verdict": verdict,
+            "steps": steps,
+            "step_endings": describe_endings(steps, verdict),
             "classes": results.task_words.classes,
             "checks_id": f"checks-{results.pairs.index((data, model)) + 1}",
             "standings": order,

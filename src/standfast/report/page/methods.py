@@ -19,6 +19,7 @@ COUNTED = {
     "no_answer": "Skipped: no answer",
     "degenerate": "Skipped: degenerate",
     "nonfinite": "Skipped: nonfinite",
+    "unvaried": "Skipped: nothing to vary",
     "counted": "In medians",
     "bounds": "Only bounds",
     "imprecise": "Error not reached",

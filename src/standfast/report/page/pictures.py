@@ -37,13 +37,21 @@ def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str | None:
         shades = shades.mean(axis=0, keepdims=True).repeat(3, axis=0)
     rgb = np.moveaxis(shades, 0, -1)
     if picture.marks is not None:
-        colours = [list(bytes.fromhex(colour[1:])) for colour in picture.colours]
-        marks = np.where(picture.marks > 0, picture.marks, len(colours) + 1)
-        lowest = cut_into_blocks(marks[None])[0].min(axis=(1, 3)).astype(int)
-        pale = np.rint(DARKEST + (PALEST - DARKEST) * np.rint((GREYS - 1) * rgb) / (GREYS - 1))
-        painted = np.array([*colours, [0, 0, 0]])[lowest - 1]
-        return encode_image(np.where(lowest[..., None] <= len(colours), painted, pale) / 255)
+        return _draw_marks(picture, rgb)
     return encode_image(rgb, "WEBP" if max(rgb.shape[:2]) > LARGE else "PNG")
+
+
+def _draw_marks(picture: Picture, rgb: Array) -> str:
+    """Draw the marks of a picture in their colours on its pale grey shades `(height, width, 3)`."""
+    colours = [list(bytes.fromhex(colour[1:])) for colour in picture.colours]
+    no_mark = len(colours) + 1
+    marks = np.asarray(picture.marks)
+    blocks = cut_into_blocks(np.where(marks > 0, marks, no_mark)[None])[0]
+    lowest = blocks.min(axis=(1, 3)).astype(int)
+    levels = np.rint((GREYS - 1) * rgb) / (GREYS - 1)
+    pale = np.rint(DARKEST + (PALEST - DARKEST) * levels)
+    painted = np.array([*colours, [0, 0, 0]])[lowest - 1]
+    return encode_image(np.where(lowest[..., None] < no_mark, painted, pale) / 255)
 
 
 def _draw_map(array: Array, hatch: bool) -> str | None:
@@ -57,7 +65,9 @@ def _draw_map(array: Array, hatch: bool) -> str | None:
     if hidden.all() or np.ptp(flat[~hidden]) == 0:
         return None
     values = np.clip(flat / find_limit(flat, ~hidden), -1, 1)
-    colours = colour_signed(np.rint(values * SHADES) / SHADES if max(flat.shape) > LARGE else values)
+    if max(flat.shape) > LARGE:  # fewer colours, so that the PNG has a palette
+        values = np.rint(values * SHADES) / SHADES
+    colours = colour_signed(values)
     colours[hidden] = _hatch(*hidden.shape)[hidden]
     return encode_image(colours)
 
@@ -78,9 +88,10 @@ def shrink(array: Array) -> Array:
 
 def cut_into_blocks(array: Array) -> Array:
     """Cut `(C, H, W)` into the least blocks that leave `PIXELS` on a side: `(C, rows, side, columns, side)`."""
-    block = -(-max(array.shape[1:]) // PIXELS)
-    height, width = (side // block * block for side in array.shape[1:])
-    return array[:, :height, :width].reshape(array.shape[0], height // block, block, width // block, block)
+    channels, height, width = array.shape
+    block = -(-max(height, width) // PIXELS)
+    rows, columns = height // block, width // block  # what is left over at the edge is cut off
+    return array[:, : rows * block, : columns * block].reshape(channels, rows, block, columns, block)
 
 
 def encode_image(rgb: Array, kind: str = "PNG") -> str:
@@ -91,10 +102,10 @@ def encode_image(rgb: Array, kind: str = "PNG") -> str:
     pixels = np.rint(rgb * 255).astype(np.uint8)
     image = Image.fromarray(pixels)
     if kind == "PNG":
-        codes, places = np.unique(pixels.astype(int) @ np.array([65536, 256, 1]), return_inverse=True)
+        codes, indices = np.unique(pixels.astype(int) @ np.array([65536, 256, 1]), return_inverse=True)
         if len(codes) <= 256:
-            image = Image.fromarray(places.reshape(pixels.shape[:2]).astype(np.uint8))
-            image.putpalette(bytes(channel for code in codes.tolist() for channel in code.to_bytes(3, "big")))
+            image = Image.fromarray(indices.reshape(pixels.shape[:2]).astype(np.uint8))
+            image.putpalette(b"".join(code.to_bytes(3, "big") for code in codes.tolist()))
     content = io.BytesIO()
     image.save(content, kind, quality=80)
     return f"data:image/{kind.lower()};base64,{base64.b64encode(content.getvalue()).decode()}"

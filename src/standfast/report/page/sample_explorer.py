@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import polars as pl
@@ -13,6 +13,7 @@ from standfast.report.page.render import escape_script
 from standfast.report.presentation.drawing import read_swaps
 from standfast.results import ConfiguredMetric, StoredResults
 from standfast.study.store import COORDINATES
+from standfast.value_spec import ValueSpec
 
 #: columns with a place of their own in the table
 _OWN = ("repeat", "sample", "targets", "answer", "predicted", "model_evaluations", "degenerate", "nonfinite")
@@ -26,24 +27,23 @@ def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
     """Encode all rows as JSON for a script element; return it with the number of rows."""
     names = {"data": list(results.data), "model": list(results.models), "explainer": list(results.explainers)}
     names |= {"label": list(results.metrics), "status": ["ok"]}
-    classes = [results.summary.classes[data] for data in results.data]
-    known = results.manifest.get("data") or {}
-    texts = {data: list((known.get(data) or {}).get("tokens") or ()) for data in results.data}
+    texts = _read_texts(results)
     blocks = []
     for metric in results.metrics.values():
-        frames = [found.frame for found in results.list_metric_results(metric.name)]
+        frames = [metric_results.frame for metric_results in results.list_metric_results(metric.name)]
         if frames:
-            whole = pl.concat(frames, how="diagonal_relaxed")
-            statuses = whole["status"].unique(maintain_order=True)
+            frame = pl.concat(frames, how="diagonal_relaxed")
+            statuses = frame["status"].unique(maintain_order=True)
             names["status"] += [status for status in statuses if status not in names["status"]]
-            blocks.append(_encode_block(whole, metric, names, links) | {"swaps": _list_swaps(whole, texts)})
+            blocks.append(_encode_block(frame, metric, names, links) | {"swaps": _list_swaps(frame, texts)})
+    names_by_place = {
+        **names,
+        "classes": [results.summary.classes[data] for data in results.data],
+        "texts": [[_write(words) for words in texts_of_data] for texts_of_data in texts.values()],
+    }
     answer = "Class" if results.task_words.classes else results.task_words.answer.capitalize()
     content = json.dumps(
-        {
-            "names": {**names, "classes": classes, "texts": [list(map(_write, own)) for own in texts.values()]},
-            "blocks": blocks,
-            "answer": answer,
-        },
+        {"names": names_by_place, "blocks": blocks, "answer": answer},
         separators=(",", ":"),
         ensure_ascii=False,
         allow_nan=False,
@@ -51,23 +51,31 @@ def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
     return escape_script(content), sum(block["rows"] for block in blocks)
 
 
+def _read_texts(results: StoredResults) -> dict[str, list[Sequence[str]]]:
+    """The words of each sample of the data sets, which are empty where they are no texts."""
+    about = results.manifest.get("data") or {}
+    return {data: list((about.get(data) or {}).get("tokens") or ()) for data in results.data}
+
+
 def _write(words: Sequence[str]) -> str:
     """A text from its words, with blanks between them if they bring none along."""
-    return ("" if any(word[:1].isspace() for word in words) else " ").join(words).strip()
+    separator = "" if any(word[:1].isspace() for word in words) else " "
+    return separator.join(words).strip()
 
 
 def _list_swaps(frame: pl.DataFrame, texts: Mapping[str, Sequence[Sequence[str]]]) -> Any:
     """The changed words of each row as one text, such as "bad → poor, so → –"; none where no words were changed."""
     if "swapped_words" not in frame.columns:
         return ""
-    found = []
-    for data, sample, stored in frame.select("data", "sample", "swapped_words").iter_rows():
+    changes = []
+    for data, sample, swapped_words in frame.select("data", "sample", "swapped_words").iter_rows():
         words = texts[data][sample] if sample < len(texts[data]) else ()
-        pairs = [
-            (words[at] if at < len(words) else "?", new) for at, new in read_swaps({"swapped_words": stored}).items()
-        ]
-        found.append(", ".join(f"{old.strip()} → {new.strip() or '–'}" for old, new in pairs))
-    return _shorten(found)
+        changes_of_row = []
+        for position, new_word in read_swaps({"swapped_words": swapped_words}).items():
+            old_word = words[position] if position < len(words) else "?"
+            changes_of_row.append(f"{old_word.strip()} → {new_word.strip() or '–'}")
+        changes.append(", ".join(changes_of_row))
+    return _shorten(changes)
 
 
 def _encode_block(
@@ -78,23 +86,10 @@ def _encode_block(
     columns = {key: _shorten(_find_places(frame[key], names[key])) for key in ("data", "model", "explainer", "status")}
     columns |= {key: _encode(frame, key) for key in _OWN}
     conditions = [*spec.only, *filter(None, [spec.varied])]
-    flags = [
-        name for name, kind in frame.schema.items() if kind == pl.Boolean and (name in conditions or frame[name].any())
-    ]
-    interval = {"low", "high"} <= set(frame.columns) and spec.column not in ("low", "high")
-    shown = {spec.column, *(("low", "high") if interval else ()), *flags}
-    fine = frame.filter(pl.col("status") == "ok")
-    extras = [  # a column that has the same numbers under a name of its own says nothing more
-        name
-        for name, kind in frame.schema.items()
-        if kind.is_numeric()
-        and name not in _KNOWN | shown
-        and frame[name].cast(pl.Float64).is_finite().any()
-        and not (spec.column in fine.columns and fine[name].cast(pl.Float64).equals(fine[spec.column].cast(pl.Float64)))
-    ]
-    first = frame["repeat"].min()
-    keys = frame.select("data", "model", "explainer", "sample", "repeat").iter_rows()
-    linked = [links.get((d, m, metric.name, e, int(s)), "") if r == first else "" for d, m, e, s, r in keys]
+    flags = _choose_flags(frame, conditions)
+    has_interval = {"low", "high"} <= set(frame.columns) and spec.column not in ("low", "high")
+    ends = ("low", "high") if has_interval else ()
+    extras = _choose_extras(frame, spec, {spec.column, *ends, *flags})
     return {
         "label": names["label"].index(metric.name),
         "rows": len(frame),
@@ -104,12 +99,46 @@ def _encode_block(
         "censored": spec.censored,
         "columns": columns,
         "value": _encode(frame, spec.column),
-        "interval": [_encode(frame, "low"), _encode(frame, "high")] if interval else None,
+        "interval": [_encode(frame, "low"), _encode(frame, "high")] if has_interval else None,
         "flags": {name: _shorten(frame[name].fill_null(False).cast(pl.Int8).to_list()) for name in flags},
         "only": [name for name in conditions if name in flags],
         "extras": {name: _encode(frame, name) for name in extras},
-        "links": _shorten(linked),
+        "links": _shorten(_list_links(frame, metric, links)),
     }
+
+
+def _choose_flags(frame: pl.DataFrame, conditions: Sequence[str]) -> list[str]:
+    """The columns of flags that say anything: conditions of a value, and others that are set in any row."""
+    flags = [name for name, kind in frame.schema.items() if kind == pl.Boolean]
+    return [name for name in flags if name in conditions or frame[name].any()]
+
+
+def _choose_extras(frame: pl.DataFrame, spec: ValueSpec, shown: Set[str]) -> list[str]:
+    """The further columns of numbers, without those that have a place of their own, or no number.
+
+    A column that has the numbers of the value under a name of its own says nothing more.
+    """
+    answered = frame.filter(pl.col("status") == "ok")
+    values = answered[spec.column].cast(pl.Float64) if spec.column in answered.columns else None
+    extras = []
+    for name, kind in frame.schema.items():
+        if not kind.is_numeric() or name in _KNOWN | shown or not frame[name].cast(pl.Float64).is_finite().any():
+            continue
+        if values is None or not answered[name].cast(pl.Float64).equals(values):
+            extras.append(name)
+    return extras
+
+
+def _list_links(frame: pl.DataFrame, metric: ConfiguredMetric, links: Links) -> list[str]:
+    """The pictures of each row, or an empty text; only the first repeat has some."""
+    first_repeat = frame["repeat"].min()
+    ids = []
+    for data, model, explainer, sample, repeat in frame.select(
+        "data", "model", "explainer", "sample", "repeat"
+    ).iter_rows():
+        key = (data, model, metric.name, explainer, int(sample))
+        ids.append(links.get(key, "") if repeat == first_repeat else "")
+    return ids
 
 
 def _find_places(column: pl.Series, names: list[str]) -> list[int]:

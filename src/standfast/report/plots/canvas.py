@@ -34,4 +34,9 @@ def label_ticks(axis: Any, spec: ValueSpec) -> None:
     """Write the ticks of an axis of logarithms of probabilities as probabilities."""
     if spec.log_probability:
         axis.get_major_locator().set_params(nbins=3)
-        axis.set_major_formatter(lambda value, place: format_number(value, spec.decimals) if value <= 0 else "")
+        axis.set_major_formatter(lambda value, index: _label_probability(value, spec))
+
+
+def _label_probability(value: float, spec: ValueSpec) -> str:
+    """The logarithm of a probability as a probability; nothing above 0, where none is."""
+    return format_number(value, spec.decimals) if value <= 0 else ""

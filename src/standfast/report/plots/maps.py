@@ -50,30 +50,52 @@ def draw_maps(
         features = getattr(inputs, "features", None) if features is None else features
         tokens = getattr(inputs, "tokens", None) if tokens is None else tokens
         inputs = getattr(inputs, "inputs", inputs)
-    named = {str(name): _to_array(each, "maps") for name, each in maps.items()} if isinstance(maps, Mapping) else {}
-    if not isinstance(maps, Mapping):
-        named = {"": _to_array(maps, "maps")}
     x = _to_array(inputs, "inputs")
-    check(len(named) > 0, "maps", "attributions, or a mapping from names to them", "none")
-    for name, each in named.items():
-        fits = each.shape == x.shape
-        check(fits, f"maps[{name!r}]" if name else "maps", f"the shape of the inputs, {x.shape}", each.shape)
-    # one image rather than a batch of series: no series has as many channels as steps
-    image = x.ndim == 3 and x.shape[0] in (1, 3) and x.shape[1] == x.shape[2]
-    embedded = tokens is not None and x.ndim == 2 and len(tokens) == 1 < len(x)  # one text `(dim, T)`
-    if x.ndim == 1 or embedded or image:
-        x, named = x[None], {name: each[None] for name, each in named.items()}  # a single sample
-    kind = "text" if tokens is not None else {1: "table", 2: "series", 3: "image"}.get(x.ndim - 1, "")
-    check(bool(kind), "inputs", "images (N, C, H, W), series (N, C, T) or tables (N, F)", f"shape {x.shape}")
-    said = "texts (N, W) or embedded texts (N, dim, T)"
-    check(kind != "text" or x.ndim in (2, 3), "tokens", said, f"inputs of shape {x.shape}")
-    wide = x.shape[1]
+    maps_by_name = _read_maps(maps, x)
+    if _is_single_sample(x, tokens):
+        x = x[None]
+        maps_by_name = {name: values[None] for name, values in maps_by_name.items()}
+    kind = _find_kind(x, tokens is not None)
     if features is not None:
-        check(len(features) == wide, "features", f"{wide} names, one for each column or channel", len(features))
-    for what, values in (("tokens", tokens), ("titles", titles)):
-        fits = values is None or len(values) == len(x)
-        check(fits, what, f"one entry for each of {len(x)} samples", len(values or ()))
-    return _draw_grid(kind, x[:most], named, features, tokens, titles)
+        expected = f"{x.shape[1]} names, one for each column or channel"
+        check(len(features) == x.shape[1], "features", expected, len(features))
+    for argument, entries in (("tokens", tokens), ("titles", titles)):
+        fits = entries is None or len(entries) == len(x)
+        check(fits, argument, f"one entry for each of {len(x)} samples", len(entries or ()))
+    return _draw_grid(kind, x[:most], maps_by_name, features, tokens, titles)
+
+
+def _read_maps(maps: Maps, x: Array) -> dict[str, Array]:
+    """The maps by the names of explainers; a single one has no name."""
+    if not isinstance(maps, Mapping):
+        maps_by_name = {"": _to_array(maps, "maps")}
+    else:
+        maps_by_name = {str(name): _to_array(values, "maps") for name, values in maps.items()}
+    check(len(maps_by_name) > 0, "maps", "attributions, or a mapping from names to them", "none")
+    for name, values in maps_by_name.items():
+        argument = f"maps[{name!r}]" if name else "maps"
+        check(values.shape == x.shape, argument, f"the shape of the inputs, {x.shape}", values.shape)
+    return maps_by_name
+
+
+def _is_single_sample(x: Array, tokens: Sequence[Sequence[str]] | None) -> bool:
+    """Whether the inputs have no axis of samples."""
+    if x.ndim == 1:
+        return True
+    if tokens is not None and x.ndim == 2 and len(tokens) == 1 < len(x):  # one text `(dim, T)`
+        return True
+    # one image rather than a batch of series: no series has as many channels as steps
+    return x.ndim == 3 and x.shape[0] in (1, 3) and x.shape[1] == x.shape[2]
+
+
+def _find_kind(x: Array, is_text: bool) -> str:
+    """What the inputs are: an image, a series, a table or a text."""
+    if is_text:
+        check(x.ndim in (2, 3), "tokens", "texts (N, W) or embedded texts (N, dim, T)", f"inputs of shape {x.shape}")
+        return "text"
+    kind = {2: "table", 3: "series", 4: "image"}.get(x.ndim, "")
+    check(bool(kind), "inputs", "images (N, C, H, W), series (N, C, T) or tables (N, F)", f"shape {x.shape}")
+    return kind
 
 
 def _to_array(values: Any, argument: str) -> Array:
@@ -93,36 +115,72 @@ def _draw_grid(
     titles: Sequence[str] | None,
 ) -> list[Axes]:
     plt = import_pyplot()
-    extra = 1 if kind == "image" else 0  # the input itself
-    columns, rows, wide = len(maps) + extra, len(x), x.shape[1]
-    bars = 0.8 + 0.24 * (FEATURES + 1 if kind == "text" else min(wide, FEATURES + 1))
-    height = {"image": 2.2, "series": 0.6 + 0.55 * min(wide, 12)}.get(kind, bars)
-    size = (_WIDTHS[kind] * columns, height * rows + 0.3)
+    first = 1 if kind == "image" else 0  # the column of the first map; images have the input itself before it
+    columns, rows = len(maps) + first, len(x)
+    size = (_WIDTHS[kind] * columns, _find_height(kind, x.shape[1]) * rows + 0.3)
     figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for row in range(rows):
-        own, title = x[row], titles[row] if titles is not None else f"sample {row}" if rows > 1 else ""
-        if extra:
-            _draw_image(grid[row, 0], own)
+        title = _find_title(titles, row, rows)
+        if kind == "image":
+            _draw_image(grid[row, 0], x[row])
             grid[row, 0].set_title(escape_text(title or "input"), fontsize=9)
-        for place, (name, each) in enumerate(maps.items(), extra):
-            axes, values = grid[row, place], each[row]
-            if kind == "image":
-                _draw_image(axes, own, values)
-            elif kind == "series":
-                _draw_series(axes, own, values, features)
-            elif kind == "table":
-                names = (
-                    textwrap.shorten(name_entry(features, n, "feature"), 28, placeholder="...") for n in range(wide)
-                )
-                labels = [f"{name} = {value:z.4g}" for name, value in zip(names, own, strict=True)]
-                _draw_bars(axes, np.nan_to_num(values), labels)
-            else:  # relevance is summed over the embedding; a shorter text ends with NaN
-                said = [word.strip() for word in (tokens or ())[row]]
-                _draw_bars(axes, add_channels(np.atleast_2d(values))[0][: len(said)], said)
-            words = [word for word in ("" if extra else title, name) if word]
-            axes.set_title(escape_text(": ".join(words)), fontsize=9)
+        words = (tokens or ())[row] if kind == "text" else ()
+        for column, (name, values) in enumerate(maps.items(), first):
+            _draw_map(grid[row, column], kind, x[row], values[row], features, words)
+            parts = [name] if kind == "image" else [title, name]
+            grid[row, column].set_title(escape_text(": ".join(filter(None, parts))), fontsize=9)
     figure.supxlabel(MEANING, fontsize=8)
     return list(grid.flat)
+
+
+def _find_height(kind: str, entries: int) -> float:
+    """The height of a picture in inches, of inputs with so many features or channels."""
+    if kind == "image":
+        return 2.2
+    if kind == "series":
+        return 0.6 + 0.55 * min(entries, 12)
+    bars = FEATURES + 1 if kind == "text" else min(entries, FEATURES + 1)
+    return 0.8 + 0.24 * bars
+
+
+def _find_title(titles: Sequence[str] | None, row: int, rows: int) -> str:
+    if titles is not None:
+        return titles[row]
+    return f"sample {row}" if rows > 1 else ""
+
+
+def _draw_map(
+    axes: Any, kind: str, x: Array, values: Array, features: Sequence[str] | None, words: Sequence[str]
+) -> None:
+    """A map over its input.
+
+    Args:
+        axes: to draw on.
+        kind: of the input.
+        x: the input, without the axis of samples.
+        values: its map.
+        features: names of columns or channels.
+        words: of a text.
+    """
+    if kind == "image":
+        _draw_image(axes, x, values)
+    elif kind == "series":
+        _draw_series(axes, x, values, features)
+    elif kind == "table":
+        _draw_bars(axes, np.nan_to_num(values), _name_cells(x, features))
+    else:
+        # relevance is summed over the embedding; a shorter text ends with NaN
+        relevance, _ = add_channels(np.atleast_2d(values))
+        _draw_bars(axes, relevance[: len(words)], [word.strip() for word in words])
+
+
+def _name_cells(x: Array, features: Sequence[str] | None) -> list[str]:
+    """The columns of a table with the values of one row."""
+    labels = []
+    for column, value in enumerate(x):
+        name = textwrap.shorten(name_entry(features, column, "feature"), 28, placeholder="...")
+        labels.append(f"{name} = {value:z.4g}")
+    return labels
 
 
 def _draw_image(axes: Any, x: Array, values: Array | None = None) -> None:
@@ -155,15 +213,17 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
     channels, steps = x.shape
     stride = -(-steps // POINTS)
     limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    for channel, (line, ground) in enumerate(zip(x, np.nan_to_num(values), strict=True)):
+    for channel, (line, relevance) in enumerate(zip(x, np.nan_to_num(values), strict=True)):
         y = channel + 0.4 - 0.8 * scale_input(line)  # the axis points down, so that the first is on top
-        place = (-0.5, steps - 0.5, channel + 0.45, channel - 0.45)
-        axes.imshow(ground[None], cmap=_make_colours(), vmin=-limit, vmax=limit, extent=place, aspect="auto")
+        extent = (-0.5, steps - 0.5, channel + 0.45, channel - 0.45)
+        axes.imshow(relevance[None], cmap=_make_colours(), vmin=-limit, vmax=limit, extent=extent, aspect="auto")
         axes.plot(np.arange(steps)[::stride], y[::stride], color="0.25", lw=0.7)
-    edges = np.flatnonzero(np.diff(add_channels(values)[1], prepend=False, append=False))
+    _, unseen = add_channels(values)
+    edges = np.flatnonzero(np.diff(unseen, prepend=False, append=False))  # where stretches begin and end, in turn
     for start, stop in edges.reshape(-1, 2):
         axes.axvspan(start - 0.5, stop - 0.5, facecolor=GROUND, edgecolor="0.6", lw=0, hatch="////", zorder=1)
-    axes.set_yticks(range(channels), [escape_text(name_entry(features, n, "channel")) for n in range(channels)])
+    names = [escape_text(name_entry(features, channel, "channel")) for channel in range(channels)]
+    axes.set_yticks(range(channels), names)
     axes.tick_params("y", labelsize=8)
     axes.set_ylim(channels - 0.4, -0.6)
     axes.set_xlim(0, max(steps - 1, 1))
@@ -173,10 +233,14 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
 def _draw_bars(axes: Any, values: Array, labels: Sequence[str]) -> None:
     """Bars with the names of features, or words, the largest first; the others are added up."""
     order = rank_entries([values], len(values))
-    shown, rest = (order, order[:0]) if len(order) <= FEATURES + 1 else (order[:FEATURES], order[FEATURES:])
-    names, heights = [labels[n] for n in shown], values[shown]
+    # one bar for the others takes the place of a bar, so it is there for two at least
+    shown = order if len(order) <= FEATURES + 1 else order[:FEATURES]
+    rest = order[len(shown) :]
+    names = [labels[entry] for entry in shown]
+    heights = values[shown]
     if len(rest):
-        names, heights = [*names, f"{len(rest)} more, together"], np.append(heights, values[rest].sum())
+        names.append(f"{len(rest)} more, together")
+        heights = np.append(heights, values[rest].sum())
     axes.barh(range(len(heights)), heights, color=colour_signed(0.8 * np.sign(heights)), height=0.75)
     axes.axvline(0, color="0.3", lw=0.8)
     axes.set_yticks(range(len(heights)), [escape_text(name) for name in names], fontsize=8)

@@ -13,6 +13,7 @@ from standfast.report.plots.canvas import ESTIMATE, REFERENCE, escape_text, impo
 from standfast.results import StoredResults
 from standfast.results.controls import Explainers
 from standfast.results.summary import MetricSummary
+from standfast.statistics.paired import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ def plot_results(results: StoredResults, data: str | None = None, model: str | N
     """Draw a panel for each metric, in rows of data sets and models: `Results.plot`."""
     pairs = [pair for pair in results.pairs if data in (None, pair[0]) and model in (None, pair[1])]
     check(bool(pairs), "data, model", "names of the results", f"{data!r}, {model!r}")
-    panels = [each for pair in pairs for each in results.summary.select(*pair)]
+    panels = [panel for pair in pairs for panel in results.summary.select(*pair)]
     return plot_panels(panels, results.explainers, [results.summary.name_pair(*pair) for pair in pairs])
 
 
@@ -42,12 +43,12 @@ def plot_panels(panels: Sequence[MetricSummary], explainers: Explainers, rows: S
     size = (min(3.2 * columns + 1.2, 16), (0.34 * len(explainers) + 1.5) * lines)
     figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, sharey=True, layout="constrained")
     axes = list(grid.flat)
-    for place, (panel, own) in enumerate(zip(panels, axes, strict=False)):
-        _draw_panel(own, panel, explainers)
-        if len(rows) > 1 and place % columns == 0:
-            own.set_ylabel(escape_text(rows[place // columns]))
-    for own in axes[len(panels) :]:
-        own.remove()
+    for index, panel in enumerate(panels):
+        _draw_panel(axes[index], panel, explainers)
+        if len(rows) > 1 and index % columns == 0:
+            axes[index].set_ylabel(escape_text(rows[index // columns]))
+    for empty_axes in axes[len(panels) :]:
+        empty_axes.remove()
     filled = "filled: best mean rank, or not shown to be worse; none filled: not decided"
     grey = "; grey: controls" if explainers.controls else ""
     figure.supxlabel(f"median over samples and its interval; {filled}{grey}", fontsize=8)
@@ -56,25 +57,36 @@ def plot_panels(panels: Sequence[MetricSummary], explainers: Explainers, rows: S
 
 def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None:
     estimates = {row.explainer: row.estimate for row in panel.rows if row.value is not None}
-    room = find_room(end for each in estimates.values() if each for end in (each.value, each.low, each.high))
-    for place, name in enumerate(explainers):
-        row, control = panel.find_row(name), name in explainers.controls
-        estimate = estimates.get(name)
+    left, right = find_room(end for estimate in estimates.values() for end in _list_ends(estimate))
+    for line, name in enumerate(explainers):
+        row, estimate = panel.find_row(name), estimates.get(name)
+        is_control = name in explainers.controls
         if row is None or estimate is None:
-            words = "-" if control else "no value"
-            axes.annotate(words, (0.5, place), xycoords=("axes fraction", "data"), ha="center", va="center", c="0.5")
+            words = "-" if is_control else "no value"
+            axes.annotate(words, (0.5, line), xycoords=("axes fraction", "data"), ha="center", va="center", c="0.5")
             continue
-        low, high = (
-            end if end is not None and math.isfinite(end) else edge
-            for end, edge in zip((estimate.low, estimate.high), room, strict=True)
-        )
         if estimate.low is not None or estimate.high is not None:
-            axes.plot([low, high], [place, place], color="0.45", lw=1.6, solid_capstyle="butt", zorder=1)
+            ends = [_cut_end(estimate.low, left), _cut_end(estimate.high, right)]
+            axes.plot(ends, [line, line], color="0.45", lw=1.6, solid_capstyle="butt", zorder=1)
         shape = {"upper": "<", "lower": ">"}.get(estimate.bound or "", "o")
-        colour = REFERENCE if control else ESTIMATE
+        colour = REFERENCE if is_control else ESTIMATE
         face = colour if row.standing in ("best", "tied") else "white"
-        axes.plot(estimate.value, place, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
-    axes.set_xlim(*room)
+        axes.plot(estimate.value, line, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
+    axes.set_xlim(left, right)
+    _label_panel(axes, panel, explainers)
+
+
+def _list_ends(estimate: Interval | None) -> tuple[float | None, ...]:
+    """What must be in view."""
+    return () if estimate is None else (estimate.value, estimate.low, estimate.high)
+
+
+def _cut_end(end: float | None, edge: float) -> float:
+    """The end of an interval; where it is open, the edge of the panel."""
+    return end if end is not None and math.isfinite(end) else edge
+
+
+def _label_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None:
     axes.set_ylim(len(explainers) - 0.5, -0.5)
     axes.set_yticks(range(len(explainers)), [escape_text(name) for name in explainers])
     for name, text in zip(explainers, axes.get_yticklabels(), strict=False):  # none beside the first panel of a row
@@ -82,7 +94,10 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
             text.set_color(REFERENCE)
     spec = panel.metric.spec
     axes.set_title(escape_text(textwrap.fill(panel.label, 30)), fontsize=10)
-    axes.set_xlabel(escape_text(spec.axis) + (f"\n{_ARROWS[spec.direction]}" if spec.direction else ""), fontsize=9)
+    title = escape_text(spec.axis)
+    if spec.direction:
+        title += f"\n{_ARROWS[spec.direction]}"
+    axes.set_xlabel(title, fontsize=9)
     label_ticks(axes.xaxis, spec)
     axes.grid(axis="x", color="0.9")
     axes.set_axisbelow(True)

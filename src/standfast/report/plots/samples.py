@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,25 +91,40 @@ def _draw_result(result: Result, features: Sequence[str] | None, tokens: Sequenc
     stored = result.tensors()
     if worst is None or not set(PICTURES[:2]) <= stored.keys():
         return [axes]
-    names = PICTURES if set(PICTURES) <= stored.keys() else PICTURES[:2]
-    pictures = {name: np.asarray(stored[name][worst].detach().cpu()) for name in names}
-    inputs = [pictures[name] for name in names[::2]]
-    maps = [pictures[name] for name in names[1::2]]
     row = rows.filter(sample=worst).row(0, named=True)
-    value = format_number(float(row[spec.column]), spec.decimals)
-    parameters = describe_parameters(row, result.options, inputs[0].shape)
-    changed = f"perturbed, value {value}" + "".join(f"\n{part}" for part in parameters.split(", ") if part)
-    titles = [f"sample {worst}", changed][: len(inputs)]
-    if len(inputs) > 1 and ALIGNED[0] in stored:  # the map moved back belongs to the positions of the clean input
-        inputs.append(inputs[0])
-        maps.append(np.asarray(stored[ALIGNED[0]][worst].detach().cpu()))
-        titles.append("map moved back\n(hatched: not seen)")
+    pictures = {
+        name: np.asarray(stored[name][worst].detach().cpu()) for name in (*PICTURES, ALIGNED[0]) if name in stored
+    }
+    inputs, maps = [pictures["origins"]], [pictures["origin_maps"]]
+    titles = [f"sample {worst}"]
+    if set(PICTURES) <= pictures.keys():
+        inputs.append(pictures["inputs"])
+        maps.append(pictures["maps"])
+        titles.append(_describe_change(result, spec, row, inputs[0].shape))
+        if ALIGNED[0] in pictures:  # the map moved back belongs to the positions of the clean input
+            inputs.append(inputs[0])
+            maps.append(pictures[ALIGNED[0]])
+            titles.append("map moved back\n(hatched: not seen)")
     words = None if tokens is None else [tokens[worst]] * len(inputs)
     if words is not None and len(words) > 1:
-        new = {place: word or f"({words[0][place]} deleted)" for place, word in read_swaps(row).items()}
-        words[1] = [new.get(place, word) for place, word in enumerate(words[0])]
+        words[1] = _swap_words(words[0], row)
     drawn = draw_maps(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
     return [axes, *drawn]
+
+
+def _describe_change(result: Result, spec: ValueSpec, row: Mapping[str, Any], shape: Sequence[int]) -> str:
+    """The title of a perturbed input: the value, and the parameters of the perturbation, one a line."""
+    value = format_number(float(row[spec.column]), spec.decimals)
+    parameters = describe_parameters(row, result.options, shape)
+    return "\n".join([f"perturbed, value {value}", *filter(None, parameters.split(", "))])
+
+
+def _swap_words(words: Sequence[str], row: Mapping[str, Any]) -> list[str]:
+    """The words of a perturbed text; a deleted one is in brackets."""
+    changed_words = list(words)
+    for position, new_word in read_swaps(row).items():
+        changed_words[position] = new_word or f"({words[position]} deleted)"
+    return changed_words
 
 
 def find_worst(spec: ValueSpec, rows: Any) -> int | None:
@@ -124,18 +139,21 @@ def _draw_values(axes: Any, result: Result, spec: ValueSpec, rows: Any) -> None:
     """A point for each sample, in the order of the values, with its interval; a line at the median."""
     values, bounds = spec.values(rows), spec.bounds(rows)
     order = np.argsort(values, kind="stable")
-    places, ordered = np.arange(len(order)), values[order]
-    own = spec.column == "value" and {"low", "high"} <= set(rows.columns)
-    if own and rows["low"].null_count() < len(rows):
+    ordered = values[order]
+    positions = np.arange(len(order))
+    # only the value itself has an interval
+    has_intervals = spec.column == "value" and {"low", "high"} <= set(rows.columns)
+    if has_intervals and rows["low"].null_count() < len(rows):
         low, high = (rows[name].fill_null(np.nan).to_numpy()[order] for name in ("low", "high"))
-        floor = np.nanmin(np.where(np.isfinite(low), low, np.nan)) if np.isfinite(low).any() else ordered.min()
-        axes.vlines(places, np.where(np.isneginf(low), floor, low), high, color="0.6", lw=1.2)
-    marked = bounds[order]
-    axes.plot(places[~marked], ordered[~marked], "o", ms=5, color=ESTIMATE, label="a sample")
-    if marked.any():
-        side = "at most" if spec.censored_side == "upper" else "at least"
-        shape = "v" if spec.censored_side == "upper" else "^"
-        axes.plot(places[marked], ordered[marked], shape, ms=6, mec=ESTIMATE, mfc="white", label=f"{side} this value")
+        finite_low = low[np.isfinite(low)]
+        floor = finite_low.min() if len(finite_low) else ordered.min()
+        axes.vlines(positions, np.where(np.isneginf(low), floor, low), high, color="0.6", lw=1.2)
+    is_bound = bounds[order]
+    axes.plot(positions[~is_bound], ordered[~is_bound], "o", ms=5, color=ESTIMATE, label="a sample")
+    if is_bound.any():
+        side, shape = ("at most", "v") if spec.censored_side == "upper" else ("at least", "^")
+        label = f"{side} this value"
+        axes.plot(positions[is_bound], ordered[is_bound], shape, ms=6, mec=ESTIMATE, mfc="white", label=label)
     if len(ordered):
         middle = float(np.median(ordered))
         name = f"median {format_number(middle, spec.decimals)}"

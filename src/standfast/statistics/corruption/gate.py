@@ -68,26 +68,28 @@ def apply_gate(curves: Curves, random: Curves, *, to_common: bool = True, resamp
     >>> apply_gate(longer, shorter).passed, apply_gate(longer, shorter, to_common=False).passed
     (False, True)
     """
-    same = random.share.shape == curves.share.shape and bool((random.fractions == curves.fractions).all())
+    same_shares = random.share.shape == curves.share.shape and bool((random.fractions == curves.fractions).all())
     expected = f"the same {len(curves)} samples and {len(curves.fractions)} shares as of the explainer"
-    check(same, "random", expected, f"{len(random)} samples and shares {random.fractions.tolist()}")
-    for name, each in (("curves", curves), ("random", random)):
-        check(each.top is not None, name, "drops with the most relevant positions first", "none")
+    check(same_shares, "random", expected, f"{len(random)} samples and shares {random.fractions.tolist()}")
+    for argument, top in (("curves", curves.top), ("random", random.top)):
+        check(top is not None, argument, "drops with the most relevant positions first", "none")
     check_integer(resamples, "resamples")
-    both = curves.find_complete() & random.find_complete()
-    own, other = curves.select(both), random.select(both)
-    values = np.concatenate([own.share, own.top, other.share, other.top], axis=1)
+    complete = curves.find_complete() & random.find_complete()
+    curves, random = curves.select(complete), random.select(complete)
+    values = np.concatenate([curves.share, curves.top, random.share, random.top], axis=1)
 
     def difference(means: Array) -> Array:
-        share, top, other_share, other_top = np.split(means, 4, axis=-1)
+        share, top, random_share, random_top = np.split(means, 4, axis=-1)
         if to_common:
-            end = np.minimum(share[..., -1], other_share[..., -1])
-            return np.asarray(
-                (compute_area_up_to(share, top, end) - compute_area_up_to(other_share, other_top, end))[..., None]
-            )
-        return np.asarray((compute_area(share, top) - compute_area(other_share, other_top))[..., None])
+            end = np.minimum(share[..., -1], random_share[..., -1])
+            area = compute_area_up_to(share, top, end)
+            random_area = compute_area_up_to(random_share, random_top, end)
+        else:
+            area = compute_area(share, top)
+            random_area = compute_area(random_share, random_top)
+        return np.asarray((area - random_area)[..., None])
 
-    value, *ends = intervals_of_means(values, difference, resamples=resamples, seed=seed)
-    _, *others = student_intervals_of_means(values, difference)
-    low, high = np.minimum(ends[0], others[0]), np.maximum(ends[1], others[1])
-    return Gate(*(float(number[0]) for number in (value, low, high)))
+    value, low, high = intervals_of_means(values, difference, resamples=resamples, seed=seed)
+    _, student_low, student_high = student_intervals_of_means(values, difference)
+    low, high = np.minimum(low, student_low), np.maximum(high, student_high)
+    return Gate(float(value[0]), float(low[0]), float(high[0]))

@@ -20,7 +20,8 @@ def integrate_over_fractions(values: Array, fractions: Array) -> Array:
     """The area under `values` `(..., K)` over the shares `(K,)`, from the first to the last; NaN for a single share."""
     if len(fractions) < 2:
         return np.full(values.shape[:-1], np.nan)
-    return np.asarray(((values[..., 1:] + values[..., :-1]) * np.diff(fractions)).sum(-1) / 2)
+    twice_heights = values[..., 1:] + values[..., :-1]
+    return np.asarray((twice_heights * np.diff(fractions)).sum(-1) / 2)
 
 
 def compute_printed_f1(top: Array, bottom: Array) -> Array:
@@ -29,7 +30,8 @@ def compute_printed_f1(top: Array, bottom: Array) -> Array:
     >>> compute_printed_f1(np.array([1.0, 0.2]), np.array([0.0, 0.2])).round(3).tolist()
     [0.5, 0.16]
     """
-    top, kept = np.asarray(top, dtype=float), 1 - np.asarray(bottom, dtype=float)
+    top = np.asarray(top, dtype=float)
+    kept = 1 - np.asarray(bottom, dtype=float)
     total = top + kept
     return np.where(total > 0, top * kept / np.where(total > 0, total, 1.0), np.nan)
 
@@ -50,10 +52,10 @@ def compute_centred_powers(drops: Array, centre: Array) -> tuple[Array, Array, A
     """The deviations of each column from its `centre`, to the powers 1 to 4; exactly 0 if the column is constant."""
     if not len(drops):
         return drops, drops, drops, drops
-    off = drops - centre
-    same = np.ptp(drops, axis=0) <= _SAME * np.abs(drops).max(0)
-    off = np.where(same, 0.0, off)
-    return off, off**2, off**3, off**4
+    deviations = drops - centre
+    is_constant = np.ptp(drops, axis=0) <= _SAME * np.abs(drops).max(0)
+    deviations = np.where(is_constant, 0.0, deviations)
+    return deviations, deviations**2, deviations**3, deviations**4
 
 
 def compute_shape(first: Array, second: Array, third: Array, fourth: Array) -> tuple[Array, Array, Array]:
@@ -65,8 +67,11 @@ def compute_shape(first: Array, second: Array, third: Array, fourth: Array) -> t
     k3 = third - 3 * first * second + 2 * first**3
     k4 = fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4
     flat = k2 <= _NOTHING * second
-    spread = np.where(flat, 1.0, np.where(k2 > _LOST * second, k2, np.nan))
-    return np.where(flat, 0.0, k3 / spread**1.5), np.where(flat, 0.0, k4 / spread**2 - 3), flat
+    variance = np.where(k2 > _LOST * second, k2, np.nan)
+    variance = np.where(flat, 1.0, variance)
+    skewness = np.where(flat, 0.0, k3 / variance**1.5)
+    kurtosis = np.where(flat, 0.0, k4 / variance**2 - 3)
+    return skewness, kurtosis, flat
 
 
 def rescale_skewness(skewness: Array) -> Array:
@@ -95,10 +100,15 @@ def compute_quantile_interval(drops: Array, q: float) -> tuple[Array, Array]:
     >>> low.tolist(), high.tolist()
     ([40.0], [61.0])
     """
-    count, ordered, missing = len(drops), np.sort(drops, axis=0), np.full(drops.shape[1], np.nan)
+    count = len(drops)
+    missing = np.full(drops.shape[1], np.nan)
     if not count:
         return missing, missing
-    below = bdtr(np.arange(count + 1), count, q)
+    ordered = np.sort(drops, axis=0)
     # the j-th smallest lies above the quantile with P(B < j) and below it with P(B >= j): 2.5% at most for each end
-    low, high = np.searchsorted(below, (1 - LEVEL) / 2), np.searchsorted(below, (1 + LEVEL) / 2) + 1
-    return ordered[low - 1] if low >= 1 else missing, ordered[high - 1] if high <= count else missing
+    below = bdtr(np.arange(count + 1), count, q)
+    low_rank = np.searchsorted(below, (1 - LEVEL) / 2)
+    high_rank = np.searchsorted(below, (1 + LEVEL) / 2) + 1
+    low = ordered[low_rank - 1] if low_rank >= 1 else missing
+    high = ordered[high_rank - 1] if high_rank <= count else missing
+    return low, high

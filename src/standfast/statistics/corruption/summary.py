@@ -105,21 +105,22 @@ class Curves:
         """
         rows = list(samples)
         check(len(rows) > 0, "samples", "at least one", 0)
-        top, bottom = (
-            np.array([row[name] for row in rows]) if name in rows[0] else None for name in ("drop_top", "drop_bottom")
-        )
-        return cls(top, bottom, np.array([row["corrupted_share"] for row in rows]), np.asarray(rows[0]["fractions"]))
+        drops = {name: np.array([row[name] for row in rows]) for name in ("drop_top", "drop_bottom") if name in rows[0]}
+        share = np.array([row["corrupted_share"] for row in rows])
+        return cls(drops.get("drop_top"), drops.get("drop_bottom"), share, np.asarray(rows[0]["fractions"]))
 
     def find_complete(self) -> Array:
         """Which samples have all their drops, bool `(n,)`; not those that were skipped or not finite in the model."""
         complete = np.isfinite(self.share).all(1)
         for drops in (self.top, self.bottom):
-            complete = complete if drops is None else complete & np.isfinite(drops).all(1)
+            if drops is not None:
+                complete &= np.isfinite(drops).all(1)
         return np.asarray(complete)
 
     def select(self, rows: Array) -> Curves:
         """The curves of some samples, by their numbers or by a bool array."""
-        top, bottom = (None if drops is None else drops[rows] for drops in (self.top, self.bottom))
+        top = None if self.top is None else self.top[rows]
+        bottom = None if self.bottom is None else self.bottom[rows]
         return Curves(top, bottom, self.share[rows], self.fractions, self.shares)
 
 
@@ -176,8 +177,8 @@ class CorruptionSummary:
         Raises:
             ArgumentError: this number has no interval here.
         """
-        known = ", ".join(self.intervals) or "none, as no intervals were asked for"
-        check(name in self.intervals, "name", f"one of {known}", repr(name))
+        names = ", ".join(self.intervals) or "none, as no intervals were asked for"
+        check(name in self.intervals, "name", f"one of {names}", repr(name))
         return self.intervals[name]
 
 
@@ -256,20 +257,12 @@ def summarise(
     check_integer(resamples, "resamples", 0)
     complete = curves.select(curves.find_complete())
     columns = Columns(complete, tau)
-    found = columns.compute_numbers(average_samples(columns.values))
+    numbers = columns.compute_numbers(average_samples(columns.values))
     ends: dict[str, tuple[Any, Any]] = {}
     if resamples:
-        _, *pair = intervals_of_means(
-            columns.values,
-            lambda means: np.concatenate(list(columns.compute_numbers(means).values()), axis=-1),
-            resamples=resamples,
-            seed=seed,
-        )
-        places = np.cumsum([values.size for values in found.values()])[:-1]
-        low, high = (dict(zip(found, np.split(end, places), strict=True)) for end in pair)
-        ends = {name: (_shape(name, low[name]), _shape(name, high[name])) for name in found}
+        ends = _find_intervals(columns, numbers, resamples, seed)
         ends["quantile"] = compute_quantile_interval(columns.top, q)
-    numbers: dict[str, Any] = {name: _shape(name, values) for name, values in found.items()}
+    shaped_numbers: dict[str, Any] = {name: _shape(name, values) for name, values in numbers.items()}
     return CorruptionSummary(
         samples=len(complete),
         left_out=len(curves) - len(complete),
@@ -279,8 +272,26 @@ def summarise(
         q=float(q),
         quantile=compute_quantile(columns.top, q),
         intervals=ends,
-        **numbers,
+        **shaped_numbers,
     )
+
+
+def _find_intervals(
+    columns: Columns, numbers: Mapping[str, Array], resamples: int, seed: int
+) -> dict[str, tuple[Any, Any]]:
+    """The ends of the interval of each number, by its name."""
+
+    def compute_all(means: Array) -> Array:
+        return np.concatenate(list(columns.compute_numbers(means).values()), axis=-1)
+
+    _, low, high = intervals_of_means(columns.values, compute_all, resamples=resamples, seed=seed)
+    ends = {}
+    start = 0
+    for name, values in numbers.items():
+        stop = start + values.size
+        ends[name] = (_shape(name, low[start:stop]), _shape(name, high[start:stop]))
+        start = stop
+    return ends
 
 
 def _shape(name: str, values: Array) -> Any:

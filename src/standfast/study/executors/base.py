@@ -333,10 +333,10 @@ def pickle_modules_of(grid: Grid, cloudpickle: Any) -> Iterator[None]:
 
 def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
     """The modules that were imported from these folders, but not from an environment beneath one of them."""
-    found = []
+    modules = []
     for name, module in list(sys.modules.items()):
         file, beneath = getattr(module, "__file__", None), Path(*name.split("."))
-        places = [Path(folder, end) for folder in folders for end in (f"{beneath}.py", beneath / "__init__.py")]
-        if isinstance(file, str) and Path(file) in places:
-            found.append(module)
-    return found
+        possible_files = [Path(folder, end) for folder in folders for end in (f"{beneath}.py", beneath / "__init__.py")]
+        if isinstance(file, str) and Path(file) in possible_files:
+            modules.append(module)
+    return modules

@@ -239,12 +239,12 @@ def _end_all(leader: int, others: Sequence[int]) -> None:
 
 def _descendants(process: int) -> list[int]:
     """What a process has started, and what that has started, and so on; only on Linux."""
-    found = list[int]()
+    descendants = list[int]()
     for file in Path(f"/proc/{process}/task").glob("*/children"):
         with suppress(OSError):  # it has ended
             for child in map(int, file.read_text().split()):
-                found += [child, *_descendants(child)]
-    return found
+                descendants += [child, *_descendants(child)]
+    return descendants
 
 
 def memory_of(process: int) -> int | None:

@@ -138,10 +138,16 @@ class _RayCrew(Crew[_Actor]):
         self.kind = ray.remote(**wanted)(_Remote)
 
     def start(self, number: int) -> None:
-        there = self.ray.cluster_resources()
-        if self.executor.cpus_per_worker > there.get("CPU", 0) or self.executor.gpus_per_worker > there.get("GPU", 0):
-            wanted = f"{self.executor.cpus_per_worker:g} CPUs and {self.executor.gpus_per_worker:g} GPUs"
-            _log.warning("ray: a worker wants %s, and waits for more than the cluster has: %s", wanted, there)
+        cluster_resources = self.ray.cluster_resources()
+        if self.executor.cpus_per_worker > cluster_resources.get(
+            "CPU", 0
+        ) or self.executor.gpus_per_worker > cluster_resources.get("GPU", 0):
+            needed_resources = f"{self.executor.cpus_per_worker:g} CPUs and {self.executor.gpus_per_worker:g} GPUs"
+            _log.warning(
+                "ray: a worker wants %s, and waits for more than the cluster has: %s",
+                needed_resources,
+                cluster_resources,
+            )
         handle = self.kind.remote(self.shared, self.executor.threads)
         self.members.append(_Actor(number, self.ray, handle, handle.ready.remote()))
 

@@ -96,19 +96,19 @@ class Slurm(Executor):
 
     def _collect(self, submitted: Sequence[Any], parts: Sequence[Task]) -> Outcomes:
         grid, store = parts[0].grid, parts[0].store
-        left = {job.identity: job for part in parts for job in part.jobs}
+        jobs_left = {job.identity: job for part in parts for job in part.jobs}
         ended = False
-        while left and not ended:
+        while jobs_left and not ended:
             ended = all(task.done() for task in submitted)
             for identity, status in store.statuses().items():
-                if identity in left:
-                    yield JobOutcome(left.pop(identity), status == "failed")
-            if left and not ended:
+                if identity in jobs_left:
+                    yield JobOutcome(jobs_left.pop(identity), status == "failed")
+            if jobs_left and not ended:
                 time.sleep(_SECONDS_BETWEEN_CHECKS if self.cluster == "slurm" else 0.1)
         for task, part in zip(submitted, parts, strict=True):
             error = task.exception()
             for job in part.jobs:
-                if job.identity in left:
+                if job.identity in jobs_left:
                     text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
                     yield store_failure(store, grid, job, text, f"{error}\nlogs: {task.paths.stderr}")
 
@@ -125,12 +125,12 @@ class Task:
     def __call__(self) -> int:
         """Do the jobs, and return how many there were to do."""
         statuses = self.store.statuses()
-        left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
+        jobs_left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
         executor: Executor = InProcess()
         if self.limits != UNLIMITED or self.grid.isolated:
             executor = Processes(1, limits=self.limits)
             executor.dumps = import_package("cloudpickle", "slurm").dumps
-        return sum(1 for _ in executor.run(self.grid, self.store, left))
+        return sum(1 for _ in executor.run(self.grid, self.store, jobs_left))
 
     def checkpoint(self, *_: Any) -> Any:
         """What submitit puts into the queue when the task is preempted: the same task; the store says what is left."""

@@ -202,7 +202,7 @@ def read_section(
         expected = f"a list of {names.section}, or a mapping from labels to {names.section}"
         raise reject(f"at least one {names.registry.kind}" if not raw else expected, show(raw))
     errors: list[StudyFieldError] = []
-    found: list[CheckedEntry[T]] = []
+    checked_entries: list[CheckedEntry[T]] = []
     for key, item in raw.items() if isinstance(raw, Mapping) else enumerate(raw):
         label, entry, path = (key, item, (key,)) if isinstance(raw, Mapping) else _split_label(item, key, names)
         with errors_at(*path, into=errors):
@@ -212,19 +212,19 @@ def read_section(
             path = (*path, *named.path)
             with errors_at(*named.path):
                 for words, (value, plain) in build(named).items():
-                    own = None if label is None else join_label(label, words)
+                    joined_label = None if label is None else join_label(label, words)
                     checked = CheckedEntry(
                         value=value,
                         plain=plain,
                         name=named.name,
                         path=(names.section, *path),
-                        label=own,
+                        label=joined_label,
                         variant=words,
                         given=frozenset(named.options),
                     )
-                    found.append(checked)
+                    checked_entries.append(checked)
     raise_all(errors)
-    return _by_label(found, labels(found), names)
+    return _by_label(checked_entries, labels(checked_entries), names)
 
 
 def _split_label(item: object, index: int, names: Names) -> tuple[Any, object, Keys]:

@@ -96,7 +96,7 @@ def errors_at(
     try:
         yield
     except (StandfastError, ValidationError) as error:
-        problems = [replace(each, path=(*path, *each.path)) for each in _problems_of(error, keys, key)]
+        problems = _place_beneath(path, _problems_of(error, keys, key))
         told = StudyFieldError(problems)
         told.__cause__ = error.__cause__ or error
         if into is None:
@@ -107,7 +107,12 @@ def errors_at(
 def raise_all(errors: Sequence[StudyFieldError]) -> None:
     """Raise what was collected, if anything was."""
     if errors:
-        raise StudyFieldError(problem for each in errors for problem in each.problems) from errors[0].__cause__
+        raise StudyFieldError(problem for error in errors for problem in error.problems) from errors[0].__cause__
+
+
+def _place_beneath(path: Keys, problems: Iterable[Problem]) -> list[Problem]:
+    """Problems of what stands at a path, as those of the whole."""
+    return [replace(problem, path=(*path, *problem.path)) for problem in problems]
 
 
 def _problems_of(error: Exception, keys: Collection[str], key: str) -> list[Problem]:
@@ -117,30 +122,37 @@ def _problems_of(error: Exception, keys: Collection[str], key: str) -> list[Prob
         return _from_pydantic(error, keys)
     if not isinstance(error, ArgumentError):
         return list(reject("something that can be used", error, *([key] if key else [])).problems)
-    place = error.argument if error.argument in keys else key
-    expected = error.expected if place else f"{shorten(error.argument, 60)} to be {error.expected}"
-    return list(reject(expected, error.got, *([place] if place else [])).problems)
+    faulty_key = error.argument if error.argument in keys else key
+    if not faulty_key:
+        return list(reject(f"{shorten(error.argument, 60)} to be {error.expected}", error.got).problems)
+    return list(reject(error.expected, error.got, faulty_key).problems)
 
 
 def _from_pydantic(error: ValidationError, keys: Collection[str]) -> list[Problem]:
     """The problems by place; alternatives that a value does not fit are one problem."""
-    found: dict[Keys, Problem] = {}
+    problems: dict[Keys, Problem] = {}
     every = error.errors(include_url=False)
     # tensors and objects, which a file cannot hold, are no alternatives
-    for details in [each for each in every if each["type"] not in ("needs_python_object", "dataclass_type")] or every:
-        for each in _from_details(details, keys):
-            earlier = found.setdefault(each.path, each)
-            if each.expected not in earlier.expected:
-                longer = max(earlier.got, each.got, key=len)  # the one with a hint
-                found[each.path] = replace(earlier, expected=f"{earlier.expected} or {each.expected}", got=longer)
-    return list(found.values())
+    of_files = [details for details in every if details["type"] not in ("needs_python_object", "dataclass_type")]
+    for details in of_files or every:
+        for problem in _from_details(details, keys):
+            earlier = problems.setdefault(problem.path, problem)
+            if problem.expected not in earlier.expected:
+                longer = max(earlier.got, problem.got, key=len)  # the one with a hint
+                both = f"{earlier.expected} or {problem.expected}"
+                problems[problem.path] = replace(earlier, expected=both, got=longer)
+    return list(problems.values())
 
 
 def _from_details(details: Any, keys: Collection[str]) -> Sequence[Problem]:
-    kind, context, place = details["type"], details.get("ctx", {}), details["loc"]
-    path = (*place[:1], *(key for key in place[1:] if isinstance(key, int)))  # without pydantic's names of alternatives
+    kind = details["type"]
+    context = details.get("ctx", {})
+    location = details["loc"]
+    # without pydantic's names of alternatives
+    indices = [key for key in location[1:] if isinstance(key, int)]
+    path = (*location[:1], *indices)
     if isinstance(context.get("error"), ArgumentError):
-        return [replace(each, path=(*path, *each.path)) for each in _problems_of(context["error"], keys, "")]
+        return _place_beneath(path, _problems_of(context["error"], keys, ""))
     got = "nothing" if kind == "missing" else show(details["input"])
     expected = _EXPECTED.get(kind, details["msg"]).format(**context).removeprefix("Input should be ")
     if kind == "invalid_key":

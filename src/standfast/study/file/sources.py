@@ -495,11 +495,19 @@ class ModelFunction(ModelEntry):
     weights: Name | None = None
 
     def spread(self, name: str) -> dict[str, ModelEntry]:
-        several: dict[str, dict[str, Any]] = {f"{name}@{each}": {"window": each} for each in self.windows} or {name: {}}
+        arguments: dict[str, dict[str, Any]] = {f"{name}@{window}": {"window": window} for window in self.windows}
+        if not arguments:
+            arguments[name] = {}
         if self.seeds is not None:
-            several = {f"{n}#{seed}": {**own, "seed": seed} for n, own in several.items() for seed in range(self.seeds)}
-        none = {"seeds": None, "windows": ()}
-        return {n: self.model_copy(update={"options": {**self.options, **own}, **none}) for n, own in several.items()}
+            without_seeds, arguments = arguments, {}
+            for window_name, window in without_seeds.items():
+                for seed in range(self.seeds):
+                    arguments[f"{window_name}#{seed}"] = {**window, "seed": seed}
+        entries: dict[str, ModelEntry] = {}
+        for entry_name, further in arguments.items():
+            options = {**self.options, **further}
+            entries[entry_name] = self.model_copy(update={"options": options, "seeds": None, "windows": ()})
+        return entries
 
     def load(self, base: Path, content: bytes) -> Any:
         with errors_at("function"):
@@ -514,20 +522,20 @@ class ModelFunction(ModelEntry):
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
         """What the function returns, with torch's generator seeded; or a copy of what is there already."""
-        found = self.load(base, content)
+        loaded = self.load(base, content)
         with errors_at("function"):
-            if isinstance(found, Model):
-                return found
-            if isinstance(found, TextModel):
+            if isinstance(loaded, Model):
+                return loaded
+            if isinstance(loaded, TextModel):
                 raise reject(_TEXTS, "other data")
             try:
-                found = as_module(found, "function", self.task)
+                module = as_module(loaded, "function", self.task)
             except ArgumentError as error:
                 expected = f"{error.expected}, or a standfast.Model"
                 raise reject(expected, f"{with_article(str(error.got))} from {self.function}") from error
         if self.weights is not None:
-            fill(found, read_weights(content))
-        return found
+            fill(module, read_weights(content))
+        return module
 
 
 class ModelFolder(ModelEntry):

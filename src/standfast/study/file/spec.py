@@ -17,7 +17,7 @@ imports the functions, and runs each model once. Either says all that it finds i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,7 @@ from standfast.question.inputs import Given, Inputs, Places, read_given
 from standfast.question.metric_labels import NamedMetric, list_extras
 from standfast.question.question import Question
 from standfast.study.file import entries
+from standfast.study.file.changes import apply_changes
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
 from standfast.study.file.entries import Count, RequirementEntry, as_tuple
 from standfast.study.file.evaluations import (
@@ -276,12 +277,15 @@ class Study(Entry):
         return entry.path, entry.value.form if section == "data" else ""
 
     def _pairs(self) -> list[tuple[str, str]]:
-        own = [(each, model) for name, model in self.models.items() for each in model.value.spread(name)]
-        return [(data, name) for data in self.data for name, model in own if data in (model.value.data or self.data)]
+        data_of_models: dict[str, Container[str]] = {}
+        for entry_name, model in self.models.items():
+            for name in model.value.spread(entry_name):
+                data_of_models[name] = model.value.data or self.data
+        return [(data, name) for data in self.data for name, model_data in data_of_models.items() if data in model_data]
 
     def _find_entry(self, name: str) -> CheckedEntry[ModelEntry]:
         """The entry of a model, also of one of those with seeds."""
-        return next(model for own, model in self.models.items() if name in model.value.spread(own))
+        return next(model for entry_name, model in self.models.items() if name in model.value.spread(entry_name))
 
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:
@@ -465,17 +469,19 @@ def _try_model(source: ModelSource, samples: Samples, data_name: str) -> Model:
     return try_out(source, samples, f"on data {data_name!r}")
 
 
-def load_study(path: str | Path, preset: str | None = None) -> Study:
+def load_study(path: str | Path, preset: str | None = None, changes: Sequence[str] = ()) -> Study:
     """The study in the file at `path`: read, with names, options and types checked. Runs no code of the user's.
 
     Args:
         path: of the file.
         preset: replaces the file's own.
+        changes: of its values, as `"samples=80"` or `"explainers+=smoothgrad"` (`apply_changes`).
 
     Raises:
+        ArgumentError: a change has another form.
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
-    return _check(read_document(path), preset)
+    return _check(apply_changes(read_document(path), changes), preset)
 
 
 def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:

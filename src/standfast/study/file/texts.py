@@ -30,8 +30,9 @@ def find_texts(returned: Any, count: int | None, about: Mapping[str, Any]) -> Te
         texts, raw_labels = list(returned[0]), returned[1]
     else:
         return None
-    empty = next((place for place, text in enumerate(texts) if not isinstance(text, str) or not text.strip()), None)
-    check(empty is None, "function", "texts of at least one word", f"none at place {empty}")
+    for number, text in enumerate(texts):
+        has_words = isinstance(text, str) and bool(text.strip())
+        check(has_words, "function", "texts of at least one word", f"none at place {number}")
     first_texts = tuple(map(str, texts[:count]))
     if raw_labels is None:
         return TextContent(first_texts, None, about)

@@ -74,11 +74,11 @@ def learn(estimate: Estimate, jobs: Sequence[Job], spent: Mapping[str, float], f
     quotients = _compare(jobs, spent, forecast_job)
     corrected: list[Line] = []
     for line in estimate.lines:
-        place = _Place(line.data, line.model, line.label, line.explainer)
-        if place in quotients:
-            corrected.append(_scale(line, quotients[place], "trial"))
+        line_place = _Place(line.data, line.model, line.label, line.explainer)
+        if line_place in quotients:
+            corrected.append(_scale(line, quotients[line_place], "trial"))
         else:
-            factor = _guess_quotient(place, quotients)
+            factor = _guess_quotient(line_place, quotients)
             corrected.append(_scale(line, factor, line.basis))
     return replace(estimate, lines=tuple(corrected))
 

@@ -136,7 +136,11 @@ class LimitedRun:
             self.tell(self.grid, estimate, choice)
 
     def _estimate(self, plan: Plan) -> Estimate:
-        """What all jobs cost."""
+        """What all jobs cost.
+
+        They are as long as those that will be done: a sample costs more in a job of few, whose batches are smaller.
+        """
+        plan = plan.with_shorter_jobs(self._job_seconds, self.store.earlier_manifest(), self.executor.at_once)
         seconds = min(MOST_SECONDS, _MOST_SHARE * self.limit.left)
         estimate = estimate_plan(plan, set(), seconds=max(seconds, 0.1))
         if estimate.unknown:
@@ -204,6 +208,11 @@ class LimitedRun:
         self.store.write_manifest({**written, KEY: {**written[KEY], **ended}})
         return summary
 
+    @property
+    def _job_seconds(self) -> float:
+        """How long a job may take, about."""
+        return _JOB * 60 * self.limit.minutes
+
     def _plan(self, choice: Choice, estimate: Estimate) -> Plan:
         """The jobs of a choice, in the order in which they are done."""
         what = repr((choice.settings, choice.controls, choice.checked, choice.extras))
@@ -213,7 +222,7 @@ class LimitedRun:
                 self.find_origin(choice).about,
                 self.store.earlier_manifest(),
                 self.executor.at_once,
-                seconds=_JOB * 60 * self.limit.minutes,
+                seconds=self._job_seconds,
             )
         plan = self._plans[what]
         jobs = [job for job in plan.jobs if _pair_of(job) not in choice.left_out]

@@ -29,7 +29,7 @@ from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid, Part
 from standfast.study.deadline import run_within
 from standfast.study.forecast.estimate import Basis, Estimate, Line
-from standfast.study.plan import PASSES, Job, Plan, inputs_for, job_seed
+from standfast.study.plan import Job, Plan, count_passes, inputs_for, job_seed
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
 _FIRST = 2.0
@@ -66,18 +66,18 @@ def estimate_plan(
     groups: dict[tuple[str, str, str, str], list[Job]] = {}
     for job in plan.jobs:
         groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
-    left = {place: [job for job in jobs if job.identity not in done] for place, jobs in groups.items()}
+    jobs_left = {job_names: [job for job in jobs if job.identity not in done] for job_names, jobs in groups.items()}
     ends = time.perf_counter() + seconds
     lines: dict[tuple[str, str, str, str], Line] = {}
-    pairs = list(dict.fromkeys(place[:2] for place, jobs in left.items() if jobs))
+    pairs = list(dict.fromkeys(job_names[:2] for job_names, jobs in jobs_left.items() if jobs))
     for number, pair in enumerate(pairs):
-        jobs_of_pair = {place: jobs for place, jobs in left.items() if jobs and place[:2] == pair}
+        jobs_of_pair = {job_names: jobs for job_names, jobs in jobs_left.items() if jobs and job_names[:2] == pair}
         share = (ends - time.perf_counter()) / (len(pairs) - number)
         lines.update(_estimate_pair(plan.grid, pair, jobs_of_pair, share, progress))
-    for place, jobs in groups.items():
-        line = lines.get(place) or Line(*place, 0, 0, samples=0, evaluations=0, seconds=0.0)
-        lines[place] = replace(line, jobs=len(jobs), done=len(jobs) - len(left[place]))
-    return Estimate(tuple(lines[place] for place in groups))
+    for job_names, jobs in groups.items():
+        line = lines.get(job_names) or Line(*job_names, 0, 0, samples=0, evaluations=0, seconds=0.0)
+        lines[job_names] = replace(line, jobs=len(jobs), done=len(jobs) - len(jobs_left[job_names]))
+    return Estimate(tuple(lines[job_names] for job_names in groups))
 
 
 def try_unknown(plan: Plan, estimate: Estimate, seconds: float) -> Estimate:
@@ -96,8 +96,8 @@ def try_unknown(plan: Plan, estimate: Estimate, seconds: float) -> Estimate:
         if trials is None or trials.pair != (line.data, line.model):
             trials = _Trials(plan.grid, line.data, line.model)
             trials.measure_speeds([line.explainer for line in unknown], 0.0)
-        place = (line.data, line.model, line.explainer, line.label)
-        jobs = [job for job in plan.jobs if (job.data, job.model, job.explainer, job.label) == place]
+        job_names = (line.data, line.model, line.explainer, line.label)
+        jobs = [job for job in plan.jobs if (job.data, job.model, job.explainer, job.label) == job_names]
         share = (ends - time.perf_counter()) / (len(unknown) - number)
         tried[line] = trials.fill_in(line, jobs, max(share, 0.0), must_try=True)
     return replace(estimate, lines=tuple(tried.get(line, line) for line in estimate.lines))
@@ -106,7 +106,7 @@ def try_unknown(plan: Plan, estimate: Estimate, seconds: float) -> Estimate:
 def _estimate_pair(
     grid: Grid,
     pair: tuple[str, str],
-    left: Mapping[tuple[str, str, str, str], Sequence[Job]],
+    jobs_left: Mapping[tuple[str, str, str, str], Sequence[Job]],
     seconds: float,
     progress: Callable[[str], None] | None,
 ) -> dict[tuple[str, str, str, str], Line]:
@@ -116,16 +116,16 @@ def _estimate_pair(
     trials = _Trials(grid, data, model)
     if progress:
         progress(f"measuring the speed of {model} on {data}")
-    trials.measure_speeds(list(dict.fromkeys(place[2] for place in left)), _SPEEDS * seconds)
+    trials.measure_speeds(list(dict.fromkeys(job_names[2] for job_names in jobs_left)), _SPEEDS * seconds)
     lines: dict[tuple[str, str, str, str], Line] = {}
-    by_work = sorted(left, key=lambda place: left[place][0].work)
-    for number, place in enumerate(by_work):
-        _, _, explainer, label = place
+    by_work = sorted(jobs_left, key=lambda job_names: jobs_left[job_names][0].work)
+    for number, job_names in enumerate(by_work):
+        _, _, explainer, label = job_names
         if progress:
             progress(f"trying {label} with {explainer}, {model} on {data}")
         share = (ends - time.perf_counter()) / (len(by_work) - number)
-        line = Line(*place, 0, 0, samples=0, evaluations=0, seconds=0.0)
-        lines[place] = trials.fill_in(line, left[place], max(share, 0.0))
+        line = Line(*job_names, 0, 0, samples=0, evaluations=0, seconds=0.0)
+        lines[job_names] = trials.fill_in(line, jobs_left[job_names], max(share, 0.0))
     return lines
 
 
@@ -202,8 +202,8 @@ class _Trials:
             explainers, key=lambda name: (name in self.grid.controls, self.grid.explainers[name].rows_per_input)
         )
         for name in order:
-            left = ends - time.perf_counter()
-            self.speeds[name] = self._time_explanations(self.grid.explainers[name], left / 2)
+            seconds_left = ends - time.perf_counter()
+            self.speeds[name] = self._time_explanations(self.grid.explainers[name], seconds_left / 2)
 
     def _time_predictions(self) -> float:
         """Seconds of a prediction. It also finds the batch sizes, so that no trial has to."""
@@ -220,12 +220,12 @@ class _Trials:
     def _time_explanations(self, explainer: Explainer, limit: float) -> _Speed:
         """How long an explanation takes; of an explainer that needs longer than the limit what its rows take."""
         rows = explainer.rows_per_input
-        by_rows = _Speed(rows * PASSES * self.prediction, measured=False)
+        by_rows = _Speed(count_passes(explainer) * self.prediction, measured=False)
         part = self.samples.split(self.model, slice(0, max(1, _ROWS // rows)))[0]
         count = len(part.take(self.inputs))
         # a single row takes as long as those that it is filled up to
         filled = max(count * rows, _ROWS)
-        if filled * PASSES * self.prediction > limit:
+        if filled / rows * by_rows.seconds > limit:
             return by_rows
         inputs = part.take(self.inputs)
         targets = None if self.targets is None else self.targets[part.rows]
@@ -256,14 +256,14 @@ class _Trials:
         rows = self._choose(job).rows
         metric = self.grid.measured[job.label].bind(extras=self.samples.extras, inputs=self.inputs, rows=rows)
         line = replace(line, samples=sum(job.stop - job.start for job in jobs))
-        speed = self.speeds[job.explainer]
+        explanation_speed = self.speeds[job.explainer]
         try:
             metric = metric.bind(module=self.model.module)
             # the samples themselves are explained first, and nothing is seen of a metric before
             filled = _ROWS // self.grid.explainers[job.explainer].rows_per_input
-            is_slow = speed.seconds * max(_count(rows), filled) > limit
+            is_slow = explanation_speed.seconds * max(_count(rows), filled) > limit
             if is_slow and not must_try:
-                return self._fill_in_by_speed(line, metric, speed)
+                return self._fill_in_by_speed(line, metric, explanation_speed)
             return self._fill_in_by_trials(line, metric, job, limit)
         except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
             evaluations = line.samples * metric.cost(self.model.classes).evaluations
@@ -301,34 +301,45 @@ class _Trials:
 
     def _predict(self, metric: Metric, job: Job, limit: float) -> tuple[_Trial, Basis]:
         """What the metric will take for a job, and how that is known."""
-        whole = self._run_warm(metric, job, _ITSELF * limit)
-        if whole.ended or not whole.is_known:
-            return whole, "trial"
+        own_trial = self._run_warm(metric, job, _ITSELF * limit)
+        if own_trial.ended or not own_trial.is_known:
+            return own_trial, "trial"
         try:
             pilot = metric.pilot()
         except StandfastError:  # options of the user's do not go together with those of the preset
             pilot = metric
-        most = metric.most_evaluations
-        if most is not None and pilot.most_evaluations is None:
+        most_evaluations = metric.most_evaluations
+        if most_evaluations is not None and pilot.most_evaluations is None:
             metric = remove_limit(metric)  # the pilot has none either
         count = _count(self._choose(job).rows)
-        expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
-        small = whole
+        expected_evaluations, pilot_evaluations = (
+            count * tried.cost(self.model.classes).evaluations for tried in (metric, pilot)
+        )
+        pilot_trial = own_trial
         pilot_limit = (1 - _ITSELF) * limit
-        if few < expected and whole.scaled_to(few) < _HOPELESS * pilot_limit / 2:
-            small = self._run_warm(pilot, job, pilot_limit)
+        if (
+            pilot_evaluations < expected_evaluations
+            and own_trial.scaled_to(pilot_evaluations) < _HOPELESS * pilot_limit / 2
+        ):
+            pilot_trial = self._run_warm(pilot, job, pilot_limit)
         # what the pilot took more or less than it was expected to, the metric will, too
-        evaluations = expected * small.evaluations / max(1, few) if small.ended else expected
-        if isinstance(most, int):
-            evaluations = min(evaluations, most * count)
-        evaluations = max(evaluations, whole.evaluations)
+        evaluations = (
+            expected_evaluations * pilot_trial.evaluations / max(1, pilot_evaluations)
+            if pilot_trial.ended
+            else expected_evaluations
+        )
+        if isinstance(most_evaluations, int):
+            evaluations = min(evaluations, most_evaluations * count)
+        evaluations = max(evaluations, own_trial.evaluations)
         # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
         # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
-        seconds = math.sqrt((small if small.ended else whole).scaled_to(evaluations) * whole.scaled_to(evaluations))
-        predicted = replace(whole, seconds=seconds, evaluations=evaluations)
-        if metric.has_random_cost and not small.ended:
+        seconds = math.sqrt(
+            (pilot_trial if pilot_trial.ended else own_trial).scaled_to(evaluations) * own_trial.scaled_to(evaluations)
+        )
+        predicted = replace(own_trial, seconds=seconds, evaluations=evaluations)
+        if metric.has_random_cost and not pilot_trial.ended:
             return predicted, "unknown"
-        return predicted, "pilot" if small.ended else "trial"
+        return predicted, "pilot" if pilot_trial.ended else "trial"
 
     def _run_warm(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
@@ -386,15 +397,15 @@ def _count(rows: slice) -> int:
 @contextlib.contextmanager
 def measure_peak(device: torch.device) -> Iterator[list[float]]:
     """Gives a list with one number: after the block, the most bytes that were in use within it; NaN if not known."""
-    found = [math.nan]
+    peak_bytes = [math.nan]
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-        yield found
-        found[0] = float(torch.cuda.max_memory_allocated(device))
+        yield peak_bytes
+        peak_bytes[0] = float(torch.cuda.max_memory_allocated(device))
         return
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # on Linux, this resets the peak
-    yield found
+    yield peak_bytes
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        found[0] = 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+        peak_bytes[0] = 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])

@@ -92,6 +92,9 @@ def make_stage(
     in_channels: int, channels: int, stride: int, blocks: int, activation: Callable[[], nn.Module] = nn.ReLU
 ) -> nn.Sequential:
     """Blocks `block1`, `block2`, ... in series, of which the first has the stride."""
-    places = [(in_channels, stride), *[(channels, 1)] * (blocks - 1)]
-    made = (BasicBlock(count, channels, step, activation) for count, step in places)
-    return nn.Sequential(OrderedDict((f"block{number}", block) for number, block in enumerate(made, 1)))
+    stage: OrderedDict[str, nn.Module] = OrderedDict()
+    for number in range(1, blocks + 1):
+        is_first = number == 1
+        block = BasicBlock(in_channels if is_first else channels, channels, stride if is_first else 1, activation)
+        stage[f"block{number}"] = block
+    return nn.Sequential(stage)

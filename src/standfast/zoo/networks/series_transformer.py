@@ -59,10 +59,10 @@ class SeriesTransformer(nn.Module):
         dropout: float = 0.2,
     ) -> None:
         super().__init__()
-        fine = len(stem) >= 1 and all(type(as_number(channels)) is int and channels >= 1 for channels in stem)
-        check(fine and stem[-1] % 4 == 0, "stem", "channels of each convolution, the last a multiple of 4", stem)
-        fine = len(strides) == len(stem) and all(type(as_number(stride)) is int and stride >= 1 for stride in strides)
-        check(fine, "strides", f"{len(stem)} whole numbers of at least 1", strides)
+        fits = len(stem) >= 1 and _are_counts(stem) and stem[-1] % 4 == 0
+        check(fits, "stem", "channels of each convolution, the last a multiple of 4", stem)
+        fits = len(strides) == len(stem) and _are_counts(strides)
+        check(fits, "strides", f"{len(stem)} whole numbers of at least 1", strides)
         for option, value in (("layers", layers), ("feedforward", feedforward)):
             check(value >= 1, option, "at least 1", value)
         check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
@@ -79,6 +79,10 @@ class SeriesTransformer(nn.Module):
         tokens = tokens + encode_positions(tokens)
         logits: Tensor = self.classifier(self.norm(self.layers(tokens)).mean(1))
         return logits
+
+
+def _are_counts(values: Sequence[int]) -> bool:
+    return all(type(as_number(value)) is int and value >= 1 for value in values)
 
 
 def encode_positions(tokens: Tensor) -> Tensor:

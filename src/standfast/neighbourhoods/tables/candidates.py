@@ -1,0 +1,58 @@
+"""What a search can try for rows that change: steps of numbers, categories, and whether a cell is lost."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from standfast.neighbourhoods.choices import Choices
+from standfast.neighbourhoods.tables.categories import Category
+from standfast.neighbourhoods.tables.row_changes import RowChanges
+
+
+def list_candidates(rows: RowChanges) -> Choices:
+    """The candidates of all parameters. With a copula, steps depend on all numbers together, so numbers have none."""
+    categories = [
+        _list_category(rows, category, clean)
+        for category, clean in zip(rows.plan.categories, rows.clean_categories, strict=True)
+    ]
+    return Choices.join([_list_steps(rows), *categories, _list_losses(rows)])
+
+
+def _list_steps(rows: RowChanges) -> Choices:
+    """The steps of numbers; a number without steps has candidates only where it cannot change, namely itself."""
+    low, high = rows.find_ranges()
+    step = torch.where(rows.step > 0, rows.step, 1.0)
+    counts = torch.where(rows.step > 0, ((high - low) / step).round().long() + 1, 0)
+    counts = torch.where(high > low, counts, 1)
+    if rows.options.prior == "copula":
+        counts = torch.zeros_like(counts)
+    clean = torch.where(counts > 0, (-low / step).round().long(), 0)
+    ordered = torch.ones(len(rows.columns), dtype=torch.bool, device=low.device)
+    return Choices(counts, clean, ordered, lambda numbers: low[:, None] + step * numbers, _all_rows(rows))
+
+
+def _list_category(rows: RowChanges, category: Category, clean: Tensor) -> Choices:
+    """The categories that rows may have whose `clean` `(M,)` one is given; -1, a missing cell, stays as it is."""
+    counts, points = category.list_points(clean.clamp(min=0))
+    counts = torch.where(clean < 0, 1, counts)[:, None]
+    ordered = torch.zeros(1, dtype=torch.bool, device=clean.device)
+
+    def find_points(numbers: Tensor) -> Tensor:
+        return points.gather(1, numbers[..., 0])[..., None]
+
+    return Choices(counts, torch.zeros_like(counts), ordered, find_points, _all_rows(rows))
+
+
+def _list_losses(rows: RowChanges) -> Choices:
+    """Whether each cell that may become missing is lost, if it is there."""
+    losing = list(rows.plan.losing)
+    counts = torch.where(rows.empty[:, losing], 1, 2)
+    ordered = torch.zeros(len(losing), dtype=torch.bool, device=counts.device)
+    lost = 1 - rows.options.may_become_missing / 2
+    return Choices(counts, torch.zeros_like(counts), ordered, lambda numbers: lost * numbers.double(), _all_rows(rows))
+
+
+def _all_rows(rows: RowChanges) -> Tensor:
+    """True for each row: nothing but the candidates can come of a parameter that has some."""
+    return torch.ones(len(rows.inputs), dtype=torch.bool, device=rows.inputs.device)

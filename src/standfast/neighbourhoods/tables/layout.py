@@ -1,0 +1,97 @@
+"""The columns of a table by name: which of them belong together, which stay as they are, and which a rule computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from standfast.errors import ArgumentError, check
+from standfast.neighbourhoods.rules import Rule, describe_unknown_column, read_rules
+from standfast.neighbourhoods.tables.options import TableOptions
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a table.
+
+    Attributes:
+        names: of all columns.
+        groups: the columns of each one-hot code, by its name.
+        fixed: columns that stay as they are.
+        rules: inequalities that every row keeps.
+        definitions: rules that compute a column from others, in this order.
+    """
+
+    names: tuple[str, ...]
+    groups: Mapping[str, tuple[int, ...]]
+    fixed: frozenset[int]
+    rules: tuple[Rule, ...]
+    definitions: tuple[Rule, ...]
+
+    @cached_property
+    def grouped(self) -> frozenset[int]:
+        """The columns of all one-hot codes."""
+        return frozenset(column for group in self.groups.values() for column in group)
+
+    @cached_property
+    def defined(self) -> frozenset[int]:
+        """The columns that rules compute."""
+        return frozenset(rule.defines for rule in self.definitions if rule.defines is not None)
+
+    def find(self, name: str, option: str) -> int:
+        """The number of a column; `ArgumentError` about the option that names one which is not there."""
+        return _find_column(name, self._numbers, option)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: column for column, name in enumerate(self.names)}
+
+
+def read_layout(options: TableOptions, count: int) -> Layout:
+    """The layout of a table of so many columns, as its options say.
+
+    Raises:
+        ArgumentError: names or rules do not fit together.
+    """
+    names = options.columns or tuple(f"x{column}" for column in range(count))
+    check(len(set(names)) == len(names), "columns", "names that differ", "a name twice")
+    numbers = {name: column for column, name in enumerate(names)}
+    groups = _read_groups(options, numbers)
+    fixed = frozenset(_find_column(name, numbers, "fixed") for name in options.fixed)
+    stated = [rule for text in options.rules for rule in read_rules(text, names)]
+    rules = tuple(rule for rule in stated if rule.defines is None)
+    definitions = tuple(rule for rule in stated if rule.defines is not None)
+    layout = Layout(names, groups, fixed, rules, definitions)
+    _check_definitions(layout)
+    clash = sorted(names[column] for column in fixed & layout.defined)
+    check(not clash, "fixed", "no column that a rule computes", clash)
+    return layout
+
+
+def _find_column(name: str, numbers: Mapping[str, int], option: str) -> int:
+    if name not in numbers:
+        raise ArgumentError(option, *describe_unknown_column(name, list(numbers)))
+    return numbers[name]
+
+
+def _read_groups(options: TableOptions, numbers: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The columns of each one-hot code, from the numbers of columns by name."""
+    groups: dict[str, tuple[int, ...]] = {}
+    for group, members in options.one_hot.items():
+        groups[group] = tuple(_find_column(name, numbers, "one_hot") for name in members)
+    grouped = [column for columns in groups.values() for column in columns]
+    check(len(set(grouped)) == len(grouped), "one_hot", "each column in one group only", "a column twice")
+    clash = sorted(groups.keys() & numbers.keys())
+    check(not clash, "one_hot", "names of groups that are no names of columns", clash)
+    return groups
+
+
+def _check_definitions(layout: Layout) -> None:
+    """Columns are computed one after the other, so a rule may use only those that are computed before."""
+    computed = [rule.defines for rule in layout.definitions]
+    for number, rule in enumerate(layout.definitions):
+        once = rule.defines not in computed[:number] and rule.defines not in layout.grouped
+        check(once, "rules", "each column computed by one rule, and none of a one-hot code", repr(rule.text))
+        ordered = not {column for column, _ in rule.terms} & set(computed[number:])
+        check(ordered, "rules", "a computed column used only in later rules", repr(rule.text))

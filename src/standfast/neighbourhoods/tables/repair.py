@@ -1,0 +1,77 @@
+"""Changes of rows that would break a rule are taken back in part: as much of them is kept as the rules allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from standfast.neighbourhoods.tables.row_changes import RowChanges
+
+#: of the largest share that keeps the rules; the first ones leave room for rounding, the others for steps
+_RUNGS = (1 - 1e-6, 1 - 1e-5, 1 - 1e-4, 1 - 1e-3, 0.75, 0.5, 0.25, 0.125, 0.0)
+
+
+def settle(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """Changes of numbers `(M, m)` and categories that keep the rules: the proposed ones, or less of them."""
+    kept = rows.find_kept(rows.apply(change, chosen), change)
+    broken = (~kept).nonzero()[:, 0]
+    if len(broken) == 0:
+        return change, chosen
+    less, others = _repair(rows.select(broken), change[broken], [numbers[broken] for numbers in chosen])
+    chosen = [numbers.index_copy(0, broken, other) for numbers, other in zip(chosen, others, strict=True)]
+    return change.index_copy(0, broken, less), chosen
+
+
+def _repair(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """The largest share of the changes that keeps the rules, with the new categories or, if need be, the clean ones."""
+    clean_categories = [numbers.clamp(min=0) for numbers in rows.clean_categories]
+    kept_change, kept_categories = torch.zeros_like(change), clean_categories
+    done = torch.zeros(len(change), dtype=torch.bool, device=change.device)
+    ways = [chosen, clean_categories] if chosen else [chosen]
+    for categories in ways:
+        share = _find_share(rows, change, categories)
+        # with the clean categories, all of the changes may be possible
+        rungs = (1.0, *_RUNGS) if categories is clean_categories else _RUNGS
+        for rung in rungs:
+            part_kept = share * rung if rung < 1 else torch.ones_like(share)
+            part = rows.cut_to_steps(part_kept[:, None] * change)
+            newly_kept = rows.find_kept(rows.apply(part, categories), part) & ~done
+            kept_change = torch.where(newly_kept[:, None], part, kept_change)
+            kept_categories = [
+                torch.where(newly_kept, new, old) for new, old in zip(categories, kept_categories, strict=True)
+            ]
+            done = done | newly_kept
+            if bool(done.all()):
+                return kept_change, kept_categories
+    return kept_change, kept_categories
+
+
+def _find_share(rows: RowChanges, change: Tensor, chosen: Sequence[Tensor]) -> Tensor:
+    """The largest share of the changes of numbers that keeps all rules, without steps, `(M,)`; all are linear."""
+    share = torch.ones(len(change), dtype=torch.float64, device=change.device)
+    if rows.options.prior != "independent" and rows.columns:
+        zero, everywhere = torch.zeros_like(share), torch.ones_like(share, dtype=torch.bool)
+        low, high = rows.find_ranges()
+        for column in range(len(rows.columns)):
+            share = _cut(share, zero, change[:, column], high[:, column], everywhere)
+            share = _cut(share, zero, -change[:, column], -low[:, column], everywhere)
+    first, last = (rows.in_units(rows.apply(part, chosen)) for part in (torch.zeros_like(change), change))
+    for rule in rows.plan.rules:
+        share = _cut(share, rule.evaluate(first), rule.evaluate(last), rows.allow(rule), ~rows.lacks(rule))
+    for rule in rows.plan.definitions:
+        computed, holds = rule.defines, ~rows.lacks(rule)
+        upper, lower = (
+            bound[..., computed] * rows.std[computed] + rows.mean[computed] for bound in (rows.upper, rows.lower)
+        )
+        share = _cut(share, first[:, computed], last[:, computed], upper, holds)
+        share = _cut(share, -first[:, computed], -last[:, computed], -lower, holds)
+    return share
+
+
+def _cut(share: Tensor, start: Tensor, end: Tensor, most: Tensor, holds: Tensor) -> Tensor:
+    """The share `(M,)` with which a value that rises from start to end stays at most `most`, where that holds."""
+    rises = (end > most) & (end > start) & holds
+    allowed = (most - start) / torch.where(rises, end - start, 1.0)
+    return torch.where(rises, torch.minimum(share, allowed.clamp(min=0)), share)

@@ -1,0 +1,285 @@
+"""What becomes of rows that change: how far numbers can go, what parameters ask for, and the rows that come of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check
+from standfast.neighbourhoods.copula import Copula
+from standfast.neighbourhoods.rules import Rule
+from standfast.neighbourhoods.tables.categories import SAME, Category
+from standfast.neighbourhoods.tables.options import TableOptions
+from standfast.neighbourhoods.tables.plan import Plan, find_lowest, fit_copula_of
+from standfast.tensors import is_on_host
+
+#: of a step: a bound that is a whole number of steps away stays so when inputs are standardised
+_SLACK = 1e-4
+#: tensors of a copula
+_TENSORS_OF_COPULA = ("values", "levels", "weights", "root", "inverse")
+
+
+class RowChanges:
+    """The changes of M rows.
+
+    Args:
+        options: of the table.
+        plan: what they mean for the columns.
+        inputs: the clean rows `(M, F)`.
+        bounds: of the inputs.
+
+    Attributes:
+        clean: the clean rows in the data's units, float64 `(M, F)`.
+        columns: the columns of numbers that change; `relative`, whether by percent, and `step`, 0 for none, are `(m,)`.
+        lower, upper: of the inputs, `(F,)`; `(M, F)` where they depend on the row.
+        empty: which cells of the clean rows are missing, bool `(M, F)`.
+    """
+
+    def __init__(self, options: TableOptions, plan: Plan, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        self.options, self.plan, self.inputs, self.bounds = options, plan, inputs, bounds
+        device = inputs.device
+        self.mean, self.std = plan.mean.to(device), plan.std.to(device)
+        self.clean = self.in_units(inputs)
+        self.columns = [number.column for number in plan.numbers]
+        relative = [number.relative for number in plan.numbers]
+        self.relative = torch.tensor(relative, dtype=torch.bool, device=device)
+        steps = [number.feature.step or 0.0 for number in plan.numbers]
+        self.step = torch.tensor(steps, dtype=torch.float64, device=device)
+        features = inputs.shape[1:]
+        self.lower, self.upper = (torch.as_tensor(bound, device=device).double().expand(features) for bound in bounds)
+        self.empty = torch.zeros(inputs.shape, dtype=torch.bool, device=device)
+        if options.missing is not None:
+            self._find_missing(options.missing)
+        if options.lowest is not None and options.highest is not None:
+            self._limit_to_reference(options.lowest, options.highest)
+        elif options.missing is not None:
+            self.lower = torch.where(self.codes.isnan(), self.lower, find_lowest(options).to(self.lower))
+
+    def _find_missing(self, missing: Sequence[float | None]) -> None:
+        codes = [math.nan if code is None else code for code in missing]
+        #: the number that stands for a missing cell of each column, `(F,)`; NaN for none
+        self.codes = torch.tensor(codes, dtype=torch.float64).to(self.inputs.device)
+        self.empty = self.inputs.double() - self.codes <= SAME * self.codes.abs().clamp(min=1)
+
+    def _limit_to_reference(self, lowest: Sequence[float], highest: Sequence[float]) -> None:
+        """Narrow the limits to the range of the reference and the row's own values: they become `(M, F)`."""
+        least, most = (self.lower.new_tensor(ends) for ends in (lowest, highest))
+        present = torch.where(self.empty, least, self.inputs.double())
+        self.lower = torch.maximum(self.lower, torch.minimum(least, present))
+        self.upper = torch.minimum(self.upper, torch.maximum(most, present))
+
+    def select(self, rows: Tensor) -> RowChanges:
+        """The changes of some of the rows."""
+        return RowChanges(self.options, self.plan, self.inputs[rows], self.bounds)
+
+    def in_units(self, rows: Tensor) -> Tensor:
+        """Rows `(M, F)` in the data's units."""
+        return rows.double() * self.std + self.mean
+
+    def round_to_steps(self, change: Tensor) -> Tensor:
+        """Changes `(M, m)` as multiples of the steps, the nearest ones; those without a step stay."""
+        step = torch.where(self.step > 0, self.step, 1.0)
+        return torch.where(self.step > 0, (change / step).round() * step, change)
+
+    def cut_to_steps(self, change: Tensor) -> Tensor:
+        """Changes `(M, m)` as multiples of the steps, the next ones towards 0."""
+        step = torch.where(self.step > 0, self.step, 1.0)
+        return torch.where(self.step > 0, (change / step).trunc() * step, change)
+
+    @cached_property
+    def clean_categories(self) -> list[Tensor]:
+        """The numbers of the clean rows' categories, `(M,)` each; -1 for those that are not known, or missing."""
+        numbers = []
+        for category in self.plan.categories:
+            is_missing = self.empty[:, list(category.columns)].any(1)
+            numbers.append(torch.where(is_missing, -1, category.find(self.inputs.double())))
+        return numbers
+
+    @property
+    def copula(self) -> Copula:
+        """The copula of the data, on the device of the rows."""
+        copula = fit_copula_of(self.options, self.inputs.shape[1])
+        if is_on_host(self.inputs):
+            return copula
+        moved = {name: getattr(copula, name).to(self.inputs.device) for name in _TENSORS_OF_COPULA}
+        return Copula(**{**vars(copula), **moved})
+
+    # Are these rows of the table?
+
+    def check_rows(self) -> None:
+        """Raise `ArgumentError` for rows that break a rule, up to rounding, or have a category that is not known."""
+        for rule in (*self.plan.rules, *self.plan.definitions):
+            self._check_rule(rule)
+        for category, numbers in zip(self.plan.categories, self.clean_categories, strict=True):
+            self._check_category(category, numbers)
+
+    def _check_rule(self, rule: Rule) -> None:
+        precision = 64 * torch.finfo(torch.float32).eps  # tables are often stored in float32
+        size = rule.measure_size(self.clean)
+        if self.options.units is not None:
+            size = size + rule.measure_size(self.mean.expand_as(self.clean))
+        broken = (rule.find_excess(self.clean) > precision * size) & ~self.lacks(rule)
+        if bool(broken.any()):
+            first = int(broken.nonzero()[0])
+            names = self.options.columns or [f"x{column}" for column in range(self.clean.shape[1])]
+            values = ", ".join(f"{names[column]} = {self.clean[first, column]:g}" for column in _list_columns(rule))
+            got = f"{int(broken.sum())} of {len(broken)} rows that break it; the first is row {first}: {values}"
+            raise ArgumentError("inputs", f"rows that keep the rule {rule.text!r}", got)
+
+    def _check_category(self, category: Category, numbers: Tensor) -> None:
+        columns = list(category.columns)
+        unknown = (numbers < 0) & ~self.empty[:, columns].any(1)
+        if bool(unknown.any()):
+            first = int(unknown.nonzero()[0])
+            cells = self.clean[first, columns].tolist()
+            raise ArgumentError("inputs", f"rows with a known category of {category.name!r}", f"row {first}: {cells}")
+        inside = self._are_inside(category.codes.to(self.inputs.device), columns)
+        check(bool(inside.all()), "bounds", f"all categories of {category.name!r} within the bounds", "one outside")
+
+    def _are_inside(self, codes: Tensor, columns: Sequence[int]) -> Tensor:
+        """Whether codes `(K, C)` of columns lie within the limits of some row, bool `(K, C)`."""
+        slack = SAME * codes.abs()
+        lower, upper = self.lower[..., columns], self.upper[..., columns]
+        if lower.ndim > 1:
+            lower, upper = lower.amin(0), upper.amax(0)
+        return (codes >= lower - slack) & (codes <= upper + slack)
+
+    def lacks(self, rule: Rule) -> Tensor:
+        """Whether a cell of the rule is missing in the clean rows, bool `(M,)`."""
+        return self.empty[:, _list_columns(rule)].any(1)
+
+    # How far can numbers go?
+
+    def find_ranges(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest change of each number in the data's units, `(M, m)`, within the bounds.
+
+        With a step, multiples of it.
+        """
+        clean = self.clean[:, self.columns]
+        ends = self.plan.ends.to(clean.device)
+        scale = torch.where(ends.percent, clean.abs() / 100, 1.0)
+        low = torch.where(ends.free, ends.lowest_value - clean, ends.lowest_change * scale)
+        high = torch.where(ends.free, ends.highest_value - clean, ends.highest_change * scale)
+        lower, upper = (bound * self.std + self.mean for bound in (self.lower, self.upper))
+        low = torch.maximum(low, lower[..., self.columns] - clean).clamp(max=0)
+        high = torch.minimum(high, upper[..., self.columns] - clean).clamp(min=0)
+        has_step, step = self.step > 0, torch.where(self.step > 0, self.step, 1.0)
+        low = torch.where(has_step, (low / step - _SLACK).ceil() * step, low)
+        high = torch.where(has_step, (high / step + _SLACK).floor() * step, high)
+        empty = self.empty[:, self.columns]
+        return low.masked_fill(empty, 0.0), high.masked_fill(empty, 0.0)
+
+    def limit_numbers(self) -> tuple[Tensor, Tensor]:
+        """The limits of the parameters of numbers, `(M, m)`."""
+        low, high = self.find_ranges()
+        low, high = low - self.step / 2, high + self.step / 2  # so that the first and the last have as much as others
+        size = self.clean[:, self.columns].abs() / 100
+        percent = self.relative & (size > 0)
+        size = torch.where(percent, size, 1.0)
+        ends = self.plan.ends.to(low.device)
+        is_zero = self.relative & ~percent  # all shares of it are 0
+        lower = torch.where(is_zero, ends.lowest_change, low / size)
+        upper = torch.where(is_zero, ends.highest_change, high / size)
+        return lower, upper
+
+    # What do parameters ask for?
+
+    def propose(self, parameters: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+        """What parameters `(M, D)` ask for.
+
+        Returns:
+            The changes of numbers in the data's units, `(M, m)`; the number of each category, `(M,)` each; and whether
+            the copula allows the move, bool `(M,)`.
+        """
+        m = len(self.plan.numbers)
+        values = parameters[:, :m].double()
+        possible = torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
+        if m == 0:
+            change = values
+        elif self.options.prior == "copula":
+            change, possible = self._move_by_copula(values)
+        else:
+            change = self._change_numbers(values)
+        chosen = [
+            category.choose(clean.clamp(min=0), parameters[:, m + number])
+            for number, (category, clean) in enumerate(zip(self.plan.categories, self.clean_categories, strict=True))
+        ]
+        return change, chosen, possible
+
+    def _move_by_copula(self, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """The changes of numbers `(M, m)`, and whether the move is possible, `(M,)`."""
+        # the different rows, and which of them each row is: copies of one row stand together as a rule
+        rows, copy = torch.unique_consecutive(self.inputs, dim=0, return_inverse=True)
+        copula = self.copula
+        origin = copula.locate(self.in_units(rows)[:, list(self.plan.continuous)])
+        change, possible = copula.move(origin.select(copy), shift)
+        return self.round_to_steps(change), possible
+
+    def _change_numbers(self, values: Tensor) -> Tensor:
+        """The changes `(M, m)` that values of the parameters are, in steps and within the ranges."""
+        change = torch.where(self.relative, self.clean[:, self.columns].abs() * values / 100, values)
+        low, high = self.find_ranges()
+        return torch.minimum(torch.maximum(self.round_to_steps(change), low), high)
+
+    # What comes of it?
+
+    def apply(self, change: Tensor, chosen: Sequence[Tensor]) -> Tensor:
+        """The rows `(M, F)`, as the model gets them, with changes `(M, m)` and categories; computed columns follow."""
+        before = self.inputs.double()
+        rows = before.clone()
+        if self.columns:
+            moved = before[:, self.columns] + change / self.std[self.columns]
+            lower, upper = self.lower[..., self.columns], self.upper[..., self.columns]
+            moved = torch.minimum(torch.maximum(moved, lower), upper)
+            rows[:, self.columns] = torch.where(self.empty[:, self.columns], before[:, self.columns], moved)
+        for category, clean, number in zip(self.plan.categories, self.clean_categories, chosen, strict=True):
+            columns = list(category.columns)
+            stays = ((clean == number) | (clean < 0))[:, None]
+            rows[:, columns] = torch.where(stays, before[:, columns], category.codes.to(rows.device)[number])
+        for rule in self.plan.definitions:
+            moved = rule.combine((rows - before) * self.std)
+            rows = rows.clone()  # autograd needs what the rule was computed from
+            moved = torch.where(self.lacks(rule), 0.0, moved)
+            rows[:, rule.defines] = before[:, rule.defines] + moved / self.std[rule.defines]
+        return rows.to(self.inputs.dtype)
+
+    def lose(self, rows: Tensor, parameters: Tensor) -> Tensor:
+        """The rows without the cells that become missing: those whose uniform number is near 1."""
+        if not self.plan.losing:
+            return rows
+        rows = rows.clone()
+        uniform = parameters[:, parameters.shape[1] - len(self.plan.losing) :]
+        for number, column in enumerate(self.plan.losing):
+            lost = uniform[:, number] > 1 - self.options.may_become_missing
+            rows[:, column] = torch.where(lost, self.codes[column].to(rows), rows[:, column])
+        return rows
+
+    def find_kept(self, rows: Tensor, change: Tensor) -> Tensor:
+        """Whether rows with these changes keep all rules, ranges and bounds, bool `(M,)`."""
+        kept = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        if self.options.prior != "independent" and self.columns:
+            low, high = self.find_ranges()
+            slack = 1e-9 * (high - low)
+            kept &= ((change >= low - slack) & (change <= high + slack)).all(1)
+        units = self.in_units(rows)
+        for rule in self.plan.rules:
+            kept &= (rule.evaluate(units) <= self.allow(rule)) | self.lacks(rule)
+        for rule in self.plan.definitions:
+            value = rows[:, rule.defines].double()
+            lower, upper = self.lower[..., rule.defines], self.upper[..., rule.defines]
+            kept &= ((value >= lower) & (value <= upper)) | self.lacks(rule)
+        return kept
+
+    def allow(self, rule: Rule) -> Tensor:
+        """What a rule's value may be at most: 0, or the clean row's own rounding error."""
+        return rule.evaluate(self.clean).clamp(min=0)
+
+
+def _list_columns(rule: Rule) -> list[int]:
+    """The columns that a rule names, the one that it computes last."""
+    columns = [column for column, _ in rule.terms]
+    return columns if rule.defines is None else [*columns, rule.defines]

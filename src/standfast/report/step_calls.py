@@ -1,0 +1,156 @@
+"""A next step as a call of `evaluate`, or of a training, in full.
+
+It is written from what the manifest holds of the user's call (`standfast.question.calls`). What has no code there, such
+as the model, the inputs and the training rows, has the name of its argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from standfast.neighbourhoods import Neighbourhood, TableChanges
+from standfast.neighbourhoods.naming import find_first_option
+from standfast.question.spelling import spell
+from standfast.results import NextStep, StoredResults
+from standfast.results.given_call import GivenPart, GivenParts, read_call
+from standfast.results.next_steps import METRIC_OF
+
+#: how a training of the same network differs; docs/training.md has what it brought
+_SCHEME = "standfast.training.schemes.GradientHessian(gradient_weight=0.0, hessian_weight=0.5)"
+#: arguments of which there is one for each sample
+_OF_SAMPLES = ("targets",)
+
+
+def write_call(results: StoredResults, step: NextStep) -> str | None:
+    """The user's call of `evaluate` with what the step changes; None where it cannot be written such that it runs."""
+    call = read_call(results.manifest)
+    explainers = _write_explainers(call.explainers, step)
+    metrics = _write_metrics(call.metrics, step)
+    if metrics is None:
+        return None
+    count = _count_inputs(results, step)
+    cut = "" if count is None else f"[:{count}]"
+    options = _change_options(call.options, step, cut)
+    if results.summary.minutes is not None:
+        options["minutes"] = write_minutes(results.summary.minutes, step)
+    arguments = ["model", explainers, f"inputs{cut}", metrics]
+    arguments += [f"{name}={code}" for name, code in options.items()]
+    return f"standfast.evaluate({', '.join(arguments)})"
+
+
+def write_training(results: StoredResults) -> str | None:
+    """A call that trains the network further; None where several models were given, or models of a study."""
+    given = read_call(results.manifest).model
+    if given not in ("model", "module"):
+        return None
+    module = "model.module" if given == "model" else "model"
+    options = f"scheme={_SCHEME}, epochs=6, generator=torch.Generator().manual_seed(0)"
+    return f"standfast.training.classifier.train_classifier({module}, train_inputs, train_labels, {options})"
+
+
+def write_minutes(minutes: float, step: NextStep) -> str:
+    """The limit of time of a step, from that of the results: longer where more is asked of the same explainers."""
+    if step.kind in ("samples", "question"):
+        return str(math.ceil(minutes + (step.seconds or 0.0) / 60))
+    return f"{minutes:g}"
+
+
+def list_reaches(change: TableChanges) -> dict[str, Any]:
+    """How far each column moves."""
+    assert isinstance(change.changes, Mapping)
+    return {name: feature.by for name, feature in change.changes.items()}
+
+
+def find_reach(change: Neighbourhood) -> Any:
+    """How far a change goes: one number where it is the same in both directions, or begins at nothing."""
+    option = find_first_option(type(change))
+    assert option is not None
+    reach = getattr(change, option)
+    if not isinstance(reach, tuple):
+        return reach
+    low, high = reach
+    return high if low in (0, -high) else reach
+
+
+def _write_explainers(given: GivenParts | None, step: NextStep) -> str:
+    """The explainers of a step; all of the user's where the line cannot choose among them."""
+    chosen = _choose_codes(given, step.evaluated)
+    if chosen is None:
+        return repr([step.instead]) if step.instead else "explainers"
+    if step.instead:
+        chosen[step.instead] = repr(step.instead)
+    are_named = given is not None and given.are_named and bool(step.evaluated)
+    return _write_parts(list(chosen.items()), are_named)
+
+
+def _choose_codes(given: GivenParts | None, names: Sequence[str]) -> dict[str, str] | None:
+    """The codes of explainers by name; None if one of them has none."""
+    parts = () if given is None else given.parts
+    chosen = {part.name: part.code for part in parts if part.name in names and part.code is not None}
+    return chosen if len(chosen) == len(names) else None
+
+
+def _write_metrics(given: GivenParts | None, step: NextStep) -> str | None:
+    """The metrics of a step; None where one has to move to another neighbourhood and cannot."""
+    further = [METRIC_OF[kind] for kind in step.missing if kind in METRIC_OF]
+    codes = [] if given is None else [_write_metric(part, step) for part in given.parts]
+    if given is None or None in codes:
+        return None if further or step.changes else "metrics"
+    parts = [(part.name, str(code)) for part, code in zip(given.parts, codes, strict=True)]
+    parts += [(name, repr(name)) for name in further]
+    return _write_parts(parts, given.are_named)
+
+
+def _write_metric(part: GivenPart, step: NextStep) -> str | None:
+    """The code of a metric, without its neighbourhood where that changes; None if there is none."""
+    if not (step.changes and part.is_placed):
+        return part.code
+    return None if part.movable is None else repr(part.movable)
+
+
+def _write_parts(parts: Sequence[tuple[str, str]], are_named: bool) -> str:
+    """Codes as a mapping from names, or as a list."""
+    if are_named:
+        entries = ", ".join(f"{name!r}: {code}" for name, code in parts)
+        return f"{{{entries}}}"
+    return f"[{', '.join(code for _, code in parts)}]"
+
+
+def _count_inputs(results: StoredResults, step: NextStep) -> int | None:
+    """How many inputs the call gets; None for all that it had."""
+    if step.kind != "samples":
+        return None
+    available = max((available for _, available in results.limited_samples.values()), default=0)
+    return None if step.samples <= available else step.samples
+
+
+def _change_options(given: Mapping[str, str], step: NextStep, cut: str) -> dict[str, str]:
+    """The code of the other arguments.
+
+    Args:
+        given: that of the user's call.
+        step: the step.
+        cut: what is behind the inputs, and so behind other arguments of which there is one for each sample.
+    """
+    options = dict(given)
+    for name in _OF_SAMPLES:
+        if options.get(name) == name:
+            options[name] = name + cut
+    if "checks" in step.missing:
+        options.pop("sanity", None)
+    if step.changes:
+        options["neighbourhood"] = _write_changes(step.changes)
+        # another question has a folder of its own
+        options.pop("out", None)
+    return options
+
+
+def _write_changes(changes: Sequence[Neighbourhood]) -> str:
+    """The code of a neighbourhood, or of a list of several."""
+    codes: list[str] = []
+    for change in changes:
+        reach = list_reaches(change) if isinstance(change, TableChanges) else find_reach(change)
+        codes.append(f"standfast.neighbourhoods.{type(change).__name__}({spell(reach)})")
+    return codes[0] if len(codes) == 1 else f"[{', '.join(codes)}]"

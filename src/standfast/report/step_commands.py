@@ -1,0 +1,157 @@
+"""A next step of a study: the command of its file with other values (`--set`), or a call for a study without a file."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from standfast.neighbourhoods import Neighbourhood, TableChanges
+from standfast.neighbourhoods.naming import find_name
+from standfast.report.step_calls import find_reach, list_reaches, write_minutes
+from standfast.results import NextStep, StoredResults
+from standfast.results.next_steps import METRIC_OF
+from standfast.study.folders import LocalFolder
+
+#: a key of a study file with its new value; with a plus behind the key, with one more entry
+Change = tuple[str, Any]
+
+
+def write_study_step(results: StoredResults, study: Mapping[str, Any], step: NextStep) -> str | None:
+    """The line of a step; None where it cannot be written such that it runs.
+
+    Args:
+        results: of the study.
+        study: as plain values.
+        step: the step.
+    """
+    changes = _list_changes(study, step)
+    if changes is None:
+        return None
+    origin = str(results.manifest.get("origin") or "")
+    if Path(origin).suffix:
+        return _write_command(results, origin, changes, step)
+    return _write_call(results, changes)
+
+
+def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | None:
+    """What a step changes in a study; None where the study leaves no room for it."""
+    if step.kind == "samples":
+        # without it all samples of the data are evaluated, and there are no more
+        return [("samples", step.samples)] if "samples" in study else None
+    if step.kind == "explainer":
+        return [("explainers+", _write_explainer(step.instead))]
+    if step.kind == "question":
+        changes: list[Change] = [("metrics+", METRIC_OF[kind]) for kind in step.missing if kind in METRIC_OF]
+        return [*changes, ("sanity", True)] if "checks" in step.missing else changes
+    if step.kind == "neighbourhood" and not _has_own_neighbourhood(study):
+        places = [_write_place(change) for change in step.changes]
+        return [("neighbourhood", places[0] if len(places) == 1 else places)]
+    return None
+
+
+def _write_explainer(text: str) -> Any:
+    """An explainer such as `"smoothgrad:times_input=true"` as an entry of a study file."""
+    name, _, rest = text.partition(":")
+    if not rest:
+        return name
+    options: dict[str, Any] = {}
+    for part in rest.split(","):
+        option, _, value = part.partition("=")
+        options[option] = value == "true" if value in ("true", "false") else value
+    return {name: options}
+
+
+def _has_own_neighbourhood(study: Mapping[str, Any]) -> bool:
+    """Whether a metric has one of its own, which that of the study does not replace."""
+    common = study.get("neighbourhood")
+    metrics = study.get("metrics") or {}
+    return any(
+        isinstance(options, Mapping) and options.get("neighbourhood") not in (None, common)
+        for metric in metrics.values()
+        for options in metric.values()
+    )
+
+
+def _write_place(change: Neighbourhood) -> dict[str, Any]:
+    """A neighbourhood as a study file has it."""
+    name = find_name(type(change))
+    if isinstance(change, TableChanges):
+        return {name: {"changes": list_reaches(change)}}
+    reach = find_reach(change)
+    return {name: list(reach) if isinstance(reach, tuple) else reach}
+
+
+def _write_command(results: StoredResults, origin: str, changes: Sequence[Change], step: NextStep) -> str:
+    """The command of the user with the changes; the file stays as it is."""
+    command = str((results.manifest.get("about") or {}).get("command") or "")
+    words = shlex.split(command) if command.startswith("standfast run ") else _find_command(results, origin)
+    if results.summary.minutes is not None:
+        words = [*_leave_out(words, "--minutes"), "--minutes", write_minutes(results.summary.minutes, step)]
+    if step.changes:
+        stem = Path(words[2]).stem
+        words = [*_leave_out(words, "--out"), "--out", f"results/{stem}-nearer"]
+    for key, value in changes:
+        words += ["--set", f"{key}={_write_flow(value)}"]
+    return shlex.join(words)
+
+
+def _find_command(results: StoredResults, origin: str) -> list[str]:
+    """The command that runs a study that Python has run."""
+    words = ["standfast", "run", _shorten(origin)]
+    address = _find_address(results)
+    default = (Path("results") / Path(origin).stem).resolve()
+    is_default = address is None or Path(address).resolve() == default
+    return words if is_default else [*words, "--out", str(address)]
+
+
+def _leave_out(words: Sequence[str], option: str) -> list[str]:
+    """A command without an option and its value."""
+    if option not in words:
+        return list(words)
+    place = words.index(option)
+    return [*words[:place], *words[place + 2 :]]
+
+
+def _write_call(results: StoredResults, changes: Sequence[Change]) -> str | None:
+    """A call of `run_study` for a study that was given as a mapping; `results` are these."""
+    keys = [key for key, _ in changes]
+    if any(key.endswith("+") for key in keys):
+        return None
+    address = _find_address(results)
+    entries = ", ".join(f"{key!r}: {value!r}" for key, value in changes)
+    out = "" if address is None or "neighbourhood" in keys else f", out={address!r}"
+    return f"standfast.run_study({{**results.manifest['study'], {entries}}}{out})"
+
+
+def _find_address(results: StoredResults) -> str | None:
+    """Where the results are; None for results in memory."""
+    folder = getattr(results.store, "folder", None)
+    if isinstance(folder, LocalFolder):
+        return _shorten(str(folder.path))
+    return None if folder is None else str(folder.address)
+
+
+def _shorten(path: str) -> str:
+    """A path from the current folder on, where it is in it."""
+    full = Path(path).resolve()
+    current = Path.cwd()
+    return str(full.relative_to(current)) if full.is_relative_to(current) else path
+
+
+def _write_flow(value: Any) -> str:
+    """A value in one line of YAML.
+
+    >>> _write_flow([{"brightness": 0.2}, {"jpeg": [30, 90]}]), _write_flow(True)
+    ('[{brightness: 0.2}, {jpeg: [30, 90]}]', 'true')
+    """
+    if isinstance(value, Mapping):
+        entries = ", ".join(f"{_write_flow(key)}: {_write_flow(entry)}" for key, entry in value.items())
+        return f"{{{entries}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_write_flow, value))}]"
+    # JSON is YAML; plain words need no quotes
+    is_word = isinstance(value, str) and value.isidentifier()
+    return str(value) if is_word else json.dumps(value, ensure_ascii=False)

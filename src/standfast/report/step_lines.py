@@ -1,0 +1,134 @@
+"""The line that does a next step, and how it is broken for a terminal."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Mapping
+
+from standfast.report.step_calls import write_call, write_training
+from standfast.report.step_commands import write_study_step
+from standfast.results import NextStep, StoredResults
+
+#: what every session has, or imports
+_IMPORTED = ("standfast", "torch")
+#: what a line may call, beside classes of these rooms with options
+_CALLED = (
+    "standfast.evaluate",
+    "standfast.run_study",
+    "standfast.training.classifier.train_classifier",
+    "torch.Generator",
+    "torch.Generator().manual_seed",
+)
+_ROOMS = ("explainers", "metrics", "neighbourhoods", "similarity", "tasks", "training.schemes")
+_CLASS = re.compile(rf"standfast\.(({'|'.join(map(re.escape, _ROOMS))})\.)?[A-Z]\w*")
+#: the parts of values, of arguments, and of names that are not called
+_PLAIN_PARTS = (
+    ast.Constant,
+    ast.List,
+    ast.Tuple,
+    ast.Dict,
+    ast.UnaryOp,
+    ast.USub,
+    ast.Name,
+    ast.Attribute,
+    ast.Subscript,
+    ast.Slice,
+    ast.keyword,
+    ast.expr_context,
+)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+
+
+def write_line(results: StoredResults, step: NextStep) -> str | None:
+    """The line of a step; None where it cannot be written such that it runs and does nothing else."""
+    study = results.manifest.get("study")
+    if isinstance(study, Mapping) and study:
+        line = write_study_step(results, study, step)
+    elif step.kind == "training":
+        line = write_training(results)
+    else:
+        line = write_call(results, step)
+    if line is None or is_command(line) or is_harmless(line):
+        return line
+    return None
+
+
+def is_command(line: str) -> bool:
+    """Whether a line is for a shell, and not for Python."""
+    return line.startswith("standfast ")
+
+
+def is_harmless(line: str) -> bool:
+    """Whether a line of Python evaluates, or trains, and nothing else: results, with their call, may be a stranger's.
+
+    >>> is_harmless("standfast.evaluate(model, [standfast.explainers.LRP(epsilon=0.1)], inputs[:8], metrics)")
+    True
+    >>> is_harmless("standfast.evaluate(model, [standfast.files.os.system('true')], inputs, metrics)")
+    False
+    """
+    try:
+        tree = ast.parse(line, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return all(_is_harmless_part(node) for node in ast.walk(tree.body))
+
+
+def _is_harmless_part(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        called = ast.unparse(node.func)
+        return called in _CALLED or _CLASS.fullmatch(called) is not None
+    return isinstance(node, _PLAIN_PARTS)
+
+
+def list_session_names(line: str) -> list[str]:
+    """What a line of Python takes from the session of the user, in the order in which it stands there.
+
+    >>> list_session_names("standfast.evaluate(model, ['inputs'], inputs[:80], metrics, reference=reference)")
+    ['model', 'inputs', 'metrics', 'reference']
+    """
+    nodes = [node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Name)]
+    nodes.sort(key=lambda node: node.col_offset)
+    names = dict.fromkeys(node.id for node in nodes)
+    return [name for name in names if name not in _IMPORTED]
+
+
+def wrap_line(line: str, width: int, indent: str = "    ") -> list[str]:
+    """A line of code in several that are not longer than the width, where they can be broken, and run as they are.
+
+    A call is broken behind commas and opening brackets, and a command before options.
+
+    >>> wrap_line("standfast.evaluate(model, ['saliency', 'lrp'], inputs[:80])", 40)
+    ["standfast.evaluate(model, ['saliency',", "    'lrp'], inputs[:80])"]
+    >>> wrap_line("standfast run study.yaml --set samples=80", 30)
+    ['standfast run study.yaml \\\\', '    --set samples=80']
+    """
+    parts = _split_at_options(line) if is_command(line) else _split_code(line)
+    end = " \\" if is_command(line) else ""
+    lines: list[str] = []
+    current = ""
+    for part in parts:
+        if current.strip() and len((current + part).rstrip()) + len(end) > width:
+            lines.append(current.rstrip() + end)
+            current = indent
+        current += part
+    return [*lines, current.rstrip()]
+
+
+def _split_at_options(command: str) -> list[str]:
+    """A command before its options, and each option with its value."""
+    words: list[list[str]] = [[]]
+    for word in shlex.split(command):
+        if word.startswith("--"):
+            words.append([])
+        words[-1].append(word)
+    return [f"{shlex.join(part)} " for part in words]
+
+
+def _split_code(code: str) -> list[str]:
+    """Code in parts that end with a comma and a space, or with an opening bracket, that are in no text."""
+    quoted = [range(*found.span()) for found in _QUOTED.finditer(code)]
+    ends = [found.end() for found in re.finditer(r", |[({]|(?<!\w)\[", code)]
+    cuts = [end for end in ends if not any(end - 1 in text for text in quoted)]
+    return [code[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(code)], strict=True)]

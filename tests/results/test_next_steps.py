@@ -1,0 +1,210 @@
+"""The next steps: which the results support, in which order, and at what cost. Nothing is proposed for nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+
+from standfast.neighbourhoods import JPEG, Brightness, GaussianNoise, TableChanges
+from standfast.results import ConfiguredMetric, References, ValueSpec
+from standfast.results.next_steps import NextStep, Situation, find_next_steps
+from standfast.results.quality import Quality
+from standfast.results.sanity import Check, Sanity
+from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow
+from standfast.results.verdict import reach_verdict
+from standfast.statistics.paired import Interval
+
+PASSED = Sanity((Check("input", "passed"), Check("class", "passed")))
+FAILED = Sanity((Check("input", "failed"), Check("class", "passed")))
+#: each pixel by a tenth of its range, and by 8 of 255 grey levels
+LARGE = {"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": None}
+SMALL = {**LARGE, "radius": 8 / 255}
+REFERENCES = References(1.0, 0.2, None, None)
+INTERVALS = {"good": (0.9, 0.8, 0.95), "bad": (0.3, 0.25, 0.4), "undecided": (0.6, 0.4, 0.7)}
+IMAGES = {"samples": 12, "input_shape": [3, 8, 8], "bounds": [[0.0, 0.0], [1.0, 1.0]]}
+
+
+def make_row(explainer: str, quality: Quality, needed: int | None, label: str, sanity: Sanity) -> SummaryRow:
+    asks = "stability" if label == "worst" else "faithfulness"
+    spec = ValueSpec(label, label, "higher", asks=asks)  # type: ignore[arg-type]
+    middle, low, high = INTERVALS[quality]
+    return SummaryRow(
+        "d",
+        "m",
+        explainer,
+        label,
+        label,
+        spec,
+        Interval(middle, low, high, 12, 0.96, None, (middle, middle)),
+        counts=Counts(12, 12, 12),
+        sanity=sanity.state,
+        references=REFERENCES if label == "worst" else None,
+        quality=quality,
+        failure_p=0.001 if quality == "bad" else 1.0,
+        needed=needed,
+    )
+
+
+def make_situation(
+    qualities: Mapping[str, tuple[Quality, Quality]],
+    *,
+    needed: Mapping[str, int] = {},
+    place: Mapping[str, Any] = LARGE,
+    data: Mapping[str, Any] = IMAGES,
+    labels: Sequence[str] = ("worst", "aopc"),
+    sanity: Sanity = PASSED,
+    manifest: Mapping[str, Any] = {},
+) -> Situation:
+    """The stability and the faithfulness of some explainers, each of which took one second a sample for each metric."""
+    metrics: list[MetricSummary] = []
+    for number, label in enumerate(("worst", "aopc")):
+        if label not in labels:
+            continue
+        rows = [make_row(name, each[number], needed.get(name), label, sanity) for name, each in qualities.items()]
+        options = {"neighbourhood": place} if label == "worst" else {}
+        registered = {"worst": "worst_case", "aopc": "aopc"}[label]
+        configured = ConfiguredMetric(label, registered, options, "higher", False, rows[0].spec, {})
+        metrics.append(MetricSummary("d", "m", configured, tuple(rows), None, Decision("none", "one explainer")))
+    checks = {("d", "m", name): sanity for name in qualities}
+    summary = Summary(("d",), ("m",), tuple(qualities), (), {"d": 12}, tuple(metrics), {}, 1, 0, 0, (), checks)
+    jobs = [
+        {"data": "d", "model": "m", "explainer": name, "label": label, "status": "done", "seconds": 12.0}
+        for name in qualities
+        for label in labels
+    ]
+    own = {
+        "data": {"d": data},
+        "models": {"m": {"parameters": 9, "of classes": True}},
+        "explainers": {name: {"name": name} for name in qualities},
+        **manifest,
+    }
+    return Situation(summary, reach_verdict(summary, "d", "m"), own, pl.DataFrame(jobs))
+
+
+def find_kinds(situation: Situation) -> list[str]:
+    return [step.kind for step in find_next_steps(situation)]
+
+
+def find_step(situation: Situation, kind: str) -> NextStep:
+    return next(step for step in find_next_steps(situation) if step.kind == kind)
+
+
+def test_nothing_is_proposed_where_all_is_good() -> None:
+    assert find_kinds(make_situation({"saliency": ("good", "good")})) == []
+
+
+def test_beside_one_that_may_be_shown_only_undecided_ones_are_decided() -> None:
+    situation = make_situation(
+        {"lrp": ("good", "good"), "saliency": ("bad", "good"), "gradcam": ("undecided", "good")},
+        needed={"gradcam": 5},
+    )
+    assert situation.verdict.show == ("lrp",)
+    (step,) = find_next_steps(situation)
+    assert (step.kind, step.explainers, step.samples, step.more) == ("samples", ("gradcam",), 12 + 10, (2, 10))
+    assert step.evaluated == ("lrp", "gradcam")  # what is refused is not evaluated again
+
+
+def test_the_cost_is_what_the_same_work_took() -> None:
+    qualities: dict[str, tuple[Quality, Quality]] = {"saliency": ("undecided", "good"), "lrp": ("bad", "good")}
+    step = find_step(make_situation(qualities, needed={"saliency": 5}), "samples")
+    assert step.seconds == 22 * 2  # 22 samples, a second for each of two metrics
+    kept = make_situation(qualities, needed={"saliency": 5}, manifest={"call": {"options": {"out": "'folder'"}}})
+    assert find_step(kept, "samples").seconds == 10 * 2  # in a folder only the further samples are evaluated
+
+
+def test_the_number_is_the_one_that_decides_most_for_its_samples() -> None:
+    qualities: dict[str, tuple[Quality, Quality]] = dict.fromkeys("abc", ("undecided", "good"))
+    step = find_step(make_situation(qualities, needed={"a": 6, "b": 7, "c": 180}), "samples")
+    assert (step.explainers, step.more, step.samples) == (("a", "b"), (3, 14), 12 + 10)
+    step = find_step(make_situation(qualities, needed={"a": 60, "b": 70, "c": 80}), "samples")
+    assert step.explainers == ("a", "b", "c")
+
+
+def test_without_a_number_no_samples_are_proposed() -> None:
+    assert "samples" not in find_kinds(make_situation({"saliency": ("undecided", "good")}))
+
+
+def test_what_was_not_asked_is_asked() -> None:
+    step = find_step(make_situation({"saliency": ("good", "good")}, labels=["worst"]), "question")
+    assert (step.missing, step.explainers, step.seconds) == (("faithfulness",), ("saliency",), None)
+    step = find_step(make_situation({"saliency": ("good", "good")}, labels=["aopc"]), "question")
+    assert step.missing == ("stability",)
+
+
+def test_no_default_neighbourhood_no_question_of_stability() -> None:
+    table = {"samples": 12, "input_shape": [2], "bounds": [[0.0, 1.0], [1.0, 5.0]]}
+    assert find_kinds(make_situation({"saliency": ("good", "good")}, labels=["aopc"], data=table)) == []
+
+
+def test_a_large_ball_around_images_has_nearer_changes_that_are_not_smaller_balls() -> None:
+    step = find_step(make_situation({"saliency": ("bad", "good")}), "neighbourhood")
+    assert [type(change) for change in step.changes] == [Brightness, JPEG, GaussianNoise]
+    assert step.is_another_question
+    assert step.labels == ("worst",)
+    # once for all metrics, and the measure of stability in two further neighbourhoods
+    assert step.seconds == 12 * (2 + 2)
+
+
+@pytest.mark.parametrize("place", [SMALL, {"transformation": "Rotation", "degrees": [-10, 10]}, None])
+def test_what_inputs_undergo_is_not_replaced(place: Mapping[str, Any]) -> None:
+    assert "neighbourhood" not in find_kinds(make_situation({"saliency": ("bad", "good")}, place=place))
+
+
+def test_a_failed_check_or_map_without_merit_is_no_matter_of_the_neighbourhood() -> None:
+    assert find_kinds(make_situation({"saliency": ("bad", "good")}, sanity=FAILED)) == []
+    # certainly not faithful: smoother maps, or other changes, do not help
+    assert find_kinds(make_situation({"saliency": ("undecided", "bad")})) == []
+
+
+def test_free_categories_of_a_table_become_the_precision_of_its_numbers() -> None:
+    columns = [
+        {"name": "income", "kind": "number"},
+        {"name": "age", "kind": "number"},
+        {"name": "town", "kind": "category"},
+    ]
+    changes = {"income": {"by": "5%", "categories": None}, "town": {"by": None, "categories": "data"}}
+    place = {"transformation": "TableChanges", "changes": changes}
+    data = {"samples": 12, "input_shape": [3], "columns": columns}
+    step = find_step(make_situation({"occlusion": ("bad", "good")}, place=place, data=data), "neighbourhood")
+    (nearer,) = step.changes
+    assert isinstance(nearer, TableChanges)
+    assert isinstance(nearer.changes, Mapping)
+    assert {name: feature.by for name, feature in nearer.changes.items()} == {"income": "5%", "age": "2%"}
+    fixed = {**place, "changes": {"income": {"by": "5%", "categories": None}}}
+    assert find_kinds(make_situation({"occlusion": ("bad", "good")}, place=fixed, data=data)) == []
+
+
+def test_a_smoother_relative_is_proposed_once() -> None:
+    step = find_step(make_situation({"saliency": ("bad", "good")}, place=SMALL), "explainer")
+    assert (step.instead, step.explainers, step.labels) == ("smoothgrad", ("saliency",), ("worst",))
+    assert step.seconds == 12 * (17 + 1)  # 17 gradients for one; what removes features does not explain again
+    both: dict[str, tuple[Quality, Quality]] = {"saliency": ("bad", "good"), "smoothgrad": ("bad", "good")}
+    assert "explainer" not in find_kinds(make_situation(both, place=SMALL))
+    assert "explainer" not in find_kinds(make_situation({"gradcam": ("bad", "good")}, place=SMALL))
+
+
+def test_a_network_is_trained_again_only_if_all_of_its_maps_certainly_fail() -> None:
+    situation = make_situation({"saliency": ("bad", "good")}, place=SMALL)
+    assert find_kinds(situation) == ["explainer", "training"]
+    assert find_step(situation, "training").seconds is None
+    two: dict[str, tuple[Quality, Quality]] = {"saliency": ("bad", "good"), "gradcam": ("undecided", "good")}
+    assert "training" not in find_kinds(make_situation(two, place=SMALL))
+    trees = {"models": {"m": {"parameters": 0, "of classes": True}}}
+    assert "training" not in find_kinds(make_situation({"saliency": ("bad", "good")}, place=SMALL, manifest=trees))
+
+
+def test_the_order_is_what_may_be_decided_in_a_second() -> None:
+    qualities: dict[str, tuple[Quality, Quality]] = {"saliency": ("bad", "good"), "lrp": ("undecided", "good")}
+    cheap = find_next_steps(make_situation(qualities, needed={"lrp": 1}))
+    assert [step.kind for step in cheap] == ["samples", "neighbourhood", "explainer"]
+    assert [step.worth for step in cheap] == sorted((step.worth for step in cheap), reverse=True)
+    dear = find_next_steps(make_situation(qualities, needed={"lrp": 190}))
+    assert [step.kind for step in dear] == ["neighbourhood", "explainer", "samples"]
+    unknown = dataclasses.replace(
+        make_situation(qualities, needed={"lrp": 1}), jobs=make_situation(qualities).jobs.clear()
+    )
+    assert [step.seconds for step in find_next_steps(unknown)] == [None] * 3
