@@ -24,7 +24,7 @@ import standfast
 from standfast.neighbourhoods import TableChanges
 
 ROWS, DECLINED = 5000, 12
-RULE = "P(default) > 0.35"
+RULE = "declined: P(default) > 0.35"
 CHANGES = TableChanges({"income": "2%", "debt": "2%"})
 
 

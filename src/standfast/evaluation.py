@@ -109,7 +109,8 @@ def evaluate(
         decision: what you decide by the probability of one class or label, such as `"P(default) > 0.35"` or
             `"P(2) < 0.1"`; the class by the name that the estimator or the data set has for it, or by its number. What
             is explained is then the decision, and it is kept on the same side of the cut-off
-            (`standfast.tasks.Decision`). By default the class that the model predicts.
+            (`standfast.tasks.Decision`). What its sides are called may stand before it, as in `"declined: P(default) >
+            0.35"` or `"declined, else approved: P(default) > 0.35"`. By default the class that the model predicts.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
             interrupted evaluation can be continued. By default they are in the user's cache folder, where the same call

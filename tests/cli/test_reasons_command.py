@@ -106,3 +106,52 @@ def test_a_digit_gets_a_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     code, _, error = call(*arguments)
     assert code == 0, error
     assert "<img" in (tmp_path / "card.html").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
+def test_a_pipeline_is_trained_again_on_resampled_rows(pipeline: Path) -> None:
+    words = ("--decision", "declined, else approved: P(default) > 0.35", "--unit", "income=EUR")
+    code, shown, error = call(*CUSTOMER, "--row", "17", "--retrain", "--models", "3", *words, "--out", "card.json")
+    assert code == 0, error
+    card = json.loads((pipeline / "card.json").read_text())
+    assert card["models"] == 3
+    assert card["answer"] in ("declined", "approved")
+    assert card["columns"]["income"].endswith(" EUR")
+    assert f"Decision: {card['answer']} (P(default) is " in shown
+    # the same rows and labels by hand
+    joblib = pytest.importorskip("joblib")
+    pd = pytest.importorskip("pandas")
+    table = pd.read_csv(pipeline / "customers.csv")
+    rows, labels = table[["income", "debt", "age"]], table["label"].to_numpy()
+    model = joblib.load(pipeline / "pipeline.joblib")
+    otherwise = 0
+    for seed in (1, 2, 3):
+        chosen = np.random.default_rng(seed).integers(0, 60, size=60)
+        again = type(model)().fit(rows.iloc[chosen], labels[chosen])
+        declines = again.predict_proba(rows.iloc[[17]])[0, 0] > 0.35
+        otherwise += bool(declines != (card["answer"] == "declined"))
+    assert card["deciding_otherwise"] == otherwise
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (("--unit", "income"), "a column and its unit"),
+        (("--unit", "incme=EUR"), "income"),
+        (("--models", "3"), "None without retrain="),
+        (("--retrain", "--reference", "plain.csv"), "the column that the model learns"),
+    ],
+)
+def test_wrong_units_and_training_rows_are_one_sentence(pipeline: Path, more: tuple[str, ...], part: str) -> None:
+    table = pl.read_csv(pipeline / "customers.csv")
+    table.drop("label").write_csv(pipeline / "plain.csv")
+    code, _, error = call(*CUSTOMER, "--row", "17", *more)
+    assert code != 0
+    assert part in " ".join(error.split())
+
+
+def test_a_network_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, error = call("--model", "lenet5-mnist", "--data", "digits", "--row", "3", "--retrain")
+    assert code != 0
+    assert "--retrain: expected a pipeline and a table" in error

@@ -11,7 +11,7 @@ import scipy.stats
 from standfast.errors import ArgumentError
 from standfast.statistics.decisions import spend_level
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import Foresight, count_least_models, decide_reasons, schedule_looks
+from standfast.statistics.reasons import Foresight, count_least_models, decide_reasons, find_holding, schedule_looks
 
 
 @pytest.mark.parametrize(("reasons", "look", "least"), [(1, None, 29), (4, None, 42), (1, 1, 31), (4, 1, 44)])
@@ -139,6 +139,37 @@ def count_wrong(p: float, reasons: int, looks: tuple[int, ...], runs: int, draws
 def test_few_decisions_are_wrong_over_all_looks(p: float, draws_of_model: int | None) -> None:
     wrong = count_wrong(p, 2, schedule_looks(120, reasons=2), 150, draws_of_model)
     assert proportion_interval(wrong, 150, 0.95)[0] <= 0.05
+
+
+def test_of_many_features_few_that_are_found_are_wrong() -> None:
+    """The mean share of pixels with less than 0.9 among those that are found, by maps whose pixels compete."""
+    generator = np.random.default_rng(4)
+    top, noise = 30, 0.4
+    wrong: list[float] = []
+    simple: list[float] = []
+
+    def name_again(clean: np.ndarray, draws: int) -> np.ndarray:
+        maps = clean + noise * generator.normal(size=(draws, len(clean)))
+        limit = np.sort(np.abs(maps), axis=1)[:, -top, None]
+        return (np.abs(maps) >= limit) & (np.sign(maps) == np.sign(clean))
+
+    for _ in range(30):
+        clean = generator.normal(size=300)
+        reasons = np.argsort(-np.abs(clean))[:top]
+        probabilities = name_again(clean, 4000)[:, reasons].mean(0)
+        for _ in range(5):
+            hits = name_again(clean, 60)[:, reasons].sum(0)
+            for shares, named in ((wrong, find_holding(hits, 60)), (simple, hits >= 54)):
+                shares.append(float((probabilities[named] < 0.9).mean()) if named.any() else 0.0)
+    assert np.mean(wrong) <= 0.05 < np.mean(simple)
+
+
+def test_without_a_hit_or_a_draw_nothing_is_found() -> None:
+    assert not find_holding(np.zeros(5), 60).any()
+    assert not find_holding(np.zeros(5), 0).any()
+    assert find_holding(np.array([]), 60).shape == (0,)
+    with pytest.raises(ArgumentError):
+        find_holding(np.ones(3), 3, demand=1.0)
 
 
 @pytest.mark.slow

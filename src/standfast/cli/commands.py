@@ -631,7 +631,11 @@ def reasons(
         float, typer.Option(help="The probability with which a reason has to be named again.", min=0.0, max=1.0)
     ] = 0.9,
     decision: Annotated[
-        str | None, typer.Option(help="What is decided by a probability, such as 'P(default) > 0.35'.")
+        str | None,
+        typer.Option(
+            help="What is decided by a probability, such as 'P(default) > 0.35', with names of its sides:"
+            " 'declined: P(default) > 0.35', or 'declined, else approved: P(default) > 0.35'."
+        ),
     ] = None,
     measurement: Annotated[
         bool | None,
@@ -644,7 +648,22 @@ def reasons(
     retrained: Annotated[
         list[str] | None, typer.Option(help="A model that was trained again, as --model; may be given several times.")
     ] = None,
+    retrain: Annotated[
+        bool,
+        typer.Option(
+            "--retrain",
+            help="Train a pipeline again, on rows of --reference (by default of --data) that are drawn with"
+            " replacement; they have the column that it learns.",
+        ),
+    ] = False,
+    models: Annotated[
+        int | None,
+        typer.Option(help="How many models --retrain trains; by default as many as can show --demand.", min=1),
+    ] = None,
     reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
+    unit: Annotated[
+        list[str] | None, typer.Option(help="Of a column: its unit, as income=EUR; may be given several times.")
+    ] = None,
     weights: Annotated[str | None, typer.Option(help="Of a module:function.")] = None,
     label: Annotated[str | None, typer.Option(help="Of a table: the column that has the classes.")] = None,
     bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
@@ -672,10 +691,11 @@ def reasons(
     It explains the rows again and again, with other seeds and backgrounds and, with --measurement, slightly changed.
     """
     from standfast.cli.new_study import read_bounds
-    from standfast.cli.reasons import name_rows, read_rows
+    from standfast.cli.reasons import name_rows, read_rows, read_units
     from standfast.reason_cards import reasons as find_reasons
 
     within = None if bounds is None else list(read_bounds(bounds))
+    units = read_units(unit or [])
     asked = read_rows(
         model,
         data,
@@ -683,6 +703,7 @@ def reasons(
         explainer=explainer,
         trust=trust,
         retrained=retrained or [],
+        retrain=retrain,
         weights=weights,
         label=label,
         bounds=within,
@@ -698,10 +719,14 @@ def reasons(
         demand=demand,
         measurement=measurement,
         retrained=asked.retrained,
+        retrain=retrain or None,
+        models=models,
+        labels=asked.labels,
         others=other or [],
         decision=decision,
         draws=draws,
         counter_examples=counter_examples,
+        units=units,
         seed=seed,
     )
     found = name_rows(found, row or [], data)

@@ -38,6 +38,7 @@ from standfast.study.file.options import plain_options, read_configured
 from standfast.study.file.problems import StudyFieldError
 from standfast.study.file.spec import study_from
 from standfast.tasks import Decision, Regression
+from standfast.tasks.decision import is_rule
 from standfast.tensors import is_image
 from standfast.zoo.programs import PICKLES
 
@@ -322,12 +323,12 @@ def read_task(text: str | None) -> Any:
     Raises:
         ArgumentError: there is no such task, or an option of it is wrong.
 
-    >>> read_task("binary:threshold=0.3"), read_task("P(default) > 0.35")
-    ('binary:threshold=0.3', {'decision': 'P(default) > 0.35'})
+    >>> read_task("binary:threshold=0.3"), read_task("declined: P(default) > 0.35")
+    ('binary:threshold=0.3', {'decision': 'declined: P(default) > 0.35'})
     """
     if text is None:
         return None
-    task = {Decision.name: text} if text.lstrip().startswith("P(") else text
+    task = {Decision.name: text} if is_rule(text) else text
     try:
         read_configured(task, TASKS)
     except StudyFieldError as error:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from standfast.cli.new_study import Setting, read_source, try_setting
+from standfast.cli.new_study import Setting, Source, read_source, try_setting
 from standfast.cli.tables import choose_form, load_estimator
+from standfast.data.user_files import read_frame
 from standfast.errors import ArgumentError, StandfastError, check
-from standfast.frames import find_frame_function
+from standfast.frames import Table, find_frame_function
 from standfast.question.frames import FrameReader
 from standfast.question.texts import TextReader
 from standfast.tensors import is_image
@@ -27,6 +28,7 @@ class Asked:
         model, inputs, reference: as it takes them.
         explainer: one that suits the model.
         retrained: models that were trained again; None where there are none.
+        labels: what the model learns of each row of the reference, where models are to be trained again; else None.
     """
 
     model: Any
@@ -34,6 +36,26 @@ class Asked:
     reference: Any
     explainer: str
     retrained: list[Any] | None = None
+    labels: list[Any] | None = None
+
+
+def read_units(texts: Sequence[str]) -> dict[str, str] | None:
+    """Units of columns from texts such as `"income=EUR"`; None without any.
+
+    Raises:
+        ArgumentError: a text has another form.
+
+    >>> read_units(["income=EUR", "interest=% a year"])
+    {'income': 'EUR', 'interest': '% a year'}
+    """
+    units: dict[str, str] = {}
+    for text in texts:
+        column, sign, unit = text.partition("=")
+        check(
+            bool(sign and column.strip() and unit.strip()), "--unit", "a column and its unit, as income=EUR", repr(text)
+        )
+        units[column.strip()] = unit.strip()
+    return units or None
 
 
 def read_rows(
@@ -44,6 +66,7 @@ def read_rows(
     explainer: str | None = None,
     trust: bool = False,
     retrained: Sequence[str] = (),
+    retrain: bool = False,
     **options: Any,
 ) -> Asked:
     """Load a model and some rows of its data.
@@ -54,6 +77,7 @@ def read_rows(
         explainer: a name; None for one that suits the model.
         trust: run code in a pickled file, or of a module elsewhere.
         retrained: models that were trained again, as `model`.
+        retrain: also read what the model learns of each training row, for models that are to be trained again.
         options: `weights`, `task`, `label`, `bounds` and `reference`, None where they are not given.
 
     Raises:
@@ -75,16 +99,38 @@ def read_rows(
     name = _choose_explainer(setting) if explainer is None else explainer
     again = [_load_again(text, setting, folder, trust, options) for text in retrained] or None
     reader = setting.samples.reader
+    check(not retrain or isinstance(reader, FrameReader), "--retrain", "a pipeline and a table", model)
     if isinstance(reader, FrameReader):
         table = reader.table
         function = find_frame_function(setting.tried)
         assert function is not None  # as every model of data frames has one
         frame, reference = table.decode(setting.samples.inputs[chosen]), table.decode(table.rows)
-        return Asked(function.estimator, frame, reference, name, again)
+        labels = None
+        if retrain:
+            reference, labels = _read_training_rows(of_data, table, folder)
+        return Asked(function.estimator, frame, reference, name, again, labels)
     if isinstance(reader, TextReader):
         text_model = load_estimator(of_model, folder)
         return Asked(text_model, [reader.texts[row] for row in chosen], None, name, again)
     return Asked(setting.tried, setting.samples.inputs[chosen], None, name, again)
+
+
+def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, list[Any]]:
+    """The rows of the reference that have a label, and their labels.
+
+    Raises:
+        ArgumentError: they have none.
+    """
+    options = data.options
+    path = options.get("reference") or options["table"]
+    label = options.get("label")
+    types = {name: how for name, how in (options.get("types") or {}).items() if name not in options.get("drop", ())}
+    whole, _ = read_frame(folder / path, types)
+    expected = "training rows with the column that the model learns, which --label names, for --retrain"
+    check(label in whole.columns, "--reference", expected, f"{path} without it")
+    known = whole[whole[label].notna()]
+    rows = known.drop(columns=[label, *options.get("drop", ())], errors="ignore")
+    return table.decode(table.encode(rows)), known[label].tolist()
 
 
 def _load_again(text: str, setting: Setting, folder: Path, trust: bool, options: Mapping[str, Any]) -> Any:

@@ -82,6 +82,9 @@ class Explainer(metaclass=ConfigurationType):
     control: ClassVar[bool] = False
     #: whether its maps are gradients, which need not add up to anything
     plain_gradient: ClassVar[bool] = False
+    #: whether the signs of its numbers say what speaks for the answer and what against it; False where numbers only say
+    #: how much something matters, as absolute gradients do; None where it is not known
+    has_signs: ClassVar[bool | None] = None
     #: whether it runs the module at the inputs themselves alone, and at no copies
     at_inputs_alone: ClassVar[bool] = False
     #: whether it follows attention through the layers, so that it also needs what stands around a text

@@ -105,6 +105,7 @@ class CentreExplainer(ModelFreeExplainer):
     """
 
     name: ClassVar[str] = "centre"
+    has_signs: ClassVar[bool | None] = False
 
     def make_maps(self, x: Tensor) -> Tensor:
         spatial = x.shape[1:] if x.ndim == 2 else x.shape[2:]
@@ -170,6 +171,7 @@ class Edges(ModelFreeExplainer):
     """
 
     name: ClassVar[str] = "edges"
+    has_signs: ClassVar[bool | None] = False
     needs: ClassVar[Needs] = Needs(other="images or series")
 
     def make_maps(self, x: Tensor) -> Tensor:

@@ -81,6 +81,10 @@ class RandomisedExplainer(Explainer):
         return self.explainer.gateable
 
     @property
+    def has_signs(self) -> bool | None:  # type: ignore[override]
+        return self.explainer.has_signs
+
+    @property
     def rows_per_input(self) -> int:
         return self.explainer.rows_per_input
 

@@ -355,7 +355,11 @@ class Metric(metaclass=_PresetsApplied):
             check_one_for_all(explainer, inputs)
             checked = None if targets is None else model.check_targets(targets, inputs)
             warn_of_radius(self, model, inputs)
-            count = Count(self.name, "evaluations", lambda: self.cost(model.classes).evaluations * len(inputs))
+            count = Count(
+                self.name,
+                "evaluations",
+                lambda: self.bind(inputs=inputs).cost(model.classes).evaluations * len(inputs),
+            )
             shown = model.showing(count, progress)
             with model.naming(inputs), model.session(), shown, collect_choices() as choices:
                 result = self.evaluate(Call(model, explainer, inputs, checked, generator))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from standfast.data import Dataset
-from standfast.errors import as_number, check, check_integer, warn_user
+from standfast.errors import as_number, check, check_integer
 from standfast.evaluation import evaluate
 from standfast.explainers import Explainer
 from standfast.files import write_atomically
@@ -27,13 +27,14 @@ from standfast.question.arguments import ExplainerLike, ModelLike
 from standfast.question.inputs import Inputs
 from standfast.reason_cards.asked import Asked
 from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
+from standfast.reason_cards.retraining import Retraining
 from standfast.report import Results
 from standfast.report.cards import card_to_json, format_card, write_card
 from standfast.results.counter_examples import CounterExample, describe_counter_examples
 from standfast.results.reasons import Card
+from standfast.results.reasons.feature_names import check_units
 from standfast.results.stored_reasons import METRIC, Place, read_card
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import MOST_DECIDED, count_least_models
 from standfast.study.forecast.choice import check_minutes
 
 #: draws of each source alone, and of each model that was trained again
@@ -227,8 +228,9 @@ def reasons(
     demand: float = 0.9,
     measurement: Neighbourhood | bool | None = None,
     retrained: Sequence[ModelLike] | None = None,
-    retrain: Callable[[int], Any] | None = None,
+    retrain: Callable[[int], Any] | bool | None = None,
     models: int | None = None,
+    labels: Any = None,
     others: ExplainerLike | Sequence[ExplainerLike] = (),
     decision: str | None = None,
     targets: Tensor | int | None = None,
@@ -236,6 +238,7 @@ def reasons(
     draws: int = 400,
     alone: bool = True,
     counter_examples: int = 0,
+    units: Mapping[str, str] | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     workers: int | str = 1,
@@ -257,15 +260,19 @@ def reasons(
         measurement: a neighbourhood in which an input means the same. True for the default of `evaluate`, False for
             none; by default none for data frames, and that of `evaluate` for other inputs.
         retrained: models that were trained again, and would do as well.
-        retrain: a function that trains one, of a seed (1, 2, ...).
-        models: how many it trains; None for the fewest that can show the demand.
+        retrain: a function that trains one, of a seed (1, 2, ...). True for clones of an estimator or a pipeline of
+            scikit-learn's kind, each fitted on rows of `reference` that are drawn with replacement.
+        models: how many are trained; None for the fewest that can show the demand.
+        labels: with `retrain=True`, what the model learns of each row of `reference`: a class or a number.
         others: further explainers that would do as well.
         speaking: `"for"` to take only features that speak for the answer; `"both"` orders by absolute values.
         draws: at most so many variations of the given model.
         alone: also find out what each source of variation does alone.
         counter_examples: search, for each reason, a small change within the neighbourhood of `measurement` after which
             it is no longer named while the answer stays; at most so many changed inputs are explained for each reason,
-            500 say. 0 for no search. Of rows and texts. They are searched by each call, and not stored.
+            500 say. 0 for no search. Of rows and texts. What was found is stored with the results, and not searched
+            again.
+        units: of columns, by name, such as `{"income": "EUR"}`, which a card has beside their values.
         seed, out, workers, minutes, progress: as for `evaluate`. With `out`, a second call goes on where one has ended.
 
     Returns:
@@ -289,7 +296,9 @@ def reasons(
     number_of_reasons = _check_top(top, read_inputs)
     limit = check_minutes(minutes)
     check_counter_examples(counter_examples, neighbourhood, read_inputs)
-    trained = _train(model, retrained, retrain, models, demand, number_of_reasons)
+    check_units(units, next(iter(read_inputs.samples.values())).features or ())
+    retraining = Retraining(retrained, retrain, models, reference, labels)
+    trained = retraining.make_models(model, demand, number_of_reasons, progress)
     other_explainers = _list_explainers(others)
     options: dict[str, Any] = {
         "reference": reference,
@@ -325,11 +334,11 @@ def reasons(
             out=None if folder is None else folder / "retrained",
             **options,
         )
-    found = _read_cards(given, again)
+    cards = _read_cards(given, again, units or {})
     if not counter_examples or neighbourhood is None:
-        return found
-    search = CounterSearch(asked, neighbourhood, speaking, counter_examples, as_number(seed))
-    return replace(found, counter_examples=search.find(found.cards))
+        return cards
+    search = CounterSearch(asked, neighbourhood, speaking, counter_examples, as_number(seed), units or {})
+    return replace(cards, counter_examples=search.find(cards.cards, given, progress))
 
 
 def _choose_measurement(measurement: Neighbourhood | bool | None, inputs: Inputs) -> Neighbourhood | None:
@@ -357,50 +366,6 @@ def _check_top(top: int | None, inputs: Inputs) -> int:
     is_possible = top is None or top <= features
     check(is_possible, "top", f"at most the number of features, {features}", top)
     return counted
-
-
-def _train(
-    model: Any,
-    retrained: Sequence[Any] | None,
-    retrain: Callable[[int], Any] | None,
-    models: int | None,
-    demand: float,
-    number_of_reasons: int,
-) -> dict[str, Any]:
-    """The models that were trained again, by name.
-
-    Raises:
-        ArgumentError: a list and a function are given; another kind of model is returned.
-    """
-    check(retrained is None or retrain is None, "retrain", "a list of models or a function that trains one", "both")
-    check_integer(models, "models", also=(None,))
-    least = count_least_models(demand, reasons=min(number_of_reasons, MOST_DECIDED), look=None)
-    if retrained is not None:
-        expected = "a list of at least one model"
-        check(isinstance(retrained, list | tuple) and len(retrained) > 0, "retrained", expected, repr(retrained))
-        _warn_of_few(len(retrained), least, demand)
-        again = list(retrained)
-    elif retrain is not None:
-        check(callable(retrain), "retrain", "a function of a seed that returns a model", repr(retrain))
-        count = least if models is None else models
-        _warn_of_few(count, least, demand)
-        again = [retrain(number) for number in range(1, count + 1)]
-    else:
-        check(models is None, "models", "None without retrain=, which trains them", models)
-        return {}
-    for place, trained in enumerate(again):
-        argument = f"retrained[{place}]" if retrain is None else "retrain"
-        check(type(trained) is type(model), argument, f"a {type(model).__name__}, as the model is", repr(trained))
-    return {f"retrained {number}": trained for number, trained in enumerate(again, start=1)}
-
-
-def _warn_of_few(count: int, least: int, demand: float) -> None:
-    """Warn of models that are too few for any reason to hold."""
-    if count < least:
-        warn_user(
-            f"{count} retrained models can never show that a reason is named with a probability of {demand:g}, even if"
-            f" all of them name it: {least} can"
-        )
 
 
 def _list_explainers(others: Any) -> list[Any]:
@@ -441,7 +406,7 @@ def _find_targets(given: Results, count: int) -> Tensor | None:
     return targets
 
 
-def _read_cards(given: Results, again: Results | None) -> ReasonCards:
+def _read_cards(given: Results, again: Results | None, units: Mapping[str, str]) -> ReasonCards:
     """The cards of all samples that could be explained."""
     names = [name for name in given.explainers if name not in given.explainers.controls]
     (data, model), *_ = given.pairs
@@ -454,7 +419,7 @@ def _read_cards(given: Results, again: Results | None) -> ReasonCards:
             continue
         models = [] if again is None else again.models
         place = Place(data, model, names[0], row["sample"])
-        cards.append(read_card(given, place, again, models, others=names[1:]))
+        cards.append(read_card(given, place, again, models, others=names[1:], units=units))
     return ReasonCards(tuple(cards), skipped, given, again)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from standfast.cells.words import describe_cell
-from standfast.results.stored_reasons import format_value
+from standfast.results.reasons.feature_names import add_unit, format_value
 from standfast.tensors import Array
 
 #: so many changed cells are named in a sentence
@@ -99,7 +99,11 @@ def describe_none(examples: Sequence[CounterExample]) -> str:
 
 
 def describe_changes(
-    before: Array, after: Array, names: Sequence[str], columns: Sequence[Mapping[str, Any]] = ()
+    before: Array,
+    after: Array,
+    names: Sequence[str],
+    columns: Sequence[Mapping[str, Any]] = (),
+    units: Mapping[str, str] | None = None,
 ) -> dict[str, tuple[str, str]]:
     """The words before and after of each changed cell, by the names of the features.
 
@@ -107,6 +111,7 @@ def describe_changes(
         before, after: rows of numbers, `(F,)`.
         names: of the features.
         columns: of a data frame, as `standfast.frames.Column.plain` describes them.
+        units: of columns, by name.
 
     >>> import numpy as np
     >>> describe_changes(np.array([2545.0, 1.00001, 3.0]), np.array([2540.0, 1.00002, 3.0]), ["income", "debt", "age"])
@@ -117,8 +122,11 @@ def describe_changes(
         if old == new:
             continue
         column = columns[place] if place < len(columns) else {}
+        name = names[place]
         words = tuple(describe_cell(column, number) if column else "" for number in (old, new))
-        described[names[place]] = (words[0], words[1]) if all(words) else tell_apart(old, new)
+        old_words, new_words = words if all(words) else tell_apart(old, new)
+        unit = (units or {}).get(name, "")
+        described[name] = (add_unit(old_words, unit), add_unit(new_words, unit))
     return described
 
 

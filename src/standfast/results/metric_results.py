@@ -37,12 +37,14 @@ class StoredSample:
 
     Attributes:
         explainer, sample: which.
+        target: the number of what is explained: a class, a side, a label, an output.
         row: of the frame, with the names of classes.
         arrays: those that were asked for.
     """
 
     explainer: str
     sample: int
+    target: int | None
     row: dict[str, Any]
     arrays: dict[str, Array]
 
@@ -181,8 +183,9 @@ class MetricResults:
             wanted = [name for name in (*names, *also) if name in arrays]
             stored = {name: arrays[name] for name in wanted}
             for number in numbers:
-                own_arrays = self._cut(stored, number - start, number)
-                yield StoredSample(explainer, number, self.name_classes(rows[number]), own_arrays)
+                row = rows[number]
+                arrays_of_sample = self._cut(stored, number - start, number)
+                yield StoredSample(explainer, number, row.get("targets"), self.name_classes(row), arrays_of_sample)
 
     def _cut(self, arrays: Mapping[str, Array], place: int, sample: int) -> dict[str, Array]:
         """The arrays of one sample, from its place in those of a job."""

@@ -28,6 +28,7 @@ from standfast.results.formatting import format_count
 from standfast.results.metric_results import MetricResults
 from standfast.results.next_steps import MOST_STEPS, NextStep, Situation, find_next_steps
 from standfast.results.reasons import Card
+from standfast.results.reasons.feature_names import check_units
 from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
 from standfast.results.stored_reasons import Place, read_card
 from standfast.results.summary import Summary, summarise_metric
@@ -348,9 +349,11 @@ class StoredResults:
         """The names of the classes of a data set, or of what models answer; empty where they are not known."""
         if self.task_words.answers:
             return list(self.task_words.answers)
-        if not all(about.get("of classes", True) for about in (self.manifest.get("models") or {}).values()):
-            return []
-        return [str(name) for name in self._list_texts(data, "classes")]
+        names = [str(name) for name in self._list_texts(data, "classes")]
+        are_classes = all(about.get("of classes", True) for about in (self.manifest.get("models") or {}).values())
+        are_sides = self.task_words.kind == "side" and len(names) == 2
+        are_labels = self.task_words.kind == "label"
+        return names if are_classes or are_sides or are_labels else []
 
     def _find_bounds(self, data: str) -> tuple[float, float]:
         """The range of the inputs, over all features."""
@@ -587,6 +590,7 @@ class StoredResults:
         model: str | None = None,
         retrained: Sequence[str] = (),
         others: Sequence[str] = (),
+        units: Mapping[str, str] | None = None,
     ) -> Card:
         """What can be stated of the reasons of one sample (`standfast.reasons` asks for them).
 
@@ -599,6 +603,7 @@ class StoredResults:
             data, model: which, where there are several.
             retrained: names of models that are the given one, trained again: a draw is then one of a model.
             others: names of explainers that are as good as the given one: a draw is then by one of them.
+            units: of columns, by name, such as `{"income": "EUR"}`, which the card has beside their values.
 
         Raises:
             ArgumentError: there is no such part of the results, or it has no reasons of this sample.
@@ -617,7 +622,8 @@ class StoredResults:
             unknown = [name for name in listed if name not in known]
             check(not unknown, argument, f"of {', '.join(known)}", ", ".join(map(repr, unknown)))
         place = Place(*pairs[0], chosen, sample)
-        return read_card(self, place, models=retrained, others=others)
+        check_units(units, self._list_texts(place.data, "features"))
+        return read_card(self, place, models=retrained, others=others, units=units)
 
     def _find_seed_agreement(self) -> tuple[str, int]:
         """The label of the metric whose maps are stored, and how many first features it looks at."""

@@ -1,22 +1,21 @@
-"""Cards of stored results: which jobs a card is made of, and the user's words for what is in it."""
+"""Cards of stored results: which jobs a card is made of."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-import polars as pl
 
-from standfast.cells.words import describe_cell
 from standfast.errors import ArgumentError, check
 from standfast.results.configured_metric import ConfiguredMetric
 from standfast.results.metric_results import MetricResults, StoredSample
 from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_card
+from standfast.results.reasons.answers import Answer, name_answer, read_tolerance
+from standfast.results.reasons.digests import read_digests
+from standfast.results.reasons.feature_names import name_features
 from standfast.tensors import Array
 
 #: the name of the metric whose draws are read
@@ -64,6 +63,7 @@ def read_card(
     retrained: Opened | None = None,
     models: Sequence[str] = (),
     others: Sequence[str] = (),
+    units: Mapping[str, str] | None = None,
 ) -> Card:
     """The card of a sample, from all jobs that belong to it.
 
@@ -73,70 +73,134 @@ def read_card(
         retrained: results of the same samples by models that were trained again; None for those of `results`.
         models: the names of these models.
         others: names of other explainers.
+        units: of columns, by name, for the words of their values.
 
     Raises:
         ArgumentError: no reasons are stored, or none of this sample.
     """
-    data, model, explainer, sample = place.data, place.model, place.explainer, place.sample
     labels = [label for label, metric in results.metrics.items() if metric.metric == METRIC]
     check(len(labels) > 0, "results", "those of the metric reasons", "none")
-    view = results.metric_results(data, model, labels[0])
-    stored = _load(view, explainer, sample)
+    view = results.metric_results(place.data, place.model, labels[0])
+    stored = _load(view, place.explainer, place.sample)
     if stored is None:
-        raise ArgumentError(
-            "sample", f"a sample of which {explainer} has reasons", _describe_missing(view, explainer, sample)
-        )
-    given = _read_draws(view, stored)
-    wanted = _read_wanted(view, stored)
+        expected = f"a sample of which {place.explainer} has reasons"
+        raise ArgumentError("sample", expected, _describe_missing(view, place.explainer, place.sample))
     by_models = results if retrained is None else retrained
-    missing: Counter[str] = Counter()
-    notes: list[str] = []
-    own_answer = _find_answer(results, place)
-    counted: list[str] = []
-    again: list[StoredDraws | None] = []
-    for name in models:
-        found = _read_other(by_models, Place(data, name, explainer, sample), given, own_answer)
-        if isinstance(found, str):
-            missing[found] += 1
-            continue
-        counted.append(name)
-        again.append(found)
-    for status, count in missing.items():
-        notes.append(f"{count} of {len(models)} retrained models could not be explained ({status}), and did not count.")
-    by_others: dict[str, list[StoredDraws | None]] = {}
-    for other in others:
-        of_given = _read_other(results, Place(data, model, other, sample), given, own_answer)
-        if isinstance(of_given, str):
-            notes.append(f"{other} could not explain this ({of_given}), and did not count.")
-            continue
-        places = [Place(data, name, other, sample) for name in counted]
-        of_models = [_read_other(by_models, of_model, given, own_answer) for of_model in places]
-        by_others[other] = [of_given, *(None if isinstance(found, str) else found for found in of_models)]
-        if of_given is not None and of_given.is_never_negative and not given.is_never_negative:
-            notes.append(
+    reader = _OtherDraws(results, by_models, place, _read_draws(view, stored))
+    of_models = reader.read_models(models)
+    of_explainers = reader.read_explainers(others, list(of_models))
+    names = name_features(view, stored, units or {})
+    parts = {"model": place.model, "data": place.data, "explainer": place.explainer}
+    about = {
+        "data": place.data,
+        "sample": place.sample,
+        **vars(name_answer(view, stored)),
+        "unused": _list_unused(view, reader.given),
+        "columns": names.columns or {},
+        "input": stored.arrays.get("origin_input"),
+        "notes": tuple(reader.notes),
+        "digests": read_digests(results.manifest, parts, by_models.manifest, models),
+        "has_signs": read_signs(results.manifest, place.explainer),
+    }
+    alone = _read_alone(results, place, labels[1:])
+    wanted = _read_wanted(view, stored)
+    again = list(of_models.values())
+    return make_card(about, reader.given, wanted, again, of_explainers, alone, names.features)
+
+
+def read_signs(manifest: Mapping[str, Any], explainer: str) -> bool | None:
+    """Whether an explainer declares signs (`Explainer.has_signs`); None also in manifests that do not say it."""
+    declared = (manifest.get("signs") or {}).get(explainer)
+    return declared if isinstance(declared, bool) else None
+
+
+class _OtherDraws:
+    """Reads the draws of retrained models and of other explainers.
+
+    Attributes:
+        given: the draws of the model and the explainer that are explained.
+        notes: what has to be known of those that do not count, in sentences.
+    """
+
+    def __init__(self, results: Opened, by_models: Opened, place: Place, given: StoredDraws) -> None:
+        self._results, self._by_models, self._place = results, by_models, place
+        self._answer = _find_answer(results, place)
+        self.given = given
+        self.notes: list[str] = []
+
+    def read_models(self, models: Sequence[str]) -> dict[str, StoredDraws | None]:
+        """The draws of each retrained model that counts, by name; None of one that answers otherwise."""
+        missing: Counter[str] = Counter()
+        counted: dict[str, StoredDraws | None] = {}
+        for name in models:
+            draws = self._read(self._by_models, replace(self._place, model=name))
+            if isinstance(draws, str):
+                missing[draws] += 1
+            else:
+                counted[name] = draws
+        for status, count in missing.items():
+            self.notes.append(
+                f"{count} of {len(models)} retrained models could not be explained ({status}), and did not count."
+            )
+        return counted
+
+    def read_explainers(self, others: Sequence[str], models: Sequence[str]) -> dict[str, list[StoredDraws | None]]:
+        """The draws of other explainers: of the given model, and behind it of the retrained models."""
+        of_explainers: dict[str, list[StoredDraws | None]] = {}
+        for other in others:
+            of_given = self._read(self._results, replace(self._place, explainer=other))
+            if isinstance(of_given, str):
+                self.notes.append(f"{other} could not explain this ({of_given}), and did not count.")
+                continue
+            places = [replace(self._place, model=name, explainer=other) for name in models]
+            of_models = [self._read(self._by_models, place) for place in places]
+            all_draws = [of_given, *(None if isinstance(draws, str) else draws for draws in of_models)]
+            of_explainers[other] = self._compare_signs(other, all_draws)
+        return of_explainers
+
+    def _compare_signs(self, other: str, all_draws: list[StoredDraws | None]) -> list[StoredDraws | None]:
+        """The draws of another explainer; if it or the given one has no signs, those of the given one."""
+        declared = {read_signs(self._results.manifest, name) for name in (self._place.explainer, other)}
+        if False in declared and declared != {False}:
+            self.notes.append(f"Of {self._place.explainer} and {other} one has no signs, so places alone count here.")
+            signs = np.where(self.given.origin < 0, -1.0, 1.0)
+            return [None if draws is None else draws.adopt_signs(signs) for draws in all_draws]
+        of_given = all_draws[0]
+        has_none = of_given is not None and of_given.is_never_negative
+        if None in declared and has_none and not self.given.is_never_negative:
+            self.notes.append(
                 f"No number of {other} is negative here, so it names no reason against the answer with its sign; if it"
                 " has no signs at all, those reasons are steadier than it seems."
             )
+        return all_draws
+
+    def _read(self, results: Opened, place: Place) -> StoredDraws | str | None:
+        """The draws of another model or explainer; None of a model that answers otherwise, else why there are none.
+
+        A map without any reason, such as one of zeros, is a draw that names none of them.
+        """
+        view = _find_view(results, place)
+        stored = _load(view, place.explainer, place.sample)
+        if stored is not None:
+            is_same = _find_answer(results, place).is_same(self._answer)
+            return _read_draws(view, stored) if is_same else None
+        statuses = view.rows_for(place.explainer, place.sample)["status"].to_list()
+        status = str(statuses[0]) if statuses else "not evaluated"
+        if status in _OTHERWISE:
+            return None
+        return _make_empty(place, self.given) if status == "degenerate" else status
+
+
+def _read_alone(results: Opened, place: Place, labels: Sequence[str]) -> dict[Source, StoredDraws]:
+    """The draws in which one source varies, by metrics with these labels."""
     alone: dict[Source, StoredDraws] = {}
-    for label in labels[1:]:
-        own_view = results.metric_results(data, model, label)
-        own = _load(own_view, explainer, sample)
-        varies = list(own_view.options.get("vary") or [])
-        if own is not None and len(varies) == 1:
-            alone[varies[0]] = _read_draws(own_view, own)
-    names, columns = _name_features(view, stored)
-    about = {
-        "data": data,
-        "sample": sample,
-        "answer": describe_answer(view, stored.row),
-        "score": _read_number(stored.row.get("answer_score")),
-        "score_name": view.task.probability,
-        "unused": _list_unused(view, given),
-        "columns": columns,
-        "input": stored.arrays.get("origin_input"),
-        "notes": tuple(notes),
-    }
-    return make_card(about, given, wanted, again, by_others, alone, names)
+    for label in labels:
+        view = results.metric_results(place.data, place.model, label)
+        stored = _load(view, place.explainer, place.sample)
+        varies = list(view.options.get("vary") or [])
+        if stored is not None and len(varies) == 1:
+            alone[varies[0]] = _read_draws(view, stored)
+    return alone
 
 
 def _load(view: MetricResults, explainer: str, sample: int) -> StoredSample | None:
@@ -152,64 +216,22 @@ def _describe_missing(view: MetricResults, explainer: str, sample: int) -> str:
     return f"{sample}, whose status is {statuses[0]}"
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What a model answers, as numbers.
-
-    Attributes:
-        target: the class, the label, or the output that is explained.
-        number: what a regressor predicts; None for classes.
-        tolerance: how far such a number may be from another one that is the same answer.
-    """
-
-    target: object
-    number: float | None
-    tolerance: float
-
-    def is_same(self, other: _Answer) -> bool:
-        """Whether both models decide the same."""
-        if self.target != other.target:
-            return False
-        if self.number is None or other.number is None or not math.isfinite(self.tolerance):
-            return True
-        return abs(self.number - other.number) <= self.tolerance
-
-
-def _find_rows(results: Opened, place: Place) -> pl.DataFrame:
-    """The rows of a sample in the first metric of reasons."""
+def _find_view(results: Opened, place: Place) -> MetricResults:
+    """The rows of the first metric of reasons."""
     label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
-    return results.metric_results(place.data, place.model, label).rows_for(place.explainer, place.sample)
+    return results.metric_results(place.data, place.model, label)
 
 
-def _find_answer(results: Opened, place: Place) -> _Answer:
+def _find_answer(results: Opened, place: Place) -> Answer:
     """What a model answers for a sample that was evaluated."""
     about = (results.manifest.get("models") or {}).get(place.model) or {}
-    written = re.fullmatch(r"Regression\(tolerance=(.+)\)", str(about.get("task")))
-    row = _find_rows(results, place).row(0, named=True)
+    row = _find_view(results, place).rows_for(place.explainer, place.sample).row(0, named=True)
     answer = row.get("answer")
-    return _Answer(
+    return Answer(
         target=row.get("targets"),
         number=float(answer) if isinstance(answer, int | float) else None,
-        tolerance=float(written[1]) if written else math.inf,
+        tolerance=read_tolerance(about),
     )
-
-
-def _read_other(results: Opened, place: Place, given: StoredDraws, own_answer: _Answer) -> StoredDraws | str | None:
-    """The draws of another model or explainer; None of a model that answers otherwise, and else why there are none.
-
-    A map without any reason, such as one of zeros, is a draw that names none of them.
-    """
-    label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
-    view = results.metric_results(place.data, place.model, label)
-    stored = _load(view, place.explainer, place.sample)
-    if stored is not None:
-        is_same = _find_answer(results, place).is_same(own_answer)
-        return _read_draws(view, stored) if is_same else None
-    statuses = _find_rows(results, place)["status"].to_list()
-    status = str(statuses[0]) if statuses else "not evaluated"
-    if status in _OTHERWISE:
-        return None
-    return _make_empty(place, given) if status == "degenerate" else status
 
 
 def _make_empty(place: Place, given: StoredDraws) -> StoredDraws:
@@ -279,45 +301,3 @@ def _list_unused(view: MetricResults, given: StoredDraws) -> tuple[Source, ...]:
         for source in _OF_A_JOB
         if source in asked and source not in given.varied and (source != "measurement" or has_neighbourhood)
     )
-
-
-def _name_features(view: MetricResults, stored: StoredSample) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """For each feature its name, and its words with a value; and the values of all columns by name."""
-    values = stored.arrays["origin_input"]
-    if values.ndim != 1:
-        return [], {}
-    if view.tokens and stored.sample < len(view.tokens):
-        words = [str(word).strip() for word in view.tokens[stored.sample]]
-        return [(word, word) for word in words], {}
-    names = list(view.features) or [f"feature {number}" for number in range(len(values))]
-    cells: list[str] = []
-    for place, number in enumerate(values.tolist()):
-        column = view.columns[place] if place < len(view.columns) else None
-        words_of_cell = describe_cell(column, number) if column is not None else ""
-        cells.append(words_of_cell or format_value(number))
-    columns = dict(zip(names, cells, strict=True))
-    return [(name, f"{name} {cell}") for name, cell in zip(names, cells, strict=True)], columns
-
-
-def format_value(number: float) -> str:
-    """A value of a feature, with separators of thousands.
-
-    >>> format_value(9400.0), format_value(0.25), format_value(1234567.5)
-    ('9,400', '0.25', '1,234,568')
-    """
-    if abs(number) >= 1000:
-        return f"{number:,.0f}"
-    return f"{number:.4g}"
-
-
-def describe_answer(view: MetricResults, row: Mapping[str, Any]) -> str:
-    """What the model answers for a sample, in words: of a decision its rule, or that it is not met."""
-    if row.get("answer") is not None:
-        return f"{view.task.answer} {row['targets']}"
-    kind = view.task.kind or "answer"
-    answer = str(row.get("targets"))
-    return f"{kind} {answer}" if answer.isdigit() else answer
-
-
-def _read_number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.special import betainc
 
 from standfast.errors import check, check_integer, check_number
 from standfast.statistics.clusters import has_few_clusters, limit_by_clusters, measure_clusters
@@ -24,6 +25,8 @@ from standfast.tensors import Array
 
 #: each of so many reasons is decided; of more, as the pixels of an image are, only shares are known
 MOST_DECIDED = 20
+#: of many features that are said to hold, this share is expected to be wrong at most
+MANY_ERROR = 0.05
 #: two features share a place if their sizes differ by less, as a share of the largest one of their map
 ROUNDING = 1e-6
 
@@ -112,6 +115,40 @@ def decide_reasons(
         _decide_reason(reason_hits, reason_draws, demand, interval_level)
         for reason_hits, reason_draws in zip(hits, sizes, strict=True)
     )
+
+
+def find_holding(hits: Array, draws: int, demand: float = 0.9, error: float = MANY_ERROR) -> Array:
+    """Which of many features are named with at least the demanded probability, such as the pixels of an image.
+
+    There are too many for an error that holds for all of them at once. So the expected share of wrong ones among those
+    that are found is at most `error`, by the procedure of Benjamini and Hochberg, "Controlling the false discovery
+    rate", Journal of the Royal Statistical Society B 57 (1995), with exact binomial tests. It is shown for features
+    that depend on each other positively; `docs/reasons-statistics.md` has simulations of maps, whose features compete.
+
+    Args:
+        hits: in how many draws each feature is named, `(F,)`.
+        draws: independent ones. Of retrained models each is one draw, which names what all of its own draws name.
+        demand: the probability that a feature must have.
+        error: the share, between 0 and 1.
+
+    Returns:
+        bool `(F,)`.
+
+    >>> find_holding(np.array([60, 60, 59, 56, 30]), 60).tolist()
+    [True, True, True, False, False]
+    """
+    check_number(demand, "demand", above=0, below=1)
+    check_number(error, "error", above=0, below=1)
+    hits = np.asarray(hits)
+    if not hits.size or draws < 1:
+        return np.zeros(hits.shape, dtype=bool)
+    # the probability of at least so many hits, where the probability of one is the demand
+    tails = np.where(hits > 0, betainc(np.maximum(hits, 1), draws - hits + 1, demand), 1.0)
+    limits = error * np.arange(1, len(tails) + 1) / len(tails)
+    are_below = np.flatnonzero(np.sort(tails) <= limits)
+    if not len(are_below):
+        return np.zeros(hits.shape, dtype=bool)
+    return np.asarray(tails <= limits[are_below[-1]])
 
 
 def count_least_models(demand: float = 0.9, level: float = 0.95, reasons: int = 1, look: int | None = 1) -> int:

@@ -12,7 +12,10 @@ import torch
 from standfast.errors import find_version
 from standfast.tensors import available_cpus
 
-_PACKAGES = ("captum", "numpy", "scipy", "polars", "safetensors", "quantus", "ray", "submitit")
+_PACKAGES = (
+    *("captum", "numpy", "scipy", "polars", "safetensors", "quantus", "ray", "submitit"),
+    *("shap", "lime", "scikit-learn", "lightgbm", "xgboost", "catboost"),
+)
 
 
 def environment(folder: Path | None = None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ into chunks as inputs are.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ class TaskWords:
         kind: what answers are told apart by, such as "class"; empty where they are not kinds.
         classes: whether answers are classes, of which one is right.
         answers: what each answer is, by its number, where the task itself says so, such as the two sides of a decision.
+        rule: of a decision, such as "P(default) > 0.35", whatever its sides are called; empty of other tasks.
 
     >>> TaskWords().say_drop, TaskWords(fall="how far the dose has fallen").say_drop
     ("how much of the answer's probability is lost", 'how far the dose has fallen')
@@ -56,6 +58,7 @@ class TaskWords:
     kind: str = "class"
     classes: bool = True
     answers: tuple[str, ...] = ()
+    rule: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "answers", tuple(self.answers))  # a list, in a manifest that was read
@@ -93,7 +96,7 @@ def read_common_words(models: Iterable[Mapping[str, Any]]) -> TaskWords:
     if not different:
         return CLASS_WORDS
     if len(different) > 1:  # such as decisions at several cut-offs, whose answers have other words
-        different = {replace(words, answers=()) for words in different}
+        different = {replace(words, answers=(), rule="") for words in different}
     return different.pop() if len(different) == 1 else Task.words
 
 
@@ -143,6 +146,14 @@ class Task(metaclass=ConfigurationType):
     def below(self) -> Task:
         """The task that reads the module: by default this one; `standfast.tasks.Decision` has another one below it."""
         return self
+
+    @property
+    def same_within(self) -> float:
+        """How far the number that another model answers may be from this one's and be the same answer; any by default.
+
+        Where answers are no numbers, nothing depends on it.
+        """
+        return math.inf
 
     def decide(self, outputs: Tensor) -> Tensor:
         """The outputs of this task, from those of the task below `(N, ...)`; by default they are the same."""

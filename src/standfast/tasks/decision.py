@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, suggest_name
-from standfast.records import CountFromZero, set_fields
+from standfast.records import NO_IDENTITY, CountFromZero, set_fields
 from standfast.registry import build
 from standfast.tasks.base import Scale, Task, TaskWords, tasks
 from standfast.tasks.classification import Classification
@@ -21,8 +21,10 @@ from standfast.tasks.labels import Binary, MultiLabel
 
 #: what the module may answer below a decision
 _BELOW = (Classification, Binary, MultiLabel)
-_GRAMMAR = "P(class) > number, or P(class) < number, such as 'P(1) > 0.35'"
+_GRAMMAR = "P(class) > number, or P(class) < number, such as 'P(1) > 0.35' or 'declined: P(1) > 0.35'"
 _RULE = re.compile(r"\s*P\((?P<name>.*\S.*)\)\s*(?P<sign>[<>])\s*(?P<cut_off>[^<>]+?)\s*", re.DOTALL)
+#: what stands before a rule that says what its sides are called
+_SIDES = re.compile(r"\s*(?P<made>\S.*?)\s*(?:,\s*else\s+(?P<otherwise>\S.*?)\s*)?:\s*(?P<rule>P\(.*)", re.DOTALL)
 
 
 class _Parts(NamedTuple):
@@ -64,12 +66,44 @@ def _parse(rule: str) -> _Parts:
     return _Parts(match["name"].strip(), match["sign"], cut_off)
 
 
+class _NamedRule(NamedTuple):
+    """A rule, and what its sides are called; empty where nothing is said of it."""
+
+    rule: str
+    made: str = ""
+    otherwise: str = ""
+
+
+def _split_names(text: str) -> _NamedRule:
+    """A rule without what stands before it.
+
+    >>> _split_names("declined, else approved: P(default) > 0.35")
+    _NamedRule(rule='P(default) > 0.35', made='declined', otherwise='approved')
+    """
+    match = None if text.lstrip().startswith("P(") else _SIDES.fullmatch(text)
+    if match is None:
+        return _NamedRule(text)
+    return _NamedRule(match["rule"], match["made"], match["otherwise"] or "")
+
+
+def is_rule(text: str) -> bool:
+    """Whether a text is meant as the rule of a decision, and not as the name of a task.
+
+    >>> [is_rule(text) for text in ("P(1) > 0.35", "declined: P(1) > 0.35", "binary:threshold=0.3")]
+    [True, True, False]
+    """
+    return _split_names(text).rule.lstrip().startswith("P(")
+
+
 def _hold_rule(rule: object, option: str) -> str:
-    """A rule as it is held: in one form, whatever its blanks."""
+    """A rule as it is held, with what its sides are called: in one form, whatever its blanks."""
     if not isinstance(rule, str):
         raise ArgumentError("decision", _GRAMMAR, repr(rule))
-    parts = _parse(rule)
-    return f"P({parts.name}) {parts.sign} {parts.cut_off!r}"
+    named = _split_names(rule)
+    parts = _parse(named.rule)
+    held = f"P({parts.name}) {parts.sign} {parts.cut_off!r}"
+    sides = [named.made, f"else {named.otherwise}"] if named.otherwise else [named.made]
+    return f"{', '.join(sides)}: {held}" if named.made else held
 
 
 def _hold_below(task: object, option: str) -> Task | None:
@@ -95,9 +129,11 @@ class Decision(Task):
 
     Args:
         rule: `P(<class or label>) > number`, or `<`. The class is named as the estimator or the data set names it, or
-            by its number. Where all names are whole numbers, a number is a name.
+            by its number. Where all names are whole numbers, a number is a name. What the sides are called may stand
+            before it: `"declined: P(default) > 0.35"`, or `"declined, else approved: P(default) > 0.35"`.
         of: what the module answers; None is what suits an estimator, and classification of a module.
         number: of the class, where it is known already (`name_classes` finds it).
+        made, otherwise: what the sides are called, where the rule does not say it. No number depends on them.
 
     Raises:
         ArgumentError: a rule of another form, a cut-off outside of (0, 1), or a task below that has no probabilities.
@@ -108,6 +144,8 @@ class Decision(Task):
     >>> sides = task.answer(outputs)
     >>> sides, task.margin(outputs, sides, "probability")
     (tensor([0, 1]), tensor([-0.1500, -0.0500]))
+    >>> Decision("declined: P(2) > 0.35").words.answers
+    ('not declined', 'declined')
     """
 
     name: ClassVar[str] = "decision"
@@ -117,10 +155,19 @@ class Decision(Task):
     rule: Annotated[str, _hold_rule]
     of: Annotated[Task | str | None, _hold_below] = None
     number: CountFromZero | None = None
+    made: str = field(default="", metadata=NO_IDENTITY)
+    otherwise: str = field(default="", metadata=NO_IDENTITY)
 
     def __post_init__(self) -> None:
         if self.of == Classification():
             set_fields(self, of=None)  # two ways to say the same have one identity
+        named = _split_names(self.rule)
+        made, otherwise = self.made or named.made, self.otherwise or named.otherwise
+        for option, called in (("made", made), ("otherwise", otherwise)):
+            check(isinstance(called, str), option, "what a side is called, such as 'declined'", repr(called))
+        check(bool(made) or not otherwise, "made", f"what the side is called that is not {otherwise!r}", "nothing")
+        check(made != otherwise or not made, "otherwise", f"another word than {made!r}", "the same")
+        set_fields(self, rule=named.rule, made=made, otherwise=otherwise)
 
     @cached_property
     def _parts(self) -> _Parts:
@@ -139,8 +186,9 @@ class Decision(Task):
 
     @property
     def words(self) -> TaskWords:  # type: ignore[override]
-        """The words of two sides, which are the rule and that it does not hold."""
-        return replace(Binary.words, answers=(f"not {self.rule}", self.rule))
+        """The words of two sides: what these are called, or else the rule, and that it does not hold."""
+        made = self.made or self.rule
+        return replace(Binary.words, answers=(self.otherwise or f"not {made}", made), rule=self.rule)
 
     @property
     def below(self) -> Task:

@@ -52,6 +52,10 @@ class Regression(Task):
         """One of some tolerance, for messages."""
         return cls(tolerance=2.5)
 
+    @property
+    def same_within(self) -> float:
+        return self.tolerance
+
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim in (1, 2)
         return expect_tensor(output, count, "numbers of shape (N,) or (N, D)", fits).reshape(count, -1)

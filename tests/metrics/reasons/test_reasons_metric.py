@@ -17,6 +17,7 @@ from standfast.metrics.reasons.draws import draw_settings, number_model, redraw_
 from standfast.metrics.reasons.places import mark_first
 from standfast.neighbourhoods import LinfBall
 from standfast.statistics.proportions import proportion_interval
+from standfast.study.identity import Description
 from standfast.tensors import draw_seed
 
 ROWS = torch.rand(3, 5, generator=torch.Generator().manual_seed(0)).double()
@@ -255,3 +256,26 @@ def test_the_seed_of_an_adapter_counts_only_if_the_package_draws() -> None:
     model = make_linear([1.0] * 5)
     assert not Reasons(draws=5)(model, fixed, ROWS).varied_seed.any()
     assert Reasons(draws=5)(model, noisy, ROWS).varied_seed.all()
+
+
+def test_images_cost_the_draws_that_are_made() -> None:
+    """Of more than 20 reasons 60 draws are made, whatever their limit, and 5 explanations show what varies."""
+
+    def count(metric: Reasons, *shape: int) -> int:
+        return metric.bind(inputs=torch.zeros(2, *shape)).cost().explanations
+
+    metric = Reasons(LinfBall(0.02))
+    inputs = torch.rand(2, 1, 28, 28)
+    assert count(metric, 30) == metric.cost().explanations == 405
+    assert count(metric, 1, 28, 28) == 65
+    assert metric.bind(inputs=inputs).bind(module=nn.Flatten()).cost().explanations == 65
+    assert count(Reasons(LinfBall(0.02), top=20), 1, 28, 28) == 405
+    assert Reasons(LinfBall(0.02), top=21).cost().explanations == 65
+    assert count(Reasons(LinfBall(0.02), draws=50), 1, 28, 28) == 55
+    bound = metric.bind(inputs=inputs)
+    assert (bound, bound.options()) == (metric, metric.options())
+    assert Description(bound).digest == Description(metric).digest
+    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(784, 2)), (0.0, 1.0), device="cpu")
+    result = metric(model, "input_x_gradient", inputs, progress=False)
+    assert int(result.model_evaluations.max()) <= 65
+    assert int(result.drawn.max()) == 60

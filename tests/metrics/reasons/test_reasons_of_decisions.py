@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,9 @@ from torch import nn
 
 import standfast
 from standfast.neighbourhoods import LinfBall
-from standfast.reason_cards import ReasonCards, cards
+from standfast.reason_cards import ReasonCards, cards, counter_examples
+from standfast.results.reasons.answers import read_tolerance
+from standfast.tasks import Regression
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -72,7 +75,7 @@ def test_shares_of_retrained_models_are_those_of_a_loop_over_shap(credit: Any) -
         )
     for place, card in enumerate(found):
         row = declined.iloc[[place]]
-        assert card.answer == credit.RULE
+        assert card.answer == "declined"
         own = name_first(explain_by_hand(model, row))
         assert {reason.name: reason.sign for reason in card.reasons} == own
         deciding = [each for each in again if len(credit.find_declined(each, row))]
@@ -217,6 +220,60 @@ def test_counter_examples_are_told_in_the_words_of_the_frame(tmp_path: Path) -> 
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_units_stand_beside_values_and_in_counter_examples(tmp_path: Path) -> None:
+    found = explain_incomes(units={"income": "EUR", "age": "%"})
+    card = found.card(0)
+    assert card.columns == {"income": "50 EUR", "debt": "60", "age": "90%"}
+    assert [reason.words for reason in card.reasons] == ["income 50 EUR", "debt 60"]
+    page = found.to_html(tmp_path / "card.html", 0).read_text()
+    assert "income <b>50 EUR</b>" in page
+    assert "With income 30 EUR instead of 50 EUR, income is" in page
+
+
+@pytest.mark.parametrize(
+    ("units", "words"), [({"incom": "EUR"}, "incom"), ({"income": 3}, "texts by names"), ("EUR", "texts by names")]
+)
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_units_of_no_column_are_refused_before_the_run(units: Any, words: str) -> None:
+    with pytest.raises(standfast.ArgumentError, match=words) as error:
+        explain_incomes(units=units)
+    assert error.value.argument == "units"
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_counter_examples_are_stored_and_not_searched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    search = counter_examples.find_falls
+
+    def count(call: Any, neighbourhood: Any, sought: Any, budget: int, seed: int) -> Any:
+        searched.append(len(sought.rows))
+        return search(call, neighbourhood, sought, budget, seed)
+
+    monkeypatch.setattr(counter_examples, "find_falls", count)
+    first = explain_incomes(out=tmp_path / "cards")
+    again = explain_incomes(out=tmp_path / "cards", units={"income": "EUR"})
+    assert searched == [4]  # two reasons of two rows, once
+    for sample, examples in first.counter_examples.items():
+        for one, other in zip(examples, again.counter_examples[sample], strict=True):
+            assert (one.found, one.turned, one.evaluations) == (other.found, other.turned, other.evaluations)
+            assert (one.changed is None) == (other.changed is None)
+            if one.changed is not None:
+                assert (one.changed == other.changed).all()
+    assert str(again.counter_examples[0][0]).startswith("With income 30 EUR")
+    # one file is damaged, and its row alone is searched again, with the same numbers
+    damaged, _ = sorted((tmp_path / "cards" / "given" / "counter_examples").iterdir())
+    damaged.write_text(damaged.read_text()[:-20])
+    mended = explain_incomes(out=tmp_path / "cards")
+    assert searched == [4, 2]
+    assert mended.counter_examples == first.counter_examples
+    # another search
+    explain_incomes(out=tmp_path / "cards", counter_examples=100)
+    assert searched == [4, 2, 4]
+    explain_incomes(out=tmp_path / "cards", seed=1)
+    assert searched == [4, 2, 4, 4]
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_no_counter_examples_without_a_search(tmp_path: Path) -> None:
     found = explain_incomes(counter_examples=0)
     assert found.counter_examples == {}
@@ -254,9 +311,17 @@ class Weighted(nn.Module):
         return (x @ self.weights)[:, None]
 
 
-def test_a_retrained_regressor_decides_otherwise_beyond_the_tolerance() -> None:
+@dataclass(frozen=True)
+class Dose(Regression):
+    """A task of a user's, whose text is not that of a regression."""
+
+    name: ClassVar[str] = "dose"
+
+
+@pytest.mark.parametrize("task", [Regression(tolerance=0.3), Dose(tolerance=0.3)])
+def test_a_retrained_regressor_decides_otherwise_beyond_the_tolerance(task: Regression) -> None:
     def make_model(weights: list[float]) -> standfast.Model:
-        return standfast.Model(Weighted(weights), (0.0, 1.0), device="cpu", task="regression:tolerance=0.3")
+        return standfast.Model(Weighted(weights), (0.0, 1.0), device="cpu", task=task)
 
     inputs = torch.tensor([[0.5, 0.5, 0.5]]).double()
     with pytest.warns(UserWarning, match="2 retrained models can never show"):
@@ -271,6 +336,21 @@ def test_a_retrained_regressor_decides_otherwise_beyond_the_tolerance() -> None:
         )
     card = found.card()
     assert (card.models, card.deciding_otherwise, card.draws) == (2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("about", "tolerance"),
+    [
+        ({"task": "Dose(tolerance=0.3)", "same within": 0.3}, 0.3),
+        ({"task": "Classification()", "same within": None}, np.inf),
+        # manifests of earlier versions
+        ({"task": "Regression(tolerance=0.3)"}, 0.3),
+        ({"task": "Classification()"}, np.inf),
+        ({}, np.inf),
+    ],
+)
+def test_what_is_the_same_number_is_read_from_old_and_new_manifests(about: dict[str, Any], tolerance: float) -> None:
+    assert read_tolerance(about) == tolerance
 
 
 def test_a_retrained_model_without_reasons_names_none_and_decides_the_same() -> None:

@@ -51,6 +51,7 @@ def about(**changes: Any) -> dict[str, Any]:
         "data": "credit",
         "sample": 17,
         "answer": "P(default) > 0.35",
+        "rule": "P(default) > 0.35",
         "score": 0.62,
         "unused": ("seed",),
         "columns": COLUMNS,
@@ -103,7 +104,7 @@ def make_image(side: int = 28, top: int = 78, channels: int = 1) -> Card:
     row = {"value": 0.8, "low": 0.78, "high": 0.83}
     given = draw(0, maps, wanted, origin, explainer="grad_cam", varied=("measurement",), row=row)
     picture = np.stack([blob + 0.2 * rows] * channels)
-    return make_card(about(answer="class 3", unused=(), columns={}, input=picture), given, wanted)
+    return make_card(about(answer="class 3", rule="", unused=(), columns={}, input=picture), given, wanted)
 
 
 def make_series(channels: int = 2, steps: int = 120) -> Card:
@@ -118,7 +119,7 @@ def make_series(channels: int = 2, steps: int = 120) -> Card:
     row = {"value": 0.7, "low": 0.68, "high": 0.73}
     given = draw(0, maps, wanted, origin.ravel(), explainer="occlusion", varied=("measurement",), row=row)
     lines = np.stack([np.sin(time / (5 + channel)) for channel in range(channels)])
-    return make_card(about(answer="class 1", unused=(), columns={}, input=lines), given, wanted)
+    return make_card(about(answer="class 1", rule="", unused=(), columns={}, input=lines), given, wanted)
 
 
 def make_text(words: Sequence[str] = ("a", "dull", "plot", "but", "good", "acting", "and", "good", "music")) -> Card:
@@ -130,7 +131,7 @@ def make_text(words: Sequence[str] = ("a", "dull", "plot", "but", "good", "actin
     wanted = Wanted(3, 0.9)
     given = draw(0, maps, wanted, origin, explainer="kernel_shap", varied=("seed",))
     names = [(word, word) for word in words]
-    fields = about(answer="class positive", unused=(), columns={}, input=np.zeros(len(words)))
+    fields = about(answer="class positive", rule="", unused=(), columns={}, input=np.zeros(len(words)))
     return make_card(fields, given, wanted, names=names)
 
 

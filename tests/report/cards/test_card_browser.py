@@ -52,7 +52,8 @@ def browser() -> Iterator[Any]:
 @pytest.mark.parametrize("name", CARDS)
 def test_a_card_prints_on_one_sheet_and_fits_every_screen(browser: Any, name: str, tmp_path: Path) -> None:
     card: Card = CARDS[name]
-    digests = dict.fromkeys(("model", "data", "software"), "0123456789abcdef" * 4)
+    digests = dict.fromkeys(("model", "data", "retrained models", "explainer"), "0123456789abcdef")
+    digests["software"] = "a package 1.2.3, " * 20
     path = write_card(card, tmp_path / "card.html", counter_example=LONG, comparison=LONG, digests=digests)
     page = browser.new_page(java_script_enabled=True)
     asked: list[str] = []

@@ -25,8 +25,9 @@ from PIL import Image
 
 from standfast.report.cards import describe_card, render_card, write_card
 from standfast.report.cards.facts import measure_area
-from standfast.report.cards.pictures import draw_image, draw_words, paint_area
+from standfast.report.cards.pictures import choose_colours, colour_unsigned, draw_image, draw_words, paint_area
 from standfast.report.cards.rows import make_rows
+from standfast.report.maps import colour_signed
 from standfast.results.reasons import Card, Wanted, make_card
 from standfast.tensors import Array
 
@@ -142,6 +143,31 @@ def test_red_speaks_for_the_answer_and_blue_against_it() -> None:
     assert (blue[..., 2] > blue[..., 0]).all()
     assert (doubtful == doubtful[..., :1]).all()
     assert len(np.unique(doubtful)) == 2
+
+
+def test_colours_are_said_in_words_beside_the_bars() -> None:
+    """A bar to the right is red and speaks for the decision; in grey print, its side says it."""
+    page = render_card(make_customer(answer="declined"))
+    head = page[page.index('class="row titles"') : page.index('<h2 class="holds"')]
+    assert head.index("← against") < head.index("what speaks for &#34;declined&#34;") < head.index("for →")
+    assert "red, to the right: speaks for &#34;declined&#34;" in page
+    assert "blue, to the left: against it" in page
+    debt, income = (row for row in make_rows(make_customer(), describe_card(make_customer())).groups[0].rows)
+    assert (debt.kind, income.kind) == ("for", "against")
+    assert debt.bar.start == income.bar.end  # both begin at 0
+    assert "the bar is this one explanation" in page
+    assert "how often among the first 3" in page
+
+
+def test_an_explainer_without_signs_has_a_colour_of_its_own() -> None:
+    assert choose_colours(replace(make_image(), has_signs=False)) is colour_unsigned
+    assert choose_colours(make_image()) is colour_signed
+    words = draw_words(replace(make_text(), has_signs=False))
+    grounds = [bytes.fromhex(word.ground[1:]) for word in words if word.ground]
+    assert all(red > green and blue > green for red, green, blue in grounds)  # purple
+    page = render_card(replace(make_text(), has_signs=False))
+    assert "purple: how much it matters" in page
+    assert "red" not in page[page.index("<figcaption>") : page.index("</figcaption>")].replace("underlined", "")
 
 
 def test_stripes_do_not_depend_on_strength() -> None:

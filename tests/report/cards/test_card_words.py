@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 from card_samples import (
     about,
+    draw,
     draw_customer,
     make_customer,
     make_image,
@@ -19,9 +21,9 @@ from card_samples import (
 )
 
 from standfast.report.cards import describe_card
-from standfast.report.cards.facts import describe_score, format_share, measure_area, name_position
+from standfast.report.cards.facts import describe_score, format_share, lies_outside, measure_area, name_position
 from standfast.report.sentences import begin_sentence
-from standfast.results.reasons import Alone, Wanted, make_card
+from standfast.results.reasons import Alone, Card, Wanted, make_card
 from standfast.statistics.reasons import Foresight
 
 
@@ -123,13 +125,49 @@ def test_what_would_decide_is_a_range(foreseen: Foresight | None, facts: tuple[s
     assert "variations in all" in words.undecided[0].needs or foreseen is None
 
 
+def test_a_card_says_how_to_make_the_variations_that_would_decide() -> None:
+    card = make_customer()
+    undecided = [replace(reason, state="undecided", foreseen=Foresight(2000, 60, 400)) for reason in card.reasons]
+    notes = describe_card(replace(card, reasons=tuple(undecided))).notes
+    assert any("standfast.reasons(..., draws=2000), or --draws 2000 in a shell" in note for note in notes)
+    assert not any("draws=" in note for note in describe_card(card).notes)
+    of_models = describe_card(make_retrained()).notes
+    assert any("models=40), or --retrain --models 40 in a shell" in note for note in of_models)
+
+
+def test_a_value_outside_of_the_interval_of_its_mean_is_explained() -> None:
+    """Here the background of the one explanation is unusual: its value is 5 standard errors away."""
+    card = make_customer()
+    assert not any("outside" in note for note in describe_card(card).notes)
+    far = replace(card.reasons[0], value=card.reasons[0].high + 0.5)
+    notes = describe_card(replace(card, reasons=(far, *card.reasons[1:]))).notes
+    (note,) = [note for note in notes if "outside" in note]
+    assert note.startswith("Debt: the value lies outside of the interval of the mean.")
+    assert "over other backgrounds and changes of the input" in note
+    assert lies_outside(far)
+    assert not lies_outside(replace(far, low=float("nan")))
+
+
+def test_what_it_is_to_be_named_stands_where_it_is_first_said() -> None:
+    assert "among the first 3, with the same sign" in describe_card(make_customer()).summary.split(".")[0]
+    none_holds = describe_card(make_retrained()).summary.split(". ")[0]
+    assert "to be named again, among the first 3, with the same sign" in none_holds
+    image = describe_card(make_image())
+    assert "among the first 78, with the same sign" in image.summary
+
+
 def test_the_area_of_an_image_is_what_draws_name_again() -> None:
     card = make_image()
     area = measure_area(card)
     assert card.origin is not None
     assert card.shares is not None
     order = np.argsort(-np.abs(card.origin))[: card.top]
-    held = [pixel for pixel in order.tolist() if card.shares[pixel] >= 0.9]
+    # Benjamini and Hochberg: the largest number of pixels whose tests all are below their part of 5%
+    tests = {pixel: scipy.stats.binom.sf(round(60 * card.shares[pixel]) - 1, 60, 0.9) for pixel in order.tolist()}
+    held: list[int] = []
+    for count in range(1, card.top + 1):
+        passed = [pixel for pixel, test in tests.items() if test <= 0.05 * count / card.top]
+        held = passed if len(passed) >= count else held
     assert sorted(held) == np.flatnonzero(area.holds).tolist()
     assert 0 < len(held) < card.top
     assert int(area.doubtful.sum()) == card.top - len(held)
@@ -138,6 +176,8 @@ def test_the_area_of_an_image_is_what_draws_name_again() -> None:
     summary = describe_card(card).summary
     assert f"{100 * relevance:.0f}% of the relevance" in summary
     assert "at least 90%" in summary
+    assert "at most 5% of these pixels" in summary
+    assert "60 variations" in summary
 
 
 def test_all_changes_are_only_named_where_all_pixels_are_always_the_same() -> None:
@@ -151,9 +191,25 @@ def test_all_changes_are_only_named_where_all_pixels_are_always_the_same() -> No
 
 def test_a_map_of_which_nothing_holds_is_not_to_be_relied_on() -> None:
     card = make_image()
-    assert card.shares is not None
-    words = describe_card(replace(card, shares=0.5 * card.shares))
+    assert card.held is not None
+    words = describe_card(replace(card, held=np.zeros_like(card.held)))
     assert "Rely on no part" in words.summary
+
+
+def test_a_part_of_few_draws_or_models_is_not_shown_to_hold() -> None:
+    """With 28 draws, a share of 100% does not show 90%; of retrained models it is their number that counts."""
+    origin = np.linspace(1.0, 0.0, 100)
+    wanted = Wanted(30, 0.9, shares_places=True)
+
+    def make_card_of(draws: int, models: int = 0) -> Card:
+        maps = np.repeat(origin[None], draws, axis=0)
+        given = draw(0, maps, wanted, origin, varied=("measurement",))
+        fields = about(answer="class 3", rule="", columns={}, input=origin.reshape(1, 10, 10))
+        return make_card(fields, given, wanted, [given] * models)
+
+    held = {(60, 0): 30, (29, 0): 30, (28, 0): 0, (60, 28): 0, (4, 29): 30}
+    for (draws, models), count in held.items():
+        assert measure_area(make_card_of(draws, models)).count == count, (draws, models)
 
 
 def test_words_that_occur_twice_have_their_place() -> None:
@@ -163,23 +219,42 @@ def test_words_that_occur_twice_have_their_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "score", "expected"),
+    ("rule", "rule_met", "score", "expected"),
     [
-        ("P(default) > 0.35", 0.6, "it is 60%"),
-        ("not P(default) > 0.35", 0.9, "it is 10%"),
-        ("P(default) < 0.35", 0.9, "it is 10%"),
-        ("not P(default) < 0.35", 0.6, "it is 60%"),
-        ("class 3", 0.6, "probability 60%"),
-        ("class 3", float("nan"), ""),
+        ("P(default) > 0.35", True, 0.6, "60%"),
+        ("P(default) > 0.35", False, 0.9, "10%"),
+        ("P(default) < 0.35", True, 0.9, "10%"),
+        ("P(default) < 0.35", False, 0.6, "60%"),
+        ("P(default) > 0.35", True, 0.3504, "35.04%"),
     ],
 )
-def test_the_number_of_a_rule_is_the_one_that_it_names(answer: str, score: float, expected: str) -> None:
+def test_the_number_of_a_rule_is_the_one_that_it_names(rule: str, rule_met: bool, score: float, expected: str) -> None:
     """A stored score is the probability of the side that was taken."""
-    assert describe_score(make_customer(answer=answer, score=score)) == expected
+    of_rule = rule if rule_met else f"not {rule}"
+    card = make_customer(answer=of_rule, rule=rule, rule_met=rule_met, score=score)
+    assert describe_score(card) == f"it is {expected}"
+    named = replace(card, answer="declined" if rule_met else "approved")
+    assert describe_score(named) == f"P(default) is {expected}, the cut-off 35%"
+
+
+def test_the_number_of_a_class_is_its_probability() -> None:
+    assert describe_score(make_customer(answer="class 3", rule="", score=0.6)) == "probability 60%"
+    assert describe_score(make_customer(answer="class 3", rule="", score=float("nan"))) == ""
+
+
+def test_a_decision_is_called_as_its_user_calls_it() -> None:
+    words = describe_card(make_customer(answer="declined"))
+    assert words.decision == "declined (P(default) is 62%, the cut-off 35%)"
+    assert words.holding[0].speaks == 'debt 9,400 speaks for "declined"'
+
+
+def test_a_number_is_not_said_twice() -> None:
+    words = describe_card(make_customer(answer="predicted value 31.2", rule="", score=31.2, score_name=""))
+    assert words.decision == "predicted value 31.2"
 
 
 def test_a_score_that_is_no_probability_has_its_own_name() -> None:
-    card = make_customer(answer="output 0", score=0.5, score_name="dose")
+    card = make_customer(answer="output 0", rule="", score=0.5, score_name="dose")
     assert describe_score(card) == "dose 0.5"
 
 

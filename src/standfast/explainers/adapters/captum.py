@@ -29,6 +29,17 @@ _SAMPLE_COUNTS = ("n_samples", "nt_samples")
 _ROW_COUNTS = ("n_steps", *_SAMPLE_COUNTS, "n_perturb_samples")
 #: methods whose attributions add up to the change of the logit, and the options that do not change this
 _ADDITIVE = ("IntegratedGradients", "DeepLift", "DeepLiftShap", "ShapleyValueSampling", "ShapleyValues", "KernelShap")
+#: methods whose numbers speak for the answer or against it by their signs; those of neurons, and activations, do not
+_SIGNED = frozenset(
+    {
+        *("Deconvolution", "DeepLift", "DeepLiftShap", "FeatureAblation", "FeaturePermutation", "GradientShap"),
+        *("GuidedBackprop", "GuidedGradCam", "InputXGradient", "IntegratedGradients", "InternalInfluence"),
+        *("KernelShap", "LRP", "LayerConductance", "LayerDeepLift", "LayerDeepLiftShap", "LayerFeatureAblation"),
+        *("LayerFeaturePermutation", "LayerGradCam", "LayerGradientShap", "LayerGradientXActivation"),
+        *("LayerIntegratedGradients", "LayerLRP", "Lime", "LimeBase", "Occlusion", "ShapleyValueSampling"),
+        "ShapleyValues",
+    }
+)
 _HARMLESS = {"method", "n_steps", "n_samples", "eps", "internal_batch_size", "perturbations_per_eval", "show_progress"}
 
 
@@ -77,6 +88,11 @@ class CaptumExplainer(ForeignExplainer):
         kinds = [kind.__name__ for kind in get_class(self.method).__mro__]
         return Needs(gradients="GradientAttribution" in kinds)
 
+    @property
+    def has_signs(self) -> bool | None:  # type: ignore[override]
+        """As the method says; a class of its own, which Captum does not have, says nothing."""
+        return _find_signs(self.method, {**self.constructor_options, **self.call_options})
+
     def find_references(self, model: Model, x: Tensor) -> Tensor | None:
         options, name = {**self.constructor_options, **self.call_options}, get_class(self.method).__name__
         baselines, whole = options.pop("baselines", None), options.pop("multiply_by_inputs", True)
@@ -109,6 +125,18 @@ class CaptumExplainer(ForeignExplainer):
         forward = getattr(self.method, "forward_func", None)
         check_own_module(self.label, module if forward == module.forward else forward, model)
         return self.method
+
+
+def _find_signs(method: Any, options: Mapping[str, Any]) -> bool | None:
+    """Whether the maps of a method have signs; None of one that is not known."""
+    inner = getattr(method, "attribution_method", None)
+    if inner is not None:  # a NoiseTunnel, whose squares and variances have none
+        is_mean = options.get("nt_type", "smoothgrad") == "smoothgrad"
+        return _find_signs(inner, options) if is_mean else False
+    name = get_class(method).__name__
+    if name == "Saliency":
+        return not options.get("abs", True)
+    return True if name in _SIGNED else None
 
 
 def from_captum(

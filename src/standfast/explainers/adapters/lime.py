@@ -28,6 +28,7 @@ class LimePackageExplainer(ForeignExplainer):
 
     output: Output = "probability"
     name: ClassVar[str] = "lime_package"
+    has_signs: ClassVar[bool | None] = True
     package: ClassVar[str] = "lime"
     home: ClassVar[str] = "lime"
     entry: ClassVar[str] = "explain_instance"

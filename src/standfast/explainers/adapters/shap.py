@@ -59,6 +59,7 @@ class SHAPExplainer(ForeignExplainer):
     background: Baseline | Background | None = None
     output: Output = "logit"
     name: ClassVar[str] = "shap"
+    has_signs: ClassVar[bool | None] = True
     package: ClassVar[str] = "shap"
     removal_options: ClassVar[tuple[str, ...]] = ("background",)
     home: ClassVar[str] = "shap"

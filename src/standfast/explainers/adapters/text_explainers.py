@@ -58,6 +58,11 @@ class TextExplainer(Explainer):
     def label(self) -> str:
         return self.explainer.label
 
+    @property
+    def has_signs(self) -> bool | None:  # type: ignore[override]
+        """Norms of gradients have none."""
+        return False if self.explainer.plain_gradient else self.explainer.has_signs
+
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         self._check_graph(create_graph)
         box, logits, classes = _predict(self.label, model, x, targets)

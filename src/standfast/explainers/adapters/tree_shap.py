@@ -78,6 +78,7 @@ class TreeSHAPExplainer(Explainer):
     background: Baseline | Background | Literal["reference"] | None = None
     output: Output = "logit"
     name: ClassVar[str] = "shap"
+    has_signs: ClassVar[bool | None] = True
     version: ClassVar[int] = 3  # encoded columns of data frames: no product passes, no attribution is dropped
     reads_inside: ClassVar[bool] = True
     removal_options: ClassVar[tuple[str, ...]] = ("background",)

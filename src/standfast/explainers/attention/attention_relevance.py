@@ -63,6 +63,7 @@ class AttentionRelevance(AttentionExplainer):
     """
 
     name: ClassVar[str] = "attention_relevance"
+    has_signs: ClassVar[bool | None] = True
     uses_gradients: ClassVar[bool] = True
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:

@@ -60,6 +60,7 @@ class AttentionRollout(AttentionExplainer):
     """
 
     name: ClassVar[str] = "attention_rollout"
+    has_signs: ClassVar[bool | None] = False
     uses_gradients: ClassVar[bool] = False
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:

@@ -73,6 +73,7 @@ class FullGrad(GradientExplainer):
 
     rescale: Rescale = "channel"
     name: ClassVar[str] = "fullgrad"
+    has_signs: ClassVar[bool | None] = False
 
     def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
         product, terms, logits = _compute_terms(model, x, targets, create_graph)

@@ -113,6 +113,7 @@ class GradCAM(Explainer):
     interpolation: Interpolation = "linear"
     grid: GridOption = None
     name: ClassVar[str] = "gradcam"
+    has_signs: ClassVar[bool | None] = True
     needs: ClassVar[Needs] = Needs(
         gradients=True, other="a convolution or a transformer, or layer=NAME; images or series"
     )

@@ -72,6 +72,7 @@ class GradientSHAP(GradientExplainer):
     noise: AtLeastZero = 0.0
     seed: Seed = 0
     name: ClassVar[str] = "gradient_shap"
+    has_signs: ClassVar[bool | None] = True
     dial: ClassVar[str] = "samples"
     removal_options: ClassVar[tuple[str, ...]] = ("background",)
     batches: ClassVar[int] = BATCHES

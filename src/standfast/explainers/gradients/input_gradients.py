@@ -54,6 +54,11 @@ class Saliency(GradientExplainer):
     """
 
     absolute: bool = True
+
+    @property
+    def has_signs(self) -> bool | None:  # type: ignore[override]
+        return not self.absolute
+
     name: ClassVar[str] = "saliency"
     plain_gradient: ClassVar[bool] = True
     at_inputs_alone: ClassVar[bool] = True
@@ -84,6 +89,7 @@ class InputXGradient(GradientExplainer):
     """
 
     name: ClassVar[str] = "input_x_gradient"
+    has_signs: ClassVar[bool | None] = True
     at_inputs_alone: ClassVar[bool] = True
 
     @property
@@ -126,6 +132,7 @@ class IntegratedGradients(GradientExplainer):
     steps: Count = 32
     baseline: BaselineOption = None
     name: ClassVar[str] = "integrated_gradients"
+    has_signs: ClassVar[bool | None] = True
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     batches: ClassVar[int] = BATCHES
     dial: ClassVar[str] = "steps"
@@ -213,6 +220,11 @@ class SmoothGrad(GradientExplainer):
     batches: ClassVar[int] = BATCHES
     dial: ClassVar[str] = "samples"
     visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
+
+    @property
+    def has_signs(self) -> bool | None:  # type: ignore[override]
+        """A square and a variance have none either."""
+        return not self.absolute and self.statistic == "mean"
 
     def __post_init__(self) -> None:
         fine = self.statistic != "variance" or self.samples >= 2

@@ -113,6 +113,7 @@ class ExtremalPerturbations(Explainer):
     momentum: Annotated[float, Range(least=0, below=1)] = 0.9
     area_weight: Positive = 50.0
     name: ClassVar[str] = "extremal_perturbations"
+    has_signs: ClassVar[bool | None] = True
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     needs: ClassVar[Needs] = Needs(gradients=True)
     gateable: ClassVar[bool] = True

@@ -77,6 +77,7 @@ class KernelSHAP(ShapleyExplainer):
 
     samples: Annotated[int, Range(least=2)] = 200
     name: ClassVar[str] = "kernel_shap"
+    has_signs: ClassVar[bool | None] = True
     dial: ClassVar[str] = "samples"
     draft_share: ClassVar[float] = 0.25
 

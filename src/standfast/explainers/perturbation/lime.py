@@ -69,6 +69,7 @@ class LIME(CoalitionExplainer):
     kernel_width: Positive = 0.25
     ridge: AtLeastZero = 1.0
     name: ClassVar[str] = "lime"
+    has_signs: ClassVar[bool | None] = True
     dial: ClassVar[str] = "samples"
 
     @property

@@ -68,6 +68,7 @@ class Occlusion(CopyExplainer):
     baseline: BaselineOption = None
     output: Output = "probability"
     name: ClassVar[str] = "occlusion"
+    has_signs: ClassVar[bool | None] = True
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
 
     @property

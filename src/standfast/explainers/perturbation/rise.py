@@ -78,6 +78,7 @@ class RISE(CopyExplainer):
     output: Output = "probability"
     seed: Seed = 0
     name: ClassVar[str] = "rise"
+    has_signs: ClassVar[bool | None] = True
     dial: ClassVar[str] = "samples"
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
 

@@ -100,6 +100,7 @@ class ShapleySampling(ShapleyExplainer):
     permutations: Count = 24
     antithetic: bool = True
     name: ClassVar[str] = "shapley_sampling"
+    has_signs: ClassVar[bool | None] = True
     dial: ClassVar[str] = "permutations"
 
     @property

@@ -75,6 +75,7 @@ class AttnLRP(Explainer):
     gamma: AtLeastZero = 0.0
     convolution_gamma: AtLeastZero = 0.0
     name: ClassVar[str] = "attn_lrp"
+    has_signs: ClassVar[bool | None] = True
     needs: ClassVar[Needs] = Needs(gradients=True, other="layers that have a rule, attention among them")
     follows_attention: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True

@@ -73,6 +73,7 @@ class GuidedBackprop(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "guided_backprop"
+    has_signs: ClassVar[bool | None] = True
     plain_gradient: ClassVar[bool] = True
     rule: ClassVar[GradientRule] = staticmethod(guide_gradient)
 
@@ -95,6 +96,7 @@ class Deconvolution(_RectifiedGradient):
     """
 
     name: ClassVar[str] = "deconvolution"
+    has_signs: ClassVar[bool | None] = True
     plain_gradient: ClassVar[bool] = True
     rule: ClassVar[GradientRule] = staticmethod(lambda gradient, active: gradient.clamp(min=0))
 
@@ -154,6 +156,7 @@ class DeepLift(Explainer):
     times_input: bool = True
     epsilon: Positive = 1e-10
     name: ClassVar[str] = "deeplift"
+    has_signs: ClassVar[bool | None] = True
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     needs: ClassVar[Needs] = Needs(gradients=True)
     differentiable: ClassVar[bool] = True
@@ -190,6 +193,7 @@ class RelevanceExplainer(Explainer):
     """
 
     needs: ClassVar[Needs] = Needs(gradients=True, other="layers that have a rule")
+    has_signs: ClassVar[bool | None] = True
 
     @property
     def needs_bounds(self) -> bool:

@@ -63,6 +63,7 @@ class DeepSHAP(Explainer):
     background: BackgroundOption = None
     epsilon: Positive = 1e-10
     name: ClassVar[str] = "deep_shap"
+    has_signs: ClassVar[bool | None] = True
     removal_options: ClassVar[tuple[str, ...]] = ("background",)
     needs: ClassVar[Needs] = Needs(gradients=True)
 

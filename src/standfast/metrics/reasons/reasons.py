@@ -21,6 +21,7 @@ Cost: up to `draws` explanations, and five at most that show which sources there
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -33,10 +34,10 @@ from standfast.errors import check
 from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.reasons.draws import SOURCES, Drawn, Draws, Source, draw_settings, number_model
-from standfast.metrics.reasons.places import Speaking, count_first, mark_first, measure_sizes, sum_channels
+from standfast.metrics.reasons.places import TOP, Speaking, count_first, mark_first, measure_sizes, sum_channels
 from standfast.metrics.result import Result
 from standfast.neighbourhoods import Neighbourhood
-from standfast.records import Count, Fraction
+from standfast.records import Count, Fraction, set_fields
 from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import MOST_DECIDED, decide_reasons, schedule_looks
@@ -50,6 +51,8 @@ _BLOCK = 10
 MOST_STORED = 1024
 #: draws where nothing is decided
 _DRAWS_OF_MANY = 60
+#: explanations that show which sources an explainer has, at most
+_SOURCES_TRIED = 5
 
 
 def _check_sources(vary: object, option: str) -> tuple[Source, ...]:
@@ -147,6 +150,8 @@ class Reasons(Metric):
     neighbourhood_option: ClassVar[str] = "neighbourhood"
     presets: ClassVar[Presets] = {"quick": {"draws": 50}}
     ladder: ClassVar[Ladder] = ({"draws": 50}, {"draws": 100}, {"draws": 200})
+    #: of an input, where it is known (`bind`); no option, since no result depends on it
+    _shape: ClassVar[torch.Size | None] = None
 
     neighbourhood: Neighbourhood | None = None
     top: Count | None = None
@@ -178,7 +183,26 @@ class Reasons(Metric):
 
     def cost(self, classes: int | None = None) -> Cost:
         """One explanation for each draw, at most, and five that show what varies."""
-        return Cost(predictions=0, explanations=self.draws + 5)
+        reasons = TOP if self.top is None else self.top
+        if self._shape is not None:
+            reasons = count_first(self._shape, self.top)
+        return Cost(predictions=0, explanations=self._count_draws(reasons) + _SOURCES_TRIED)
+
+    def bind(self, *, inputs: Tensor | None = None, **known: Any) -> Metric:
+        """With the shape of the inputs, for the cost: fewer draws are made of images and series."""
+        bound = super().bind(inputs=inputs, **known)
+        shape = self._shape if inputs is None else inputs.shape[1:]
+        if bound is self and shape == self._shape:
+            return self
+        bound = copy.copy(bound)
+        set_fields(bound, _shape=shape)
+        return bound
+
+    def _count_draws(self, reasons: int) -> int:
+        """How many draws are made at most, of so many reasons."""
+        if reasons <= MOST_DECIDED:
+            return self.draws
+        return min(self.draws, _DRAWS_OF_MANY)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         top = count_first(maps.shape[1:], self.top)
@@ -280,7 +304,7 @@ class _Counts:
     def list_looks(self) -> tuple[int, ...]:
         """After how many draws it is decided whether to go on."""
         if not self.decides_each:
-            return (min(self.metric.draws, _DRAWS_OF_MANY),)
+            return (self.metric._count_draws(self.top),)
         return schedule_looks(self.metric.draws, self.metric.demand, reasons=self.top)
 
     def add(self, rows: Tensor, drawn: Drawn) -> None:

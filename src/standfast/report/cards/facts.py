@@ -11,8 +11,10 @@ import numpy as np
 from standfast.results.reasons import Card, Reason
 from standfast.tensors import Array
 
-#: a decision by a rule: whether it is met, and which side of the cut-off it takes
-_RULE = re.compile(r"(?P<missed>not )?P\(.+\) (?P<sign>[<>]) [\d.e-]+", re.DOTALL)
+#: the rule of a decision: the probability that it names, and which side of the cut-off it takes
+_RULE = re.compile(r"(?P<probability>P\(.+\)) (?P<sign>[<>]) (?P<cut_off>[\d.e-]+)", re.DOTALL)
+#: the digits behind the point of a percentage that is to be told from another one, at most
+_MOST_DIGITS = 6
 
 
 def format_share(share: float) -> str:
@@ -58,15 +60,58 @@ def describe_score(card: Card) -> str:
 
     The score of a rule is the probability of the side that is taken. The reader wants the one that the rule names.
     """
-    if not math.isfinite(card.score):
+    if not math.isfinite(card.score) or not card.score_name:
         return ""
-    rule = _RULE.fullmatch(card.answer)
+    rule = _RULE.fullmatch(card.rule)
     if rule is not None:
-        is_above = (rule["sign"] == ">") != bool(rule["missed"])
-        return f"it is {format_share(card.score if is_above else 1 - card.score)}"
+        return _describe_rule(card, rule)
     if card.score_name == "probability":
         return f"probability {format_share(card.score)}"
     return f"{card.score_name} {card.score:.4g}"
+
+
+def _describe_rule(card: Card, rule: re.Match[str]) -> str:
+    """The probability that a rule names; with its cut-off where the answer does not say it."""
+    is_above = (rule["sign"] == ">") == card.rule_met
+    share = card.score if is_above else 1 - card.score
+    share_text, cut_off = tell_shares(share, float(rule["cut_off"]))
+    if is_named_side(card):
+        return f"{rule['probability']} is {share_text}, the cut-off {cut_off}"
+    return f"it is {share_text}"
+
+
+def tell_shares(share: float, limit: float) -> tuple[str, str]:
+    """Two shares in percent, with as many digits as tell them apart.
+
+    >>> tell_shares(0.62, 0.35), tell_shares(0.3504, 0.35)
+    (('62%', '35%'), ('35.04%', '35%'))
+    """
+    digits = 0
+    while round(100 * share, digits) == round(100 * limit, digits) and share != limit and digits < _MOST_DIGITS:
+        digits += 1
+    share_text = f"{100 * share:.{digits}f}%" if digits else format_share(share)
+    return share_text, f"{100 * limit:.{_MOST_DIGITS}f}".rstrip("0").rstrip(".") + "%"
+
+
+def is_named_side(card: Card) -> bool:
+    """Whether the answer is a side of a decision that has a name of its own, such as "declined"."""
+    return bool(card.rule) and card.answer not in (card.rule, f"not {card.rule}")
+
+
+def name_answer(card: Card) -> str:
+    """How a sentence calls the answer.
+
+    >>> from types import SimpleNamespace as Named
+    >>> rule = "P(default) > 0.35"
+    >>> [name_answer(Named(answer=answer, rule=rule)) for answer in ("declined", rule, f"not {rule}")]
+    ['"declined"', 'P(default) > 0.35', 'this answer']
+    >>> name_answer(Named(answer="class 3", rule=""))
+    'class 3'
+    """
+    if is_named_side(card):
+        return f'"{card.answer}"'
+    is_negated = bool(card.rule) and card.answer != card.rule
+    return "this answer" if is_negated else card.answer
 
 
 def is_text(card: Card) -> bool:
@@ -125,12 +170,18 @@ def has_no_signs(card: Card) -> bool:
     return bool((np.nan_to_num(np.asarray(card.origin, dtype=float)) >= 0).all())
 
 
+def lies_outside(reason: Reason) -> bool:
+    """Whether the value at the clean input is outside of the interval of the mean over draws."""
+    is_known = math.isfinite(reason.low) and math.isfinite(reason.high)
+    return is_known and not reason.low <= reason.value <= reason.high
+
+
 @dataclass(frozen=True)
 class Area:
     """The part of a map that holds.
 
     Attributes:
-        holds: the features that are named with the demanded probability, bool `(F,)`.
+        holds: the features that are shown to be named with the demanded probability, bool `(F,)`.
         doubtful: the other reasons, bool `(F,)`.
         relevance: the share of the absolute relevance of the map that is within what holds.
         least: the smallest share of draws that name a feature that holds; NaN where none does.
@@ -154,8 +205,9 @@ def measure_area(card: Card) -> Area:
     assert card.signs is not None
     is_reason = np.asarray(card.signs) != 0
     shares = np.nan_to_num(card.shares)
-    holds = is_reason & (shares >= card.demand) & bool(card.draws)
-    if card.decided:
+    if card.held is not None:
+        holds = np.asarray(card.held)
+    else:
         stated = [reason.feature for reason in card.holding]
         holds = np.isin(np.arange(len(is_reason)), stated)
     sizes = np.abs(np.nan_to_num(card.origin))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from standfast.files import write_atomically
-from standfast.report.cards.facts import format_share, has_map, is_text
+from standfast.report.cards.facts import format_share, has_map, is_text, name_answer
 from standfast.report.cards.pictures import draw_image, draw_series, draw_words
-from standfast.report.cards.rows import Rows, Span, make_rows, place_share
+from standfast.report.cards.rows import Span, make_rows, place_share
 from standfast.report.cards.words import describe_card
 from standfast.report.page.names import allow_breaks, show_unsafe
 from standfast.report.words import make_environment
@@ -19,8 +19,10 @@ from standfast.results.reasons import Card
 
 #: from so many rows on the print is smaller
 _DENSE, _CROWDED = 9, 14
+#: words of a text that take as much room as a row
+_WORDS_OF_ROW = 40
 #: the letters of the case, and of a text that the user adds, that fit on the sheet; and of a digest
-_LETTERS_OF_CASE, _MOST_LETTERS, _LETTERS_OF_DIGEST = 700, 500, 64
+_LETTERS_OF_CASE, _MOST_LETTERS, _LETTERS_OF_DIGEST = 700, 500, 200
 
 
 def render_card(
@@ -36,7 +38,7 @@ def render_card(
         card: of one decision.
         counter_example: the smallest change after which a reason is not named any more, in a sentence.
         comparison: how this decision compares with others, in a sentence.
-        digests: what identifies the model, the data and the software, by name.
+        digests: what identifies the model, the data and the software, by name; None for those of the card.
         text: whether features are the words of a text; None to find out.
     """
     environment = make_environment()
@@ -44,12 +46,13 @@ def render_card(
     words = describe_card(card)
     rows = make_rows(card, words)
     chance = card.chance if card.decided and card.chance < 1 else 0.0
+    pictures = _draw_input(card, is_text(card) if text is None else text)
     columns = _list_columns(card, _LETTERS_OF_CASE // 2 if rows.count >= _CROWDED else _LETTERS_OF_CASE)
     context: dict[str, Any] = {
         "words": words,
         "rows": rows,
         "about": _describe_about(card),
-        "density": _choose_density(rows),
+        "density": _choose_density(rows.count, len(pictures["text"])),
         "tested": bool(card.varied) and card.draws > 0,
         "demand": place_share(card.demand),
         "demand_text": format_share(card.demand),
@@ -58,12 +61,15 @@ def render_card(
         "ends": (place_share(0.0), place_share(1.0)),
         "legend_span": Span(5.0, 95.0),
         "decided": card.decided,
+        "answer": name_answer(card),
+        "signed": card.has_signs is not False,
+        "top": card.top,
         "case": columns,
         "more_columns": len(card.columns) - len(columns),
         "counter_example": _shorten(counter_example),
         "comparison": _shorten(comparison),
-        "digests": [(name, digest[:_LETTERS_OF_DIGEST]) for name, digest in (digests or {}).items()],
-        **_draw_input(card, is_text(card) if text is None else text),
+        "digests": _list_digests(card.digests if digests is None else digests),
+        **pictures,
     }
     return show_unsafe(environment.get_template("cards/card.html").render(context).lstrip())
 
@@ -112,14 +118,24 @@ def _list_columns(card: Card, letters: int) -> list[tuple[str, str]]:
     return columns
 
 
-def _choose_density(rows: Rows) -> str:
-    """How small the print is, so that one sheet is enough."""
-    if rows.count >= _CROWDED:
+def _choose_density(rows: int, words: int) -> str:
+    """How small the print is, so that one sheet is enough for so many rows and words of a text."""
+    if rows >= _CROWDED:
         return "dense crowded"
-    return "dense" if rows.count >= _DENSE else ""
+    taken = rows + words // _WORDS_OF_ROW
+    return "dense" if taken >= _DENSE else ""
+
+
+def _list_digests(digests: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Names and hashes that fit on the sheet."""
+    return [(name, _cut(digest, _LETTERS_OF_DIGEST)) for name, digest in digests.items()]
+
+
+def _cut(text: str, letters: int) -> str:
+    """So many letters of a text at most."""
+    return text if len(text) <= letters else text[: letters - 1] + "…"
 
 
 def _shorten(sentence: str | None) -> str:
     """A sentence of the user that fits on the sheet."""
-    shown = sentence or ""
-    return shown if len(shown) <= _MOST_LETTERS else shown[: _MOST_LETTERS - 1] + "…"
+    return _cut(sentence or "", _MOST_LETTERS)

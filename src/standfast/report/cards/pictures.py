@@ -1,11 +1,12 @@
 """The input of a card with what holds of its map: an image, the lanes of a series, or the words of a text.
 
-What holds has its colour, red for the answer and blue against it. What does not hold is hatched in grey, never in a
-colour that means strength; all else is a pale input.
+What holds has its colour, red for the answer and blue against it, or purple where the explainer has no signs. What does
+not hold is hatched in grey, never in a colour that means strength; all else is a pale input.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,8 @@ _SHADES = 8
 _COLOURS, _PALE_COLOURS = (0.45, 0.9), (0.25, 0.5)
 #: the channels of a series, the points of a line, and the words of a text that are shown
 _MOST_LANES, _MOST_POINTS, _MOST_WORDS = 4, 300, 160
+#: nothing, and the most, of what an explainer without signs says
+_UNSIGNED = np.array([[0.97, 0.97, 0.97], [0x54 / 255, 0x27 / 255, 0x8F / 255]])
 #: how bright red, green and blue are, and below which brightness letters are white
 _BRIGHTNESS, _DARK = np.array([0.299, 0.587, 0.114]), 0.55
 #: words around those that are reasons
@@ -84,9 +87,24 @@ def draw_image(card: Card) -> ImagePicture | None:
     doubtful = _shrink_mask(area.doubtful, size) & ~holds
     shades = shrink(scale_input(image))
     factor = max(1, _SIDE // max(values.shape))
-    painted = paint_area(values, holds, doubtful, _make_pale(shades), (factor, factor))
+    colour = choose_colours(card)
+    painted = paint_area(values, holds, doubtful, _make_pale(shades), (factor, factor), colour=colour)
     colours = _enlarge(_colour(shades), factor, factor)
     return ImagePicture(encode_image(colours), encode_image(painted), _describe_area(area))
+
+
+def choose_colours(card: Card) -> Callable[[Array], Array]:
+    """The colours of values in [-1, 1]: by their signs, or by their sizes where the explainer has no signs."""
+    return colour_unsigned if card.has_signs is False else colour_signed
+
+
+def colour_unsigned(values: Array) -> Array:
+    """The colours `(..., 3)` of the sizes of values in [-1, 1]: purple, which is neither for nor against.
+
+    >>> colour_unsigned(np.array([1.0, -1.0])).round(2).tolist()
+    [[0.33, 0.15, 0.56], [0.33, 0.15, 0.56]]
+    """
+    return np.stack([np.interp(np.abs(values), [0, 1], channel) for channel in _UNSIGNED.T], axis=-1)
 
 
 def _read_finite(values: Array | None) -> Array:
@@ -134,6 +152,7 @@ def paint_area(
     ground: Array,
     factors: tuple[int, int],
     colours: tuple[float, float] = _COLOURS,
+    colour: Callable[[Array], Array] = colour_signed,
 ) -> Array:
     """A map `(H, W)` on its ground `(H, W, 3)`: coloured where it holds, striped where it is doubtful.
 
@@ -143,6 +162,7 @@ def paint_area(
         ground: the colours elsewhere, in [0, 1].
         factors: how many pixels a position has, in height and in width.
         colours: of the weakest and of the strongest part that holds, in [0, 1].
+        colour: gives the colours `(..., 3)` of values in [-1, 1].
 
     Returns:
         The colours, `(H * factor, W * factor, 3)`.
@@ -151,8 +171,7 @@ def paint_area(
     least, most = colours
     strength = np.clip(np.abs(values) / limit, 0.0, 1.0)
     sizes = least + (most - least) * strength
-    signed_colours = colour_signed(np.sign(values) * sizes)
-    coloured = np.where(holds[..., None], signed_colours, ground)
+    coloured = np.where(holds[..., None], colour(np.sign(values) * sizes), ground)
     enlarged = _enlarge(coloured, *factors)
     hatched = _enlarge(doubtful, *factors)
     rows, columns = np.indices(hatched.shape)
@@ -179,7 +198,8 @@ def draw_series(card: Card) -> list[Lane]:
     lanes: list[Lane] = []
     for channel in sorted(strongest.tolist()):
         row = slice(channel, channel + 1)
-        painted = paint_area(values[row], holds[row], doubtful[row], ground, factors, _PALE_COLOURS)
+        colour = choose_colours(card)
+        painted = paint_area(values[row], holds[row], doubtful[row], ground, factors, _PALE_COLOURS, colour)
         name = name_entry((), channel, "channel") if channels > 1 else ""
         lanes.append(Lane(name, _list_points(series[channel]), encode_image(painted)))
     return lanes
@@ -200,7 +220,7 @@ def draw_words(card: Card) -> list[CardWord]:
     area = measure_area(card)
     count = min(len(card.names), len(origin))
     limit = np.abs(origin).max(initial=0.0) or 1.0
-    colours = colour_signed(origin / limit)
+    colours = choose_colours(card)(origin / limit)
     words: list[CardWord] = []
     previous = -1
     for number in _choose_words(area, count):

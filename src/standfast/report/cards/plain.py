@@ -37,6 +37,8 @@ def format_card(card: Card) -> str:
         parts += _wrap(words.varied)
     for sentence in (*words.alone, *words.notes):
         parts += _wrap(sentence, "- ")
+    if card.digests:
+        parts += _wrap("; ".join(f"{name} {digest}" for name, digest in card.digests.items()))
     return "\n".join(parts).rstrip()
 
 

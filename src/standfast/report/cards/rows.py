@@ -44,7 +44,7 @@ class Row:
         title: its name with its value.
         why: why it cannot be stated, and what would decide; empty where it can.
         state: `"holds"`, `"falls"`, `"undecided"`, or empty.
-        is_for: whether it speaks for the answer.
+        kind: `"for"` or `"against"` the answer; `"size"` where the explainer has no signs.
         bar: from 0 to its value.
         mean: the interval of the mean; None where it is not known.
         spread: 5% to 95% of the draws; None where it is not known.
@@ -58,7 +58,7 @@ class Row:
     title: str
     why: str
     state: str
-    is_for: bool
+    kind: str
     bar: Span
     mean: Span | None
     spread: Span | None
@@ -183,7 +183,7 @@ def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
         title=title if len(title) <= _MOST_LETTERS else title[: _MOST_LETTERS - 1] + "…",
         why=why,
         state=reason.state,
-        is_for=reason.value > 0,
+        kind=_find_kind(card, reason),
         bar=_order_span(scale.place(0.0), scale.place(reason.value)),
         mean=scale.span(reason.low, reason.high),
         spread=scale.span(reason.range_low, reason.range_high),
@@ -194,6 +194,13 @@ def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
         alt_value=_describe_value(reason),
         alt_named=_describe_named(reason) if is_known else "not known",
     )
+
+
+def _find_kind(card: Card, reason: Reason) -> str:
+    """What a bar says by its colour."""
+    if card.has_signs is False:
+        return "size"
+    return "for" if reason.value > 0 else "against"
 
 
 def _order_span(start: float, end: float) -> Span:

@@ -13,7 +13,9 @@ from standfast.report.cards.facts import (
     has_map,
     has_no_signs,
     is_text,
+    lies_outside,
     measure_area,
+    name_answer,
     name_part,
     name_reason,
     title_reason,
@@ -21,7 +23,7 @@ from standfast.report.cards.facts import (
 from standfast.report.sentences import fill
 from standfast.results.formatting import join_names
 from standfast.results.reasons import Alone, Card, Reason, Source
-from standfast.statistics.reasons import count_least_models
+from standfast.statistics.reasons import MANY_ERROR, count_least_models
 
 _TEMPLATE = "cards/sentences.txt"
 #: with more reasons a sentence gives the range of their shares instead of each
@@ -62,7 +64,7 @@ class CardWords:
         holding, falling, undecided: the reasons that can be stated, those that cannot, and those of which it is not
             known yet.
         untested: reasons of which nothing is known, since nothing was varied or no variation keeps the decision.
-        same: how often all reasons are the same; empty where it is not known.
+        same: how often all reasons are the same, or how many of many are; empty where it is not known.
         varied: what was varied, and how often.
         alone: what each source does alone.
         notes: what else has to be known.
@@ -112,6 +114,7 @@ class _Writer:
     Attributes:
         is_tested: whether any draw says something of the reasons.
         all_draws: how many draws there are, in words.
+        named: what it is to be named, in words.
     """
 
     def __init__(self, card: Card) -> None:
@@ -120,6 +123,7 @@ class _Writer:
         self.models = card.models - card.deciding_otherwise
         only_explainers = card.varied == ("explainer",)
         self.all_draws = say_of_card("variations", card.draws, self.models, only_explainers)
+        self.named = say_of_card("among_first", card.top, card.has_signs is not False)
 
     def write(self) -> CardWords:
         by_state: dict[str, list[ReasonWords]] = {}
@@ -176,26 +180,26 @@ class _Writer:
         demand = format_share(card.demand)
         if has_map(card):
             area = measure_area(card)
-            sentences = [say_of_card("no_area", part, demand)]
+            sentences = [say_of_card("no_area", part, demand, self.all_draws)]
             if area.count:
-                is_whole = area.least >= 1
-                sentences = [say_of_card("area", format_share(area.relevance), part, is_whole, demand)]
-        if math.isfinite(card.same):
-            interval = format_shares(card.same_low, card.same_high)
-            sentences.append(say_of_card("shares_of_many", card.top, part, format_share(card.same), interval))
+                error = format_share(MANY_ERROR)
+                sentences = [
+                    say_of_card("area", format_share(area.relevance), part, area.least >= 1),
+                    say_of_card("area_error", part, demand, self.all_draws, error, self.named),
+                ]
         return sentences
 
     def _summarise_reasons(self) -> list[str]:
-        """Which reasons hold, which do not, and of which it is not known."""
+        """Which reasons hold, which do not, and of which it is not known. The first that has a share says of what."""
         card = self.card
         falling = [reason for reason in card.reasons if reason.state == "falls"]
         undecided = [reason for reason in card.reasons if reason.state == "undecided"]
         sentences: list[str] = []
         if card.holding:
             names, shares = self._name_all(card.holding), _join_shares(card.holding)
-            sentences.append(say_of_card("holding", names, shares, self.all_draws))
+            sentences.append(say_of_card("holding", names, shares, self.all_draws, self.named))
         else:
-            sentences.append(say_of_card("none_holds", len(card.reasons), self.all_draws))
+            sentences.append(say_of_card("none_holds", len(card.reasons), self.all_draws, self.named))
         if falling:
             sentence = say_of_card("falling", self._name_all(falling), _join_shares(falling))
             sentences.append(sentence + self._say_instead(falling) + ".")
@@ -233,7 +237,8 @@ class _Writer:
         """One reason."""
         name = name_reason(self.card, reason)
         title = title_reason(self.card, reason)
-        speaks = say_of_card("speaks", title, reason.sign, self.card.answer)
+        macro = "matters" if self.card.has_signs is False else "speaks"
+        speaks = say_of_card(macro, title, reason.sign, name_answer(self.card))
         if not self.is_tested:
             return ReasonWords(reason.feature, name, speaks, "")
         named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
@@ -257,12 +262,16 @@ class _Writer:
         return say_of_card("foreseen", foreseen.count, foreseen.least, foreseen.most, unit)
 
     def _describe_same(self) -> str:
-        """How often all reasons are the same."""
+        """How often all reasons are the same; of a map with many features, how many of them are."""
         card = self.card
-        if not self.is_tested or not card.decided or not card.reasons or not math.isfinite(card.same):
+        if not self.is_tested or not math.isfinite(card.same):
+            return ""
+        interval = format_shares(card.same_low, card.same_high)
+        if not card.decided:
+            return say_of_card("shares_of_many", card.top, name_part(card), format_share(card.same), interval)
+        if not card.reasons:
             return ""
         order = format_share(card.same_order) if len(card.reasons) > 1 and math.isfinite(card.same_order) else ""
-        interval = format_shares(card.same_low, card.same_high)
         return say_of_card("same", len(card.reasons), format_share(card.same), interval, order)
 
     def _describe_varied(self) -> str:
@@ -292,14 +301,38 @@ class _Writer:
 
     def _list_notes(self) -> list[str]:
         """What else has to be known."""
+        return [
+            *self._note_sources(),
+            *self._note_models(),
+            *self._note_signs(),
+            *self._note_outside(),
+            *self._note_more(),
+            *self._note_numbers(),
+            *self.card.notes,
+        ]
+
+    def _note_sources(self) -> list[str]:
+        """Which sources the explainer does not have, and which were not tried."""
         card = self.card
         notes = [say_of_card("unused", source) for source in card.unused]
         untried = [source for source in _TRIED_BY_USERS if source not in (*card.varied, *card.unused)]
         if card.varied and untried:
             notes.append(say_of_card("untried", untried))
-        notes += self._note_models()
-        if has_no_signs(card):
-            notes.append(say_of_card("no_signs"))
+        return notes
+
+    def _note_signs(self) -> list[str]:
+        """Whether the explainer declares that it has no signs, or shows none."""
+        card = self.card
+        if card.has_signs is False:
+            return [say_of_card("declares_no_signs", card.explainer)]
+        if card.has_signs is None and has_no_signs(card):
+            return [say_of_card("no_signs")]
+        return []
+
+    def _note_numbers(self) -> list[str]:
+        """Which numbers are less sure than others, how many reasons there are, and what chance would give."""
+        card = self.card
+        notes: list[str] = []
         few = [name_reason(card, reason) for reason in card.reasons if reason.few_draws]
         if few and self.is_tested:
             notes.append(say_of_card("few_draws", few))
@@ -308,7 +341,23 @@ class _Writer:
         if card.decided and self.is_tested and card.chance < 1:
             features = round(card.top / card.chance)
             notes.append(say_of_card("chance", card.top, features, format_share(card.chance)))
-        return [*notes, *card.notes]
+        return notes
+
+    def _note_outside(self) -> list[str]:
+        """Which values lie outside of the interval of their mean, and why they may."""
+        card = self.card
+        if not self.is_tested:
+            return []
+        outside = [name_reason(card, reason) for reason in card.reasons if lies_outside(reason)]
+        sources: list[Source] = [source for source in card.varied if source != "explainer"]
+        return [say_of_card("outside", outside, sources)] if outside else []
+
+    def _note_more(self) -> list[str]:
+        """How to make as many variations as would decide all reasons of which this can be said."""
+        needed = [reason.foreseen.count for reason in self.card.reasons if reason.foreseen is not None]
+        if not needed or not self.is_tested:
+            return []
+        return [say_of_card("more_models" if self.models else "more_draws", max(needed))]
 
     def _note_models(self) -> list[str]:
         """Whether there are too few retrained models."""

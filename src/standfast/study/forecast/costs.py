@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from standfast.metrics import Metric
 from standfast.metrics.base import Ladder
 from standfast.question.grid import Grid
@@ -116,7 +118,8 @@ class Costs:
             return line.seconds
         metric = self.grid.metrics[line.label]
         cheaper = replace(metric, **self.ladders[line.label][level])
-        share = _count_beyond(cheaper) / max(_count_beyond(metric), 1)
+        inputs = self.grid.data[line.data].inputs
+        share = _count_beyond(cheaper, inputs) / max(_count_beyond(metric, inputs), 1)
         return line.start + share * (line.seconds - line.start)
 
     def is_whole(self, levels: Levels, checked: int | None, controls: Sequence[str], samples: int) -> bool:
@@ -266,9 +269,9 @@ def _share_of(checked: int | None, all_checked: int) -> float:
     return 1.0 if checked is None else checked / max(all_checked, 1)
 
 
-def _count_beyond(metric: Metric) -> int:
-    """The evaluations of a sample beyond the explanation of itself."""
-    return max(metric.cost(None).evaluations - 1, 0)
+def _count_beyond(metric: Metric, inputs: Tensor) -> int:
+    """The evaluations of one of these inputs `(N, ...)` beyond the explanation of itself."""
+    return max(metric.bind(inputs=inputs).cost(None).evaluations - 1, 0)
 
 
 def forecast_job(costs: Costs, job: Job, levels: Levels, checked: int | None) -> float:

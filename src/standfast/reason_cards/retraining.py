@@ -1,0 +1,176 @@
+"""Models that are trained again: those that the user has, those of a function, or clones fitted on resampled rows."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from standfast.display import format_clock, show_progress
+from standfast.errors import ArgumentError, check, check_integer, warn_user
+from standfast.frames import is_frame
+from standfast.statistics.reasons import MOST_DECIDED, count_least_models
+from standfast.tensors import Array
+
+#: so often rows are drawn again of which a class is missing
+_TRIES = 100
+
+
+@dataclass(frozen=True)
+class Retraining:
+    """How models are trained again; at most one of the first two is given.
+
+    Attributes:
+        retrained: the models themselves.
+        retrain: a function of a seed; True for clones of the model that are fitted on resampled rows.
+        models: how many are trained; None for the fewest that can show the demand.
+        rows: training rows, for clones.
+        labels: what the model learns of each of these rows.
+    """
+
+    retrained: Sequence[Any] | None = None
+    retrain: Callable[[int], Any] | bool | None = None
+    models: int | None = None
+    rows: Any = None
+    labels: Any = None
+
+    def check(self, model: Any) -> None:
+        """Raise `ArgumentError` for what does not go together, before anything is trained."""
+        has_function = self.retrain not in (None, False)
+        check(self.retrained is None or not has_function, "retrain", "a list of models or a way to train one", "both")
+        check_integer(self.models, "models", also=(None,))
+        check(self.labels is None or self.retrain is True, "labels", "None without retrain=True", "labels")
+        if self.retrained is not None:
+            is_list = isinstance(self.retrained, list | tuple) and len(self.retrained) > 0
+            check(is_list, "retrained", "a list of at least one model", repr(self.retrained))
+            check(self.models is None, "models", "None without retrain=, which trains them", self.models)
+        elif self.retrain is True:
+            _check_clone(model, self.rows, self.labels)
+        elif has_function:
+            check(callable(self.retrain), "retrain", "a function of a seed, or True", repr(self.retrain))
+        else:
+            check(self.models is None, "models", "None without retrain=, which trains them", self.models)
+
+    def make_models(self, model: Any, demand: float, reasons: int, progress: bool) -> dict[str, Any]:
+        """The models, by name; none where nothing is trained again.
+
+        Args:
+            model: that is explained.
+            demand: the probability that a reason must have.
+            reasons: how many there are.
+            progress: whether to show how many are trained.
+
+        Raises:
+            ArgumentError: another kind of model is returned, or a clone cannot be fitted.
+        """
+        self.check(model)
+        least = count_least_models(demand, reasons=min(reasons, MOST_DECIDED), look=None)
+        if self.retrained is not None:
+            _warn_of_few(len(self.retrained), least, demand)
+            again = list(self.retrained)
+        elif self.retrain not in (None, False):
+            count = least if self.models is None else self.models
+            _warn_of_few(count, least, demand)
+            again = _train_each(self._choose_function(model), count, progress)
+        else:
+            return {}
+        for place, trained in enumerate(again):
+            argument = f"retrained[{place}]" if self.retrained is not None else "retrain"
+            check(type(trained) is type(model), argument, f"a {type(model).__name__}, as the model is", repr(trained))
+        return {f"retrained {number}": trained for number, trained in enumerate(again, start=1)}
+
+    def _choose_function(self, model: Any) -> Callable[[int], Any]:
+        """The function of a seed that trains a model."""
+        if callable(self.retrain):
+            return self.retrain
+        return lambda seed: fit_clone(model, self.rows, self.labels, seed)
+
+
+def _train_each(train: Callable[[int], Any], count: int, progress: bool) -> list[Any]:
+    """The models of the seeds 1, 2, ...; a line every ten seconds says how many there are."""
+    again: list[Any] = []
+
+    def describe(seconds: float) -> tuple[float, str]:
+        number = min(len(again) + 1, count)
+        return len(again) / count, f"training model {number} of {count} again, {format_clock(seconds)} elapsed"
+
+    with show_progress(describe, only_if_long=True, show=progress) as refresh:
+        for seed in range(1, count + 1):
+            again.append(train(seed))
+            refresh(False)
+    return again
+
+
+def _warn_of_few(count: int, least: int, demand: float) -> None:
+    """Warn of models that are too few for any reason to hold."""
+    if count < least:
+        warn_user(
+            f"{count} retrained models can never show that a reason is named with a probability of {demand:g}, even if"
+            f" all of them name it: {least} can"
+        )
+
+
+def _check_clone(model: Any, rows: Any, labels: Any) -> None:
+    """Raise `ArgumentError` where no clone can be fitted."""
+    expected = "a function of a seed that trains a model, as only estimators of scikit-learn's kind can be cloned"
+    is_estimator = all(callable(getattr(model, name, None)) for name in ("fit", "get_params"))
+    check(is_estimator, "retrain", expected, f"True for a {type(model).__name__}")
+    check(is_frame(rows), "reference", "the training rows as a data frame, for retrain=True", _name_type(rows))
+    check(labels is not None, "labels", "what the model learns of each row of reference, for retrain=True", "None")
+    count = len(np.asarray(labels)) if np.ndim(labels) > 0 else 0
+    check(count == len(rows), "labels", f"one for each of the {len(rows)} rows of reference", count)
+
+
+def _name_type(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def fit_clone(model: Any, rows: Any, labels: Any, seed: int) -> Any:
+    """An unfitted copy of an estimator, fitted on rows that are drawn with replacement, as many as there are.
+
+    Of a classifier, every class is among them. Random states that the estimator leaves open are the seed.
+
+    Args:
+        model: of scikit-learn's kind; it stays as it is.
+        rows: a data frame.
+        labels: one for each row.
+        seed: of the draw.
+
+    Raises:
+        ArgumentError: it cannot be cloned or fitted.
+
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rows, labels = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]}), ["no", "no", "yes", "yes"]
+    >>> model = LogisticRegression().fit(rows, labels)
+    >>> fit_clone(model, rows, labels, 1).classes_.tolist()
+    ['no', 'yes']
+    """
+    known = np.asarray(labels)
+    chosen = _draw_rows(known, hasattr(model, "classes_"), seed)
+    drawn_rows = rows.iloc[chosen] if hasattr(rows, "iloc") else rows[chosen]
+    try:
+        copy = importlib.import_module("sklearn.base").clone(model)
+        open_states = {
+            name: seed
+            for name, value in copy.get_params(deep=True).items()
+            if name.rpartition("__")[2] == "random_state" and value is None
+        }
+        return copy.set_params(**open_states).fit(drawn_rows, known[chosen])
+    except Exception as error:  # whatever an estimator of another package raises
+        expected = "an estimator whose clone can be fitted on the rows of reference and their labels"
+        raise ArgumentError("retrain", expected, f"{type(error).__name__}: {error}") from error
+
+
+def _draw_rows(labels: Array, has_classes: bool, seed: int) -> Array:
+    """The numbers of rows, drawn with replacement, `(N,)`; with every class among them."""
+    generator = np.random.default_rng(seed)
+    for _ in range(_TRIES):
+        chosen = generator.integers(0, len(labels), size=len(labels))
+        is_complete = labels.ndim > 1 or not has_classes or len(np.unique(labels[chosen])) == len(np.unique(labels))
+        if is_complete:
+            return chosen
+    raise ArgumentError("labels", "classes that are not so rare that resampled rows have none of one", "a rare class")

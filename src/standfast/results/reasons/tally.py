@@ -1,0 +1,224 @@
+"""`Tally`: in how many draws each feature is named, over models and explainers.
+
+A draw is one of a model, by an explainer that is drawn at random. So draws of a model are a cluster. Other explainers
+have other units, so their draws enter places and signs, and no value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from standfast.results.reasons.draws import AllDraws, NamedReasons, StoredDraws, Wanted
+from standfast.tensors import Array
+
+
+@dataclass(frozen=True)
+class Tally:
+    """In how many draws each feature is named.
+
+    Attributes:
+        positive, negative: by the sign of the feature, of each model, `(F, M)`.
+        draws: of each model, `(M,)`.
+        same, in_order: draws of each model with the same reasons, and also in the same order, `(M,)`.
+        is_clustered: whether models were trained again; else there is one column.
+        is_all: whether the draws are all that there are, and so nothing is uncertain.
+        again: which part of the reasons each draw names, `(R,)`, and the models of these draws; None if not stored.
+        values: the maps of the explainer itself, `(V, F)`, and their models `value_models` `(V,)`; None if not stored.
+    """
+
+    positive: Array
+    negative: Array
+    draws: Array
+    same: Array
+    in_order: Array
+    is_clustered: bool
+    is_all: bool = False
+    values: Array | None = None
+    value_models: Array | None = None
+    again: tuple[Array, Array] | None = None
+
+    def count_hits(self, signs: Array) -> Array:
+        """Draws that name each feature with its sign, `(F, M)`; of features that are no reasons, with any sign."""
+        column = signs[:, None]
+        any_sign = self.positive + self.negative
+        return np.where(column > 0, self.positive, np.where(column < 0, self.negative, any_sign))
+
+
+def tally_draws(all_draws: AllDraws, wanted: Wanted, named: NamedReasons) -> Tally:
+    """The draws of all models and explainers together."""
+    by_model = all_draws.by_model
+    are_stored = all(draws.maps is not None for model in by_model for draws in model)
+    count = _tally_stored if are_stored else _tally_counts
+    return count(by_model, wanted, named, all_draws.is_clustered)
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The counts of a model whose draws are not stored; its fields are those of `Tally` for this model.
+
+    Attributes:
+        varies: whether anything but explainers varies; else the clean map is the only draw of an explainer.
+    """
+
+    positive: Array
+    negative: Array
+    draws: int
+    same: float
+    in_order: float
+    varies: bool
+
+
+def _tally_counts(
+    by_model: Sequence[Sequence[StoredDraws]], wanted: Wanted, named: NamedReasons, is_clustered: bool
+) -> Tally:
+    """The counts of large maps, whose draws are not stored."""
+    counted: list[_Counts] = []
+    for of_explainers in by_model:
+        is_given = not is_clustered and len(of_explainers) == 1
+        counted.append(_join_counts([_count_named(draws, wanted, named, is_given) for draws in of_explainers]))
+    if not is_clustered and not counted[0].varies and len(by_model[0]) == 1:
+        counted = []  # nothing varied at all
+    if not counted:
+        return _tally_nothing(named, is_clustered)
+    return Tally(
+        positive=np.stack([model.positive for model in counted], 1),
+        negative=np.stack([model.negative for model in counted], 1),
+        draws=np.array([model.draws for model in counted], dtype=np.int64),
+        same=np.round([model.same for model in counted]),
+        in_order=np.round([model.in_order for model in counted]),
+        is_clustered=is_clustered,
+        is_all=not is_clustered and not counted[0].varies,
+    )
+
+
+def _tally_nothing(named: NamedReasons, is_clustered: bool) -> Tally:
+    """No draw at all: of no model, or of one model that has none."""
+    nothing = np.zeros((len(named.signs), 0 if is_clustered else 1), dtype=np.int64)
+    return Tally(nothing, nothing, nothing[0], nothing[0], nothing[0], is_clustered)
+
+
+def _count_named(draws: StoredDraws, wanted: Wanted, named: NamedReasons, is_given: bool) -> _Counts:
+    """The counts of one model and explainer.
+
+    How often all reasons are named is stored for the reasons of this job: of the given explainer alone, these are those
+    of the card.
+    """
+    if draws.varied:
+        same, order = (math.nan if share is None else float(share) * draws.kept for share in _read_shares(draws))
+        if not is_given:
+            same, order = math.nan, math.nan
+        return _Counts(draws.named_for, draws.named_against, draws.kept, same, order, True)
+    signed = wanted.sign_first(draws.origin[None])
+    same = float(named.is_same(signed)[0])
+    order = same * float(named.is_in_order(draws.origin[None])[0])
+    return _Counts((signed[0] > 0).astype(np.int64), (signed[0] < 0).astype(np.int64), 1, same, order, False)
+
+
+def _read_shares(draws: StoredDraws) -> tuple[Any, Any]:
+    """The stored shares of draws with the same reasons, and also in the same order."""
+    return draws.row.get("value"), draws.row.get("same_order")
+
+
+def _join_counts(of_explainers: Sequence[_Counts]) -> _Counts:
+    """The counts of an explainer that is drawn at random.
+
+    Draws of two explainers with the same number have the same changed input. So they count as one draw: the shares are
+    the means of those of the explainers, and there are as many draws as of the explainer that has fewest.
+    """
+    if len(of_explainers) == 1:
+        return of_explainers[0]
+    varying = [counts.draws for counts in of_explainers if counts.varies]
+    draws = min(varying, default=len(of_explainers))
+    joined = [
+        draws * np.mean([np.asarray(getattr(counts, name)) / max(counts.draws, 1) for counts in of_explainers], axis=0)
+        for name in ("positive", "negative", "same", "in_order")
+    ]
+    positive, negative = (np.round(counts).astype(np.int64) for counts in joined[:2])
+    return _Counts(positive, negative, draws, float(joined[2]), float(joined[3]), bool(varying))
+
+
+@dataclass(frozen=True)
+class _MixedDraws:
+    """Draws of one model, each by an explainer that is drawn at random.
+
+    Attributes:
+        maps: `(R, F)`.
+        explainers: the number of the explainer of each, `(R,)`; 0 is the given one.
+        are_all: whether these are all that there are, since nothing varies but explainers.
+    """
+
+    maps: Array
+    explainers: Array
+    are_all: bool = False
+
+
+def _tally_stored(
+    by_model: Sequence[Sequence[StoredDraws]], wanted: Wanted, named: NamedReasons, is_clustered: bool
+) -> Tally:
+    """The counts of draws, each by an explainer that is drawn at random."""
+    if not by_model:
+        return _tally_nothing(named, is_clustered)
+    mixed = [_mix_explainers(of_explainers, number) for number, of_explainers in enumerate(by_model)]
+    varies = is_clustered or len(by_model[0]) > 1 or bool(by_model[0][0].varied)
+    if not varies:
+        mixed = [_MixedDraws(mixed[0].maps[:0], mixed[0].explainers[:0])]
+    signed = [_sign_draws(draws.maps, wanted) for draws in mixed]
+    same = [named.is_same(of_model) for of_model in signed]
+    in_order = [named.is_in_order(draws.maps) for draws in mixed]
+    models = [np.full(len(draws.maps), number) for number, draws in enumerate(mixed)]
+    is_own = [draws.explainers == 0 for draws in mixed]
+    return Tally(
+        positive=np.stack([(of_model > 0).sum(0) for of_model in signed], axis=-1),
+        negative=np.stack([(of_model < 0).sum(0) for of_model in signed], axis=-1),
+        draws=np.array([len(draws.maps) for draws in mixed]),
+        same=np.array([of_model.sum() for of_model in same]),
+        in_order=np.array([(all_same & ordered).sum() for all_same, ordered in zip(same, in_order, strict=True)]),
+        is_clustered=is_clustered,
+        is_all=not is_clustered and all(draws.are_all for draws in mixed),
+        values=np.concatenate([draws.maps[own] for draws, own in zip(mixed, is_own, strict=True)]),
+        value_models=np.concatenate([numbers[own] for numbers, own in zip(models, is_own, strict=True)]),
+        again=(np.concatenate([named.measure_again(of_model) for of_model in signed]), np.concatenate(models)),
+    )
+
+
+def _sign_draws(maps: Array, wanted: Wanted) -> Array:
+    """What each of the draws `(R, F)` names, as `Wanted.sign_first` says it; of no draws nothing."""
+    if not len(maps):
+        return np.zeros(maps.shape, dtype=np.int8)
+    return wanted.sign_first(maps)
+
+
+def _mix_explainers(of_explainers: Sequence[StoredDraws], seed: int) -> _MixedDraws:
+    """Draws of a model, each by an explainer with the same probability.
+
+    The draws of all explainers with the same number have the same changed input and the same background. So of each
+    number one explainer is taken, and draws of different numbers are independent. Only numbers that all explainers
+    have are taken: after these, it would depend on the draws which explainer is left.
+    """
+    varying = [draws for draws in of_explainers if draws.varied]
+    if not varying:
+        maps = np.stack([draws.origin for draws in of_explainers])
+        return _MixedDraws(maps, np.arange(len(maps)), are_all=len(maps) > 1)
+    count = min(draws.made for draws in varying)
+    chosen = np.zeros(count, dtype=int)
+    if len(of_explainers) > 1:
+        chosen = np.random.default_rng([seed, 1]).integers(0, len(of_explainers), size=count)
+    mixed = np.full((count, len(of_explainers[0].origin)), np.nan)
+    for explainer, draws in enumerate(of_explainers):
+        is_chosen = chosen == explainer
+        if draws.varied and draws.maps is not None:
+            mixed[is_chosen] = draws.maps[:count][is_chosen]
+        else:
+            mixed[is_chosen] = draws.origin  # where nothing varies, the clean map is the only one
+    keeps = np.isfinite(mixed).all(1)
+    return _MixedDraws(mixed[keeps], chosen[keeps])
+
+
+def find_look(all_draws: AllDraws) -> int:
+    """After how many looks the draws that are taken ended: those of several explainers, with the first that ends."""
+    return min((draws.looks for draws in all_draws.of_given_model if draws.varied), default=1)

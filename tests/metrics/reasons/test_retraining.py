@@ -1,0 +1,168 @@
+"""Models that are trained again: clones on resampled rows against a loop by hand, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import standfast
+from standfast import display
+from standfast.reason_cards import retraining
+from standfast.reason_cards.retraining import Retraining, fit_clone
+
+pd = pytest.importorskip("pandas")
+linear_model = pytest.importorskip("sklearn.linear_model")
+pipeline = pytest.importorskip("sklearn.pipeline")
+preprocessing = pytest.importorskip("sklearn.preprocessing")
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+COLUMNS = ["income", "debt", "age"]
+FRAME = pd.DataFrame(np.random.default_rng(0).normal(size=(90, 3)), columns=COLUMNS)
+LABELS = np.where(FRAME["income"] - FRAME["debt"] + 0.1 * FRAME["age"] > 0, "repaid", "default")
+
+
+def make_pipeline() -> Any:
+    return pipeline.make_pipeline(preprocessing.StandardScaler(), linear_model.LogisticRegression()).fit(FRAME, LABELS)
+
+
+def explain_by_coefficient(estimator: Any, frame: Any, targets: Any) -> Any:
+    """What each column adds to the log-odds of the class."""
+    signs = np.where(np.asarray(targets) == 1, 1.0, -1.0)[:, None]
+    return signs * estimator[-1].coef_[0] * estimator[0].transform(frame)
+
+
+def ask(model: Any, **options: Any) -> standfast.reason_cards.ReasonCards:
+    fields: dict[str, Any] = {"reference": FRAME, "top": 2, "progress": False, "alone": False}
+    return standfast.reasons(model, explain_by_coefficient, FRAME.iloc[:3], **{**fields, **options})
+
+
+@pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
+def test_clones_are_those_of_a_loop_by_hand() -> None:
+    model = make_pipeline()
+    cards = ask(model, retrain=True, labels=LABELS, models=8)
+    clones: list[Any] = []
+    for seed in range(1, 9):
+        rows = np.random.default_rng(seed).integers(0, 90, size=90)
+        clones.append(make_pipeline().fit(FRAME.iloc[rows], LABELS[rows]))
+    for card in cards:
+        row = FRAME.iloc[[card.sample]]
+        answer = model.predict(row)[0]
+        agreeing = [clone for clone in clones if clone.predict(row)[0] == answer]
+        assert (card.models, card.deciding_otherwise) == (8, 8 - len(agreeing))
+        own = explain_by_coefficient(model, row, [list(model.classes_).index(answer)])[0]
+        first = np.argsort(-np.abs(own))[:2]
+        for reason, feature in zip(card.reasons, first, strict=True):
+            named = 0
+            for clone in agreeing:
+                values = explain_by_coefficient(clone, row, [list(model.classes_).index(answer)])[0]
+                is_first = feature in np.argsort(-np.abs(values))[:2]
+                named += bool(is_first and np.sign(values[feature]) == np.sign(own[feature]))
+            assert reason.feature == feature
+            assert reason.probability == pytest.approx(named / len(agreeing))
+
+
+def test_the_model_itself_is_not_changed() -> None:
+    model = make_pipeline()
+    before = model[-1].coef_.copy()
+    again = fit_clone(model, FRAME, LABELS, 3)
+    assert (model[-1].coef_ == before).all()
+    assert (again[-1].coef_ != before).any()
+    assert (fit_clone(model, FRAME, LABELS, 3)[-1].coef_ == again[-1].coef_).all()
+
+
+def test_an_open_random_state_is_the_seed() -> None:
+    forest = ensemble.RandomForestClassifier(n_estimators=3, random_state=None).fit(FRAME, LABELS)
+    first, second = (fit_clone(forest, FRAME, LABELS, 5) for _ in range(2))
+    assert first.random_state == 5
+    assert (first.predict_proba(FRAME) == second.predict_proba(FRAME)).all()
+    fixed = ensemble.RandomForestClassifier(n_estimators=3, random_state=11).fit(FRAME, LABELS)
+    assert fit_clone(fixed, FRAME, LABELS, 5).random_state == 11
+
+
+def test_rows_of_polars_and_of_a_rare_class() -> None:
+    polars = pytest.importorskip("polars")
+    rare = np.array(["a"] * 88 + ["b"] * 2)
+    model = linear_model.LogisticRegression().fit(FRAME, rare)
+    for seed in range(1, 30):
+        assert fit_clone(model, FRAME, rare, seed).classes_.tolist() == ["a", "b"]
+    frame = polars.DataFrame({name: FRAME[name].to_numpy() for name in COLUMNS})
+    fitted = linear_model.LogisticRegression().fit(frame, LABELS)
+    rows = np.random.default_rng(1).integers(0, 90, size=90)
+    by_hand = linear_model.LogisticRegression().fit(FRAME.iloc[rows], LABELS[rows])
+    assert fit_clone(fitted, frame, LABELS, 1).coef_ == pytest.approx(by_hand.coef_)
+
+
+@pytest.mark.parametrize(
+    ("options", "argument", "words"),
+    [
+        ({"labels": None}, "labels", "what the model learns"),
+        ({"labels": LABELS[:5]}, "labels", "one for each of the 90 rows"),
+        ({"labels": "yes"}, "labels", "one for each"),
+        ({"reference": None}, "reference", "training rows"),
+        ({"retrain": None, "models": None}, "labels", "None without retrain=True"),
+        ({"retrained": [1]}, "retrain", "both"),
+        ({"model": nn.Linear(3, 2)}, "retrain", "only estimators"),
+        ({"retrain": "yes", "labels": None}, "retrain", "a function of a seed, or True"),
+    ],
+)
+def test_what_cannot_be_cloned_is_said_before_anything_is_trained(
+    options: dict[str, Any], argument: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retraining, "fit_clone", lambda *arguments: pytest.fail("trained"))
+    fields: dict[str, Any] = {"retrain": True, "models": 1, "rows": FRAME, "labels": LABELS, **options}
+    model = fields.pop("model", None) or make_pipeline()
+    if "reference" in fields:
+        fields["rows"] = fields.pop("reference")
+    with pytest.raises(standfast.ArgumentError, match=words) as error:
+        Retraining(**fields).make_models(model, 0.9, 2, progress=False)
+    assert error.value.argument == argument
+
+
+def test_a_clone_that_cannot_be_fitted_is_one_sentence() -> None:
+    model = make_pipeline()
+    with pytest.raises(standfast.ArgumentError, match="retrain: expected an estimator whose clone can be fitted"):
+        fit_clone(model, FRAME.assign(age="old"), LABELS, 1)
+
+
+def test_training_is_never_mute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "_SECONDS_BETWEEN_LINES", 0.05)
+    model = nn.Linear(3, 2)
+
+    def train(seed: int) -> nn.Module:
+        time.sleep(0.3)
+        return nn.Linear(3, 2)
+
+    with pytest.warns(UserWarning, match="can never show"):
+        Retraining(retrain=train, models=2).make_models(model, 0.9, 1, progress=True)
+    said = capsys.readouterr().err
+    assert "training model 1 of 2 again" in said
+    assert "training model 2 of 2 again" in said
+    with pytest.warns(UserWarning, match="can never show"):
+        Retraining(retrain=train, models=2).make_models(model, 0.9, 1, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_search_of_counter_examples_is_never_mute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "_SECONDS_BETWEEN_LINES", 0.05)
+
+    def explain(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.02)
+        return inputs * torch.tensor([3.0, -2.0, 1.0])
+
+    standfast.reasons(
+        standfast.Model(nn.Linear(3, 2), (0.0, 1.0), device="cpu"),
+        explain,
+        torch.tensor([[0.5, 0.5, 0.5]]),
+        top=1,
+        draws=5,
+        measurement=standfast.LinfBall(0.01),
+        counter_examples=40,
+    )
+    assert "counter-examples: " in capsys.readouterr().err
