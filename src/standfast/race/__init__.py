@@ -1,0 +1,7 @@
+"""`standfast.choose`: explainers and their options race, and the one that is left is confirmed on other samples."""
+
+from __future__ import annotations
+
+from standfast.race.entry import RaceOutcome, choose
+
+__all__ = ["RaceOutcome", "choose"]
