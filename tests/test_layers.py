@@ -303,6 +303,7 @@ def test_functions_have_at_most_seven_parameters() -> None:
         "model/model.py: __init__",
         "cli/commands.py: init",
         "cli/commands.py: run",
+        "cli/commands.py: choose",
         "cli/commands.py: reasons",
         "reason_cards/cards.py: reasons",
         "race/entry.py: choose",

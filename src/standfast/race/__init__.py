@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from standfast.race.entry import RaceOutcome, choose
+from standfast.race.studies import choose_by_study
 
-__all__ = ["RaceOutcome", "choose"]
+__all__ = ["RaceOutcome", "choose", "choose_by_study"]

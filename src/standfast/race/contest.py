@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from standfast.errors import ArgumentError, check, check_integer, check_number
+from standfast.errors import ArgumentError, check, check_number
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Freedom, Grid
 from standfast.question.question import Question
@@ -25,23 +24,19 @@ from standfast.race.running import (
 )
 from standfast.race.split import Split, take_part
 from standfast.report import Results
-from standfast.results.races import RACE, Race
+from standfast.results.races import RACE, SETTINGS, Race
 from standfast.results.sanity import FEWEST
 from standfast.statistics.elimination import count_first, make_ladder
 from standfast.study.cache import run_kept
-from standfast.study.executors import Executor
 from standfast.study.forecast.choice import choose as choose_settings
 from standfast.study.forecast.left_out import describe_left_out
-from standfast.study.forecast.limited import MOST_SECONDS, TimeLimit
+from standfast.study.forecast.limited import MOST_SECONDS
 from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import Plan, make_plan
-from standfast.study.progress import Progress
 from standfast.study.run import RunSummary
 from standfast.study.store import Store
 from standfast.value_spec import ValueSpec
 
-#: the key, in the manifest, of the settings of a race, which a later call keeps
-_SETTINGS = "race settings"
 #: the largest share of a time limit in which costs are measured
 _TRIALS = 1 / 6
 #: samples of the race and of the confirmation together, for one of the race
@@ -196,7 +191,6 @@ class _Opening:
 
     def make_plan(self, split: Split, settings: Settings | None = None) -> Plan:
         """All jobs of the race, cut so that each look ends with one."""
-        ((_, samples),) = self.grid.data.items()
         first = self._find_first(len(split.race) + len(split.confirmation))
         grid = apply_settings(take_part(self.grid, split.race), settings or {})
         executor = self.contest.means.executor
@@ -204,7 +198,7 @@ class _Opening:
             replace(grid, samples_per_job=first), self.contest.about, self._read_earlier(), executor.at_once
         )
         return replace(
-            plan, manifest={**plan.manifest, _SETTINGS: {label: dict(o) for label, o in (settings or {}).items()}}
+            plan, manifest={**plan.manifest, SETTINGS: {label: dict(o) for label, o in (settings or {}).items()}}
         )
 
     def _read_earlier(self) -> Mapping[str, Any]:
@@ -255,8 +249,8 @@ class _Opening:
         split = self.split()
         if limit is None:
             return split, None, []
-        earlier = store.earlier_manifest().get(_SETTINGS)
-        grid = plan.grid
+        earlier = store.earlier_manifest().get(SETTINGS)
+        grid: Grid = plan.grid
         if earlier is not None:
             grid = replace(apply_settings(grid, earlier), free=Freedom())
             plan = self.make_plan(split, earlier)

@@ -178,7 +178,7 @@ def choose(
             None if limit is None else TimeLimit(limit, began),
             report_progress,
         )
-        contest = Contest(question, options, means, {}, out, _print_left_out if progress else None)
+        contest = Contest(question, options, means, {}, out, print_left_out if progress else None)
         return make_outcome(contest, contest.hold())
 
 
@@ -213,5 +213,6 @@ def _list_usual_metrics(inputs: Inputs) -> list[str]:
     return [_STABILITY, _OF_IMAGES if is_of_words or is_picture else _OF_OTHERS]
 
 
-def _print_left_out(words: str) -> None:
+def print_left_out(words: str) -> None:
+    """Say what a limited time leaves out."""
     print(f"in the time that there is: {words}", file=sys.stderr, flush=True)

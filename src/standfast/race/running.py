@@ -24,6 +24,7 @@ from standfast.results.races import (
     Confirmation,
     Entrant,
     Judgement,
+    Left,
     Measured,
     Outcome,
     Race,
@@ -202,13 +203,19 @@ class RunningRace:
         return load_results(self.store, jobs=list(self._asked))
 
     def _leave_by_checks(self, names: Sequence[str]) -> None:
-        """Those leave that fail a check; one that is undecided races on."""
+        """Those leave that fail a check; and those on which they are undecided, if any other passes.
+
+        What the checks do not pass may not be shown, so it must not push out what may.
+        """
         results = self._load()
-        for name in names:
-            sanity = results.sanity.get((*self.place, name))
-            if sanity is not None and sanity.state == "failed" and sanity.reason is not None:
-                question = sanity.reason.question
-                self._left[name] = Entrant(name, "check", 0, question=question)
+        found = {name: results.sanity[(*self.place, name)] for name in names}
+        some_pass = any(sanity.state == "passed" for sanity in found.values())
+        for name, sanity in found.items():
+            reason = sanity.reason
+            if reason is None or (sanity.state == "undecided" and not some_pass):
+                continue
+            left: Left = "check" if sanity.state == "failed" else "open check"
+            self._left[name] = Entrant(name, left, 0, question=reason.question)
 
     def _leave_by_stability(self, names: Sequence[str], count: int) -> None:
         """Those leave that are shown to be nearer to maps of other inputs than to the same map."""
@@ -249,7 +256,7 @@ class RunningRace:
         return values, bounds
 
     def _list_entrants(self, finish: Finish, results: Results) -> list[Entrant]:
-        seconds = {name: 0.0 for name in self.names}
+        seconds = dict.fromkeys(self.names, 0.0)
         for explainer, spent in results.jobs.select("explainer", "seconds").iter_rows():
             seconds[explainer] = seconds.get(explainer, 0.0) + (spent or 0.0)
         ended = [self._describe_finalist(column, finish, results) for column in finish.order]
@@ -371,6 +378,7 @@ def confirm(leader: str, plan: Plan, store: Store, means: Means) -> tuple[Confir
         None if sanity is None else sanity.state,
         tuple(_judge(leader, summary) for summary in summaries),
         describe_verdict(verdict),
+        leader not in [passing.explainer for passing in verdict.partial],
     )
     return confirmation, results
 

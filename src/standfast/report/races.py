@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from standfast.results.formatting import format_count, format_number, join_names, to_ascii
 from standfast.results.races import Confirmation, Entrant, Measured, Race
@@ -23,7 +24,8 @@ def describe_choice(race: Race) -> str:
         value = ""
         if judgement is not None and judgement.value is not None:
             value = f" Its {race.label} there is {format_measured(judgement.value, race)}."
-        return f"{leader} is chosen, and confirmed on {where}.{value}{_describe_rivals(race)}"
+        remark = "" if confirmation.asked_all else f" {confirmation.verdict}"
+        return f"{leader} is chosen, and confirmed on {where}.{value}{_describe_rivals(race)}{remark}"
     reasons = {
         "refused": f"is refused on {where}",
         "undecided": f"is not confirmed: {where} do not decide it",
@@ -93,6 +95,7 @@ def describe_departure(entrant: Entrant, race: Race) -> str:
     at = f"at {format_count(entrant.samples, 'sample')}"
     words = {
         "check": f"fails the check {entrant.question!r}",
+        "open check": f"undecided by the check {entrant.question!r}",
         "unstable": f"unstable by {entrant.label} {at}",
         "worse": f"worse {at}",
         "budget": f"behind {at}, not measured further",
@@ -137,6 +140,20 @@ def describe_confirmation(confirmation: Confirmation, race: Race) -> str:
         parts.append(f"{judgement.label} {value}{quality}")
     samples = format_count(confirmation.samples, "sample")
     return f"Confirmation of {confirmation.explainer} on {samples}: {'; '.join(parts)}."
+
+
+def tabulate_race(race: Race) -> dict[str, Any]:
+    """The race as the page shows it."""
+    seconds = {entrant.name: f"{entrant.seconds:.1f}" for entrant in race.entrants}
+    return {
+        "choice": describe_choice(race),
+        "terms": describe_terms(race),
+        "cost": describe_cost(race),
+        "end": describe_end(race),
+        "label": race.label,
+        "rows": [(*row, seconds[row[0]]) for row in list_rows(race)],
+        "confirmation": race.confirmation and describe_confirmation(race.confirmation, race),
+    }
 
 
 def format_race(race: Race) -> str:

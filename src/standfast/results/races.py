@@ -18,10 +18,13 @@ from standfast.value_spec import Decimals, Direction
 RACE = "race.json"
 #: where, below those of the race, the results of the confirmation are
 CONFIRMATION = "confirmation"
+#: the key, in the manifest, of the settings of a race, which a later call keeps; only races have it
+SETTINGS = "race settings"
 
-#: why an explainer left: it fails a sanity check; it is shown to be unstable; it is shown to be worse than the leader;
-#: it is behind, and there was no budget to go on; it has no value; its jobs failed
-Left = Literal["check", "unstable", "worse", "budget", "no value", "failed"]
+#: why an explainer left: it fails a sanity check; a check is undecided, while others pass all of them; it is shown to
+#: be unstable; it is shown to be worse than the leader; it is behind, and there was no budget to go on; it has no
+#: value; its jobs failed
+Left = Literal["check", "open check", "unstable", "worse", "budget", "no value", "failed"]
 #: what the samples say that the race did not use: the verdict may show the explainer; it refuses it; it is open; no
 #: metric judges it; or the time was up
 Outcome = Literal["confirmed", "refused", "undecided", "unjudged", "unfinished"]
@@ -57,7 +60,7 @@ class Entrant:
         left: why it left; None for one that was in the race at its end.
         samples: on how many it was measured when it left, or at the end.
         label: of the metric by which it left; None at the end, and for a check.
-        question: of the sanity check that it fails.
+        question: of the sanity check that it does not pass.
         value: by the metric of the race: the median with its 95% interval; None if it was not measured.
         behind: its value less that of the leader of that time: the shift that the test tests (Hodges and Lehmann), with
             the error of one comparison at each end; None for the first, and for one that left for another reason.
@@ -104,6 +107,7 @@ class Confirmation:
         sanity: the state of the sanity checks on them; None without checks.
         judgements: one for each metric.
         verdict: in words.
+        asked_all: whether all kinds of questions were asked without which no explanation may be shown.
     """
 
     explainer: str
@@ -112,6 +116,7 @@ class Confirmation:
     sanity: str | None
     judgements: tuple[Judgement, ...]
     verdict: str
+    asked_all: bool = True
 
     def find(self, label: str) -> Judgement | None:
         """What the metric of a label says; None if it says nothing."""

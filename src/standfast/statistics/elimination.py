@@ -151,7 +151,7 @@ def rank_contestants(
     counts = (~np.isnan(values)).sum(axis=0)
     present = [column for column in columns if counts[column] >= _FEWEST]
     silent = tuple(column for column in columns if counts[column] < _FEWEST)
-    lead = {column: 0.0 for column in present}
+    lead = dict.fromkeys(present, 0.0)
     for place, one in enumerate(present):
         for other in present[place + 1 :]:
             shift = _find_shift(_subtract_columns(low, high, one, other), error)
