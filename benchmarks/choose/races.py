@@ -3,9 +3,9 @@
     python benchmarks/choose/races.py simulated
     python benchmarks/choose/races.py real
 
-The loss is the median value of the best explainer less that of the one that the race puts first. Of simulated races both
-are on ten times the samples, and the cost is the number of values that were measured, in the race and of the first on
-the samples that are kept, as a share of those of all on all samples. Of real races, all explainers are evaluated
+The loss is the median value of the best explainer less that of the one that the race puts first. Of simulated races
+both are on ten times the samples, and the cost is the number of values that were measured, in the race and of the first
+on the samples that are kept, as a share of those of all on all samples. Of real races, all explainers are evaluated
 afterwards on all samples by the metric that ranks; the cost is that of `Race.cost`, which has the checks.
 """
 

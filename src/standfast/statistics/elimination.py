@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -277,6 +277,8 @@ Measure = Callable[[Sequence[int], int], tuple[Array, Array] | None]
 def run_race(rules: RaceRules, measure: Measure) -> Finish:
     """Measure contestants at one look after the other, until one is left, the budget is spent or all samples are.
 
+    Where the budget does not suffice for the next look, the rest of it goes to the first two, without a decision.
+
     Args:
         rules: of the race.
         measure: gives the values of those that are still in the race. A column without values leaves.
@@ -287,42 +289,93 @@ def run_race(rules: RaceRules, measure: Measure) -> Finish:
     >>> finish.order, [departure.column for departure in finish.departures], finish.samples
     ((2,), [1, 0], 10)
     """
-    alive: list[int] = list(range(rules.contestants))
-    departures: list[Departure] = []
-    gaps: dict[int, Gap] = {}
-    samples, looks, spent = 0, 0, 0.0
+    state = _State(list(range(rules.contestants)))
     for look, count in enumerate(rules.ladder, start=1):
-        price = (count - samples) * sum(rules.costs[column] for column in alive)
-        measured = measure(alive, count)
+        standings = state.measure(rules, measure, count)
+        if standings is None:
+            return state.finish()
+        state.decide(rules, standings, look)
+        if len(state.alive) < _LEAST_LEFT or look == len(rules.ladder):
+            return state.finish()
+        going_on = _choose_those_that_go_on(rules, state, look)
+        if not going_on:
+            break
+        state.leave([column for column in state.alive if column not in going_on], "budget", look)
+    state.look_without_decision(rules, measure)
+    return state.finish()
+
+
+@dataclass
+class _State:
+    """A race that runs.
+
+    Attributes:
+        alive: those in the race, the best first.
+        departures, gaps, samples, looks, spent: as of `Finish`.
+    """
+
+    alive: list[int]
+    departures: list[Departure] = field(default_factory=list)
+    gaps: dict[int, Gap] = field(default_factory=dict)
+    samples: int = 0
+    looks: int = 0
+    spent: float = 0.0
+
+    def measure(self, rules: RaceRules, measure: Measure, count: int) -> Standings | None:
+        """Measure those in the race on so many samples; None where that cannot be done."""
+        measured = measure(self.alive, count)
         if measured is None:
-            break
-        spent += price
-        samples, looks = count, look
-        standings = _look(rules, alive, measured)
-        gaps = standings.gaps
-        for column in standings.silent:
-            departures.append(Departure(column, "no value", look, count, None))
-        losers = standings.list_losers(rules.error)
-        departures += [Departure(column, "worse", look, count, gaps[column]) for column in losers]
-        alive = [column for column in standings.order if column not in losers]
-        if len(alive) < _LEAST_LEFT or look == len(rules.ladder):
-            break
-        step = rules.ladder[look] - count
-        share = (rules.budget - spent) / (len(rules.ladder) - look)
-        going_on = _keep_affordable(rules, alive, step, share)
-        if len(going_on) < _LEAST_LEFT:
-            going_on = alive[:_LEAST_LEFT]
-            if spent + step * sum(rules.costs[column] for column in going_on) > rules.budget:
-                break
-        departures += [
-            Departure(column, "budget", look, count, gaps[column]) for column in alive if column not in going_on
-        ]
-        alive = going_on
-    remaining = {column: gaps[column] for column in alive if column in gaps}
-    return Finish(tuple(alive), tuple(departures), remaining, samples, looks, spent)
+            return None
+        standings = _rank(rules, self.alive, measured)
+        # those without values were turned away before they were measured
+        self.spent += (count - self.samples) * sum(rules.costs[column] for column in standings.order)
+        self.samples = count
+        self.gaps = standings.gaps
+        return standings
+
+    def decide(self, rules: RaceRules, standings: Standings, look: int) -> None:
+        """Let those leave that have no value or are shown to be worse."""
+        self.looks = look
+        self.leave(standings.silent, "no value", look)
+        self.leave(standings.list_losers(rules.error), "worse", look)
+        gone = {departure.column for departure in self.departures}
+        self.alive = [column for column in standings.order if column not in gone]
+
+    def leave(self, columns: Sequence[int], why: Why, look: int) -> None:
+        """Let some leave."""
+        for column in columns:
+            self.departures.append(Departure(column, why, look, self.samples, self.gaps.get(column)))
+        self.alive = [column for column in self.alive if column not in columns]
+
+    def look_without_decision(self, rules: RaceRules, measure: Measure) -> None:
+        """Use what is left of the budget for the first ones; their order may change, but nobody leaves as worse."""
+        first = self.alive[:_LEAST_LEFT]
+        price = rules.ladder[0] * sum(rules.costs[column] for column in first)
+        times = int((rules.budget - self.spent) / price) if price > 0 else 0
+        if times < 1:
+            return
+        self.leave(self.alive[_LEAST_LEFT:], "budget", self.looks)
+        standings = self.measure(rules, measure, self.samples + times * rules.ladder[0])
+        if standings is not None:
+            self.alive = [*standings.order, *standings.silent]
+
+    def finish(self) -> Finish:
+        """What has become of it."""
+        gaps = {column: gap for column, gap in self.gaps.items() if column in self.alive}
+        return Finish(tuple(self.alive), tuple(self.departures), gaps, self.samples, self.looks, self.spent)
 
 
-def _look(rules: RaceRules, alive: Sequence[int], measured: tuple[Array, Array]) -> Standings:
+def _choose_those_that_go_on(rules: RaceRules, state: _State, look: int) -> list[int]:
+    """The first ones whose next look an equal part of the rest pays for; or two, if all of the rest does; or none."""
+    left = rules.budget - state.spent
+    step = rules.ladder[look] - state.samples
+    going_on = _keep_affordable(rules, state.alive, step, left / (len(rules.ladder) - look))
+    if len(going_on) < _LEAST_LEFT:
+        going_on = _keep_affordable(rules, state.alive[:_LEAST_LEFT], step, left)
+    return going_on if len(going_on) >= _LEAST_LEFT else []
+
+
+def _rank(rules: RaceRules, alive: Sequence[int], measured: tuple[Array, Array]) -> Standings:
     """The standings of those in the race, with their places among all contestants."""
     values, bounds = measured
     found = rank_contestants(values, rules.better, rules.error, bounds, rules.censored_side)
