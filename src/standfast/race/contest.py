@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,8 @@ from standfast.race.running import (
     RunningRace,
     Terms,
     confirm,
-    foresee_confirmation,
     make_race,
     open_confirmation,
-    sum_everything,
 )
 from standfast.race.split import Split, take_part
 from standfast.report import Results
@@ -28,11 +26,12 @@ from standfast.results.races import RACE, SETTINGS, Race
 from standfast.results.sanity import FEWEST
 from standfast.statistics.elimination import count_first, make_ladder
 from standfast.study.cache import run_kept
+from standfast.study.forecast.choice import Choice
 from standfast.study.forecast.choice import choose as choose_settings
 from standfast.study.forecast.left_out import describe_left_out
-from standfast.study.forecast.limited import MOST_SECONDS
+from standfast.study.forecast.limited import MOST_SECONDS, TimeLimit
 from standfast.study.forecast.trials import estimate_plan
-from standfast.study.plan import Plan, make_plan
+from standfast.study.plan import Job, Plan, make_plan
 from standfast.study.run import RunSummary
 from standfast.study.store import Store
 from standfast.value_spec import ValueSpec
@@ -44,6 +43,7 @@ _ALL_FOR_ONE = 1.5
 
 #: options of metrics that a limited time has chosen, by label
 Settings = Mapping[str, Mapping[str, Any]]
+_AS_ASKED: Settings = {}
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,21 @@ class RaceOptions:
             is_share, "budget", "a share of the cost of evaluating everything, above 0 and at most 1", repr(self.budget)
         )
         check_number(self.level, "level", above=0, below=1)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a race has.
+
+    Attributes:
+        split: its samples.
+        settings: that the time allows.
+        left_out: for the time, in a few words for each part.
+    """
+
+    split: Split
+    settings: Settings = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,27 +131,36 @@ class Contest:
             ArgumentError: fewer than two explainers; no metric to race by; too few samples; too little time for them.
             ModelError: the model fails.
         """
-        names = [name for name, explainer in self.question.explainers.items() if not explainer.control]
-        check(len(names) >= 2, "explainers", "at least two to choose from, none of which is a control", len(names))
-        data, models = self.question.inputs.samples, self.question.inputs.models
-        check(len(data) == 1, "data", "one data set to choose on", len(data))
-        check(len(models) == 1, "model", "one model to choose for", len(models))
-        grid = _strip(self.question.make_grid())
-        opening = _Opening(self, grid, tuple(names))
-        plan = opening.make_plan(opening.split())
-        held: list[Held] = []
-
-        def run(plan: Plan, store: Store) -> RunSummary:
-            held.append(opening.run(plan, store))
-            return RunSummary(len(plan.jobs), 0, 0, [], held[-1].race.seconds, held[-1].race.out_of_time)
-
+        opening = _Opening(self, _strip(self.question.make_grid()), self._check_entrants())
+        split = opening.split()
+        plan = opening.make_plan(split)
+        opening.find_terms(plan, split)  # what cannot be raced by is said before anything is measured
         if self.folder is not None:
             return opening.run(plan, Store(self.folder))
+        races: list[Held] = []
+
+        def run(plan: Plan, store: Store) -> RunSummary:
+            races.append(opening.run(plan, store))
+            race = races[-1].race
+            return RunSummary(len(plan.jobs), 0, 0, [], race.seconds, race.out_of_time)
+
         _, _, delete = run_kept(plan, run)
-        (found,) = held
         if delete is not None:
-            weakref.finalize(found.results, delete)
-        return found
+            weakref.finalize(races[0].results, delete)
+        return races[0]
+
+    def _check_entrants(self) -> tuple[str, ...]:
+        """The names of the explainers.
+
+        Raises:
+            ArgumentError: fewer than two; several models or data sets.
+        """
+        inputs = self.question.inputs
+        names = [name for name, explainer in self.question.explainers.items() if not explainer.control]
+        check(len(names) >= 2, "explainers", "at least two to choose from, none of which is a control", len(names))
+        check(len(inputs.samples) == 1, "data", "one data set to choose on", len(inputs.samples))
+        check(len(inputs.models) == 1, "model", "one model to choose for", len(inputs.models))
+        return tuple(names)
 
 
 def _strip(grid: Grid) -> Grid:
@@ -177,7 +201,8 @@ class _Opening:
     def split(self, used: int | None = None) -> Split:
         """The samples of race and confirmation, of all or of so many."""
         ((_, samples),) = self.grid.data.items()
-        return Split.draw(len(samples), self.grid.seed, self._find_first(len(samples) if used is None else used), used)
+        first = self._find_first(len(samples) if used is None else used)
+        return Split.draw(len(samples), self.grid.seed, first, used)
 
     def _find_first(self, count: int) -> int:
         """The samples of the first look: enough for a decision, whatever the number of looks will be."""
@@ -189,104 +214,118 @@ class _Opening:
                 break
         return first
 
-    def make_plan(self, split: Split, settings: Settings | None = None) -> Plan:
+    def make_plan(self, split: Split, settings: Settings = _AS_ASKED) -> Plan:
         """All jobs of the race, cut so that each look ends with one."""
-        first = self._find_first(len(split.race) + len(split.confirmation))
-        grid = apply_settings(take_part(self.grid, split.race), settings or {})
-        executor = self.contest.means.executor
-        plan = make_plan(
-            replace(grid, samples_per_job=first), self.contest.about, self._read_earlier(), executor.at_once
-        )
-        return replace(
-            plan, manifest={**plan.manifest, SETTINGS: {label: dict(o) for label, o in (settings or {}).items()}}
-        )
-
-    def _read_earlier(self) -> Mapping[str, Any]:
+        first = self._find_first(split.count)
+        grid = apply_settings(take_part(self.grid, split.race), settings)
         folder = self.contest.folder
-        return {} if folder is None else Store(folder).earlier_manifest()
+        earlier = {} if folder is None else Store(folder).earlier_manifest()
+        workers = self.contest.means.executor.at_once
+        plan = make_plan(replace(grid, samples_per_job=first), self.contest.about, earlier, workers)
+        chosen = {label: dict(options) for label, options in settings.items()}
+        return replace(plan, manifest={**plan.manifest, SETTINGS: chosen})
 
     def run(self, plan: Plan, store: Store) -> Held:
         """Race on the samples that the time allows, and confirm the leader."""
-        split, settings, left_out = self._limit(plan, store)
-        if settings is not None:
-            plan = self.make_plan(split, settings)
-        terms = self._find_terms(plan, split)
-        running = RunningRace(plan, store, terms, split, self.contest.means)
-        running.kept = foresee_confirmation(running) / max(terms.budget * sum_everything(running), 1.0)
-        running.kept = min(running.kept, 0.5)
-        entrants, _, results = running.run()
+        limit = self.contest.means.limit
+        scope = Scope(self.split()) if limit is None else self._limit(limit, store)
+        if limit is not None:
+            plan = self.make_plan(scope.split, scope.settings)
+        running = RunningRace(plan, store, self.find_terms(plan, scope.split), scope.split, self.contest.means)
+        running.keep_time()
+        entrants, results = running.run()
         leader = next((entrant.name for entrant in entrants if entrant.left is None and entrant.samples), None)
-        confirmation, confirmed, jobs = None, None, []
+        confirmation, confirmed = None, None
+        jobs: list[Job] = []
         if leader is not None:
-            plan_of_rest = self._plan_confirmation(leader, split, settings or {}, store)
+            plan_of_rest = self._plan_confirmation(leader, scope, store)
             jobs = plan_of_rest.jobs
             confirmation, confirmed = confirm(leader, plan_of_rest, open_confirmation(store), self.contest.means)
-        tables = [results.jobs] if confirmed is None else [results.jobs, confirmed.jobs]
-        seconds = sum(float(table["seconds"].sum() or 0.0) for table in tables)
-        minutes = self.contest.options.minutes
-        race = make_race(running, entrants, confirmation, jobs, seconds, minutes=minutes, left_out=tuple(left_out))
+        race = make_race(
+            running,
+            entrants,
+            confirmation,
+            jobs,
+            _sum_seconds(results) + (0.0 if confirmed is None else _sum_seconds(confirmed)),
+            minutes=self.contest.options.minutes,
+            left_out=scope.left_out,
+        )
         store.write_json(RACE, race.plain())
         return Held(race, results, confirmed)
 
-    def _plan_confirmation(self, leader: str, split: Split, settings: Settings, store: Store) -> Plan:
+    def _plan_confirmation(self, leader: str, scope: Scope, store: Store) -> Plan:
         """All jobs of the leader and its controls on the samples that are kept."""
-        question = replace(
-            self.contest.question, explainers={leader: self.contest.question.explainers[leader]}, extras={}
-        )
-        grid = apply_settings(take_part(question.make_grid(), split.confirmation), settings)
+        explainer = self.contest.question.explainers[leader]
+        question = replace(self.contest.question, explainers={leader: explainer}, extras={})
+        grid = apply_settings(take_part(question.make_grid(), scope.split.confirmation), scope.settings)
         earlier = open_confirmation(store).earlier_manifest()
         return make_plan(grid, self.contest.about, earlier, self.contest.means.executor.at_once)
 
-    def _limit(self, plan: Plan, store: Store) -> tuple[Split, Settings | None, list[str]]:
-        """How many samples and which settings the time allows; None for the settings where all is as asked.
+    def _limit(self, limit: TimeLimit, store: Store) -> Scope:
+        """What the time allows.
 
         The settings of an earlier race in the same place stay, so that all that is done counts.
 
         Raises:
             ArgumentError: the time is too short for the fewest samples of a race.
         """
-        limit = self.contest.means.limit
-        split = self.split()
-        if limit is None:
-            return split, None, []
         earlier = store.earlier_manifest().get(SETTINGS)
-        grid: Grid = plan.grid
-        if earlier is not None:
-            grid = replace(apply_settings(grid, earlier), free=Freedom())
-            plan = self.make_plan(split, earlier)
-        estimate = estimate_plan(plan, set(), seconds=max(min(MOST_SECONDS, _TRIALS * limit.left), 0.1))
-        seconds = max(limit.left, 0.0) / (_ALL_FOR_ONE * self.contest.options.budget)
-        try:
-            choice = choose_settings(
-                grid, estimate, limit.minutes, seconds, workers=self.contest.means.executor.at_once
-            )
-        except ArgumentError as error:
-            raise ArgumentError(
-                "minutes", "more, as not one sample of this question fits", f"{limit.minutes:g}"
-            ) from error
-        assert choice is not None  # as nothing has to be added
+        split = self.split()
+        plan = self.make_plan(split, earlier or _AS_ASKED)
+        grid: Grid = plan.grid if earlier is None else replace(plan.grid, free=Freedom())
+        choice = self._choose(plan, grid, limit)
         ((name, fitting),) = choice.samples.items()
         available = len(split.race)
-        settings = choice.settings if earlier is None else earlier
-        used = None if fitting >= available else int(_ALL_FOR_ONE * fitting)
-        counted = {**choice.describe(grid), "samples": {name: [fitting, available]}}
-        left_out = describe_left_out(counted)
+        all_of_them = fitting >= available
+        described = {**choice.describe(grid), "samples": {name: [fitting, available]}}
+        left_out = tuple(describe_left_out(described))
         if self.contest.tell is not None and left_out:
             self.contest.tell("; ".join(left_out))
-        return self.split(used), settings, left_out
+        return Scope(
+            split if all_of_them else self.split(int(_ALL_FOR_ONE * fitting)),
+            choice.settings if earlier is None else earlier,
+            left_out,
+        )
 
-    def _find_terms(self, plan: Plan, split: Split) -> Terms:
+    def _choose(self, plan: Plan, grid: Grid, limit: TimeLimit) -> Choice:
+        """The settings and the number of samples with which an evaluation of everything would cost as much as allowed.
+
+        Of this, the race is a share, the budget.
+        """
+        estimate = estimate_plan(plan, set(), seconds=max(min(MOST_SECONDS, _TRIALS * limit.left), 0.1))
+        seconds = max(limit.left, 0.0) / (_ALL_FOR_ONE * self.contest.options.budget)
+        workers = self.contest.means.executor.at_once
+        try:
+            choice = choose_settings(grid, estimate, limit.minutes, seconds, workers=workers)
+        except ArgumentError as error:
+            expected = "more, as not one sample of this question fits"
+            raise ArgumentError("minutes", expected, f"{limit.minutes:g}") from error
+        assert choice is not None  # as nothing has to be added
+        return choice
+
+    def find_terms(self, plan: Plan, split: Split) -> Terms:
         """By what the explainers race.
 
         Raises:
             ArgumentError: no metric ranks explainers, or there is none of the name that was given.
         """
-        specs = {label: ValueSpec.from_stored(metric["values"]) for label, metric in plan.manifest["metrics"].items()}
+        specs: dict[str, ValueSpec] = {}
+        for label, metric in plan.manifest["metrics"].items():
+            specs[label] = ValueSpec.from_stored(metric["values"])
+        stability = [label for label, spec in specs.items() if spec.asks == "stability" and spec.direction]
         options = self.contest.options
-        label = _find_label(options.by, specs, plan.grid)
-        stability = tuple(name for name, spec in specs.items() if spec.asks == "stability" and spec.direction)
-        first = self._find_first(len(split.race) + len(split.confirmation))
-        return Terms(label, stability, options.level, make_ladder(first, len(split.race)), options.budget)
+        return Terms(
+            _find_label(options.by, specs, plan.grid),
+            tuple(stability),
+            options.level,
+            make_ladder(self._find_first(split.count), len(split.race)),
+            options.budget,
+        )
+
+
+def _sum_seconds(results: Results) -> float:
+    """What the jobs took."""
+    return float(results.jobs["seconds"].sum() or 0.0)
 
 
 def _find_label(by: str | None, specs: Mapping[str, ValueSpec], grid: Grid) -> str:
@@ -294,12 +333,8 @@ def _find_label(by: str | None, specs: Mapping[str, ValueSpec], grid: Grid) -> s
     ranking = {label: spec for label, spec in specs.items() if spec.direction is not None}
     if by is not None:
         named = [label for label in ranking if by in (label, grid.metrics[label].name)]
-        check(
-            len(named) > 0,
-            "by",
-            f"the label of a metric that ranks explainers: {', '.join(ranking) or 'none'}",
-            repr(by),
-        )
+        labels = ", ".join(ranking) or "none"
+        check(len(named) > 0, "by", f"the label of a metric that ranks explainers: {labels}", repr(by))
         return named[0]
     for asks in ("faithfulness", "stability", "other"):
         for label, spec in ranking.items():

@@ -182,11 +182,11 @@ def choose(
         return make_outcome(contest, contest.hold())
 
 
-def make_outcome(contest: Contest, held: Held) -> RaceOutcome:
-    """What a race that was held has chosen."""
-    chosen = held.race.chosen
+def make_outcome(contest: Contest, ended: Held) -> RaceOutcome:
+    """What a race that has ended has chosen."""
+    chosen = ended.race.chosen
     explainer = None if chosen is None else contest.question.explainers[chosen]
-    return RaceOutcome(held.race, explainer, held.results, held.confirmation)
+    return RaceOutcome(ended.race, explainer, ended.results, ended.confirmation)
 
 
 def _fill_in(arguments: Arguments, lacks_explainers: bool, lacks_metrics: bool) -> Arguments:

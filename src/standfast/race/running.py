@@ -42,6 +42,9 @@ from standfast.study.store import Store
 from standfast.tensors import Array
 from standfast.value_spec import ValueSpec
 
+#: the largest share of a time limit that is kept for the confirmation
+_MOST_KEPT = 0.5
+
 
 @dataclass(frozen=True)
 class Means:
@@ -122,16 +125,20 @@ class RunningRace:
         """The names of the data and of the model."""
         return self.grid.combinations()[0]
 
-    def run(self) -> tuple[list[Entrant], Finish, Results]:
+    def keep_time(self) -> None:
+        """Keep a part of the time for the confirmation: its part of the budget, at most half."""
+        allowed = max(self.terms.budget * sum_everything(self), 1.0)
+        self.kept = min(foresee_confirmation(self) / allowed, _MOST_KEPT)
+
+    def run(self) -> tuple[list[Entrant], Results]:
         """Race until one is left, the budget is spent, all samples are used or the time is up.
 
         Returns:
-            The entrants, those at the end first and the best of them at the beginning; how the race ended; and what was
-            measured.
+            The entrants, those at the end first and the best of them at the beginning; and what was measured.
         """
         finish = run_race(self._make_rules(), self._measure)
         results = self._load()
-        return self._list_entrants(finish, results), finish, results
+        return self._list_entrants(finish, results), results
 
     def _make_rules(self) -> RaceRules:
         """The confirmation is taken off the budget; the checks are not, as an evaluation would have them all, too."""
@@ -208,9 +215,9 @@ class RunningRace:
         What the checks do not pass may not be shown, so it must not push out what may.
         """
         results = self._load()
-        found = {name: results.sanity[(*self.place, name)] for name in names}
-        some_pass = any(sanity.state == "passed" for sanity in found.values())
-        for name, sanity in found.items():
+        checks = {name: results.sanity[(*self.place, name)] for name in names}
+        some_pass = any(sanity.state == "passed" for sanity in checks.values())
+        for name, sanity in checks.items():
             reason = sanity.reason
             if reason is None or (sanity.state == "undecided" and not some_pass):
                 continue

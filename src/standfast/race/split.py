@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 
@@ -14,6 +15,8 @@ from standfast.question.grid import Grid, LoadedModel, ModelSource, Samples
 FEWEST_CONFIRMING = 8
 #: of so many samples, one is kept
 _ONE_OF = 3
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Split:
 
     race: tuple[int, ...]
     confirmation: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Of both together."""
+        return len(self.race) + len(self.confirmation)
 
     @classmethod
     def draw(cls, count: int, seed: int, first: int, used: int | None = None) -> Split:
@@ -48,11 +56,13 @@ class Split:
         available = count if used is None else min(count, used)
         needed = count_needed(first)
         expected = f"at least {needed} samples: {first} for the first look of the race, and a third to confirm"
+        if used is not None:
+            expected = f"enough for {expected}"
         check(available >= needed, "inputs" if used is None else "minutes", expected, f"{available}")
-        generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(count, generator=generator).tolist()[:available]
-        kept = tuple(order[_ONE_OF - 1 :: _ONE_OF])
-        return cls(tuple(row for place, row in enumerate(order) if place % _ONE_OF != _ONE_OF - 1), kept)
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()[:available]
+        kept = order[_ONE_OF - 1 :: _ONE_OF]
+        raced = [row for place, row in enumerate(order) if place % _ONE_OF != _ONE_OF - 1]
+        return cls(tuple(raced), tuple(kept))
 
 
 def count_needed(first: int) -> int:
@@ -70,15 +80,20 @@ def count_needed(first: int) -> int:
 def take_rows(samples: Samples, rows: Sequence[int]) -> Samples:
     """Some of the samples, in this order."""
     at = torch.tensor(rows, dtype=torch.int64)
-    tokens, lengths = samples.tokens, samples.lengths
-    return replace(
+    part = replace(
         samples,
         inputs=samples.inputs[at],
-        targets=None if samples.targets is None else samples.targets[at],
+        targets=None,
         extras={name: values[at] for name, values in samples.extras.items()},
-        tokens=None if tokens is None else tuple(tokens[row] for row in rows),
-        lengths=None if lengths is None else tuple(lengths[row] for row in rows),
+        tokens=_take(samples.tokens, rows),
+        lengths=_take(samples.lengths, rows),
     )
+    return part if samples.targets is None else replace(part, targets=samples.targets[at])
+
+
+def _take(values: tuple[T, ...] | None, rows: Sequence[int]) -> tuple[T, ...] | None:
+    """Some of the values; None of None."""
+    return None if values is None else tuple(values[row] for row in rows)
 
 
 def take_part(grid: Grid, rows: Sequence[int]) -> Grid:
