@@ -113,9 +113,10 @@ class Setting:
     options: dict[str, Any]
 
 
-IMAGES = ("worst_case:budget=20", "aopc:samples=1,steps=20")
-SERIES = ("worst_case:budget=20", "corruption_curve")
-TABLES = ("worst_case:budget=50", "corruption_curve")
+IMAGES = ("worst_case:budget=10", "aopc:samples=1,steps=20")
+SERIES = ("worst_case:budget=10", "corruption_curve:preset=quick")
+TABLES = ("worst_case:budget=20", "corruption_curve")
+TEXTS = ("worst_case:budget=10", "aopc:samples=1")
 
 
 def make_digits(network: str, count: int) -> Setting:
@@ -147,7 +148,7 @@ def make_texts(count: int) -> Setting:
     """The bundled transformer of film reviews."""
     texts, _ = standfast.data.film_reviews()
     reader = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
-    return Setting("transformer-sentences, texts", reader, texts[:count], ("worst_case:budget=20", "aopc"), {})
+    return Setting("transformer-sentences, texts", reader, texts[:count], TEXTS, {})
 
 
 def list_settings(count: int) -> list[Callable[[], Setting]]:
@@ -182,7 +183,7 @@ def measure_loss(setting: Setting, found: RaceOutcome, folder: Path) -> tuple[fl
     return abs(values[best] - values[found.race.leader]), best
 
 
-def report_real(count: int, only: str) -> None:
+def report_real(count: int, checked: int, only: str) -> None:
     """A line for each race."""
     warnings.simplefilter("ignore")
     print("| model | explainers | first | outcome | best on all samples by value | loss | cost | seconds |")
@@ -197,6 +198,7 @@ def report_real(count: int, only: str) -> None:
                 setting.model,
                 setting.inputs,
                 metrics=list(setting.metrics),
+                sanity=checked,
                 out=Path(folder) / "race",
                 progress=False,
                 **setting.options,
@@ -216,13 +218,14 @@ def report_real(count: int, only: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=["simulated", "real"])
-    parser.add_argument("--samples", type=int, default=150, help="of real races")
+    parser.add_argument("--samples", type=int, default=60, help="of real races")
+    parser.add_argument("--checked", type=int, default=20, help="of these, so many have sanity checks")
     parser.add_argument("--only", default="", help="real races with this in their name")
     arguments = parser.parse_args()
     if arguments.part == "simulated":
         report_simulated([100, 200, 300])
     else:
-        report_real(arguments.samples, arguments.only)
+        report_real(arguments.samples, arguments.checked, arguments.only)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from torch import Tensor
 
 import standfast
 from standfast.errors import ArgumentError
-from standfast.race import RaceOutcome
+from standfast.race import RaceOutcome, contest
+from standfast.race.running import Means
 from standfast.race.split import Split
 from standfast.report import load_results
 from standfast.results.races import Race, read_race
+from standfast.study.forecast.choice import Choice
 from standfast.study.store import Store
 
 METRICS = ["worst_case:budget=20", "aopc:samples=1,steps=10"]
@@ -26,7 +28,7 @@ EXPLAINERS = ["saliency", "input_x_gradient"]
 
 @pytest.fixture(scope="module")
 def digits() -> Any:
-    return standfast.data.bundled("digits")[:48]
+    return standfast.data.bundled("digits")[:36]
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +61,10 @@ def raced(model: standfast.Model, digits: Any, tmp_path_factory: pytest.TempPath
 def test_race_and_confirmation_have_no_sample_in_common(raced: RaceOutcome) -> None:
     race = raced.race
     assert set(race.rows) & set(race.confirmation_rows) == set()
-    assert sorted((*race.rows, *race.confirmation_rows)) == list(range(48))
-    assert len(race.confirmation_rows) == 16
+    assert sorted((*race.rows, *race.confirmation_rows)) == list(range(36))
+    assert len(race.confirmation_rows) == 12
     assert raced.confirmation is not None
-    assert raced.confirmation.manifest["data"]["digits"]["samples"] == 16
+    assert raced.confirmation.manifest["data"]["digits"]["samples"] == 12
 
 
 def test_a_map_that_says_nothing_leaves_by_the_checks(raced: RaceOutcome) -> None:
@@ -77,7 +79,7 @@ def test_what_is_chosen_may_be_shown_by_other_samples(raced: RaceOutcome) -> Non
     race, confirmation = raced.race, raced.race.confirmation
     assert confirmation is not None
     assert confirmation.explainer == race.leader == race.finalists[0].name
-    assert confirmation.samples == 16
+    assert confirmation.samples == 12
     assert raced.confirmation is not None
     verdict = raced.confirmation.verdict()
     assert (raced.chosen is not None) == (race.leader in verdict.show)
@@ -229,21 +231,37 @@ def test_a_split_is_nested_and_seeded() -> None:
         assert len(part.race) + len(part.confirmation) == used
 
 
-def test_a_limited_time_chooses_settings_and_samples(model: standfast.Model, digits: Any, tmp_path: Path) -> None:
+def test_a_limited_time_chooses_settings_and_samples(
+    model: standfast.Model, digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And a second call keeps the settings of the first, so that what is done counts."""
+    label = "worst_case: changed_explanation"
 
-    def ask(minutes: float) -> RaceOutcome:
-        return standfast.choose(
-            model, digits, EXPLAINERS, ["worst_case", "aopc"], minutes=minutes, out=tmp_path, progress=False, sanity=8
-        )
+    def choose_so_many(budget: int) -> RaceOutcome:
+        def choose_settings(grid: Any, estimate: object, minutes: float, seconds: float, workers: int) -> Choice:
+            settings = {label: {"budget": budget}} if grid.free.ladders else {}
+            return Choice(minutes, settings, samples={"digits": 16}, seconds=1.0)
 
-    first = ask(0.15)
-    assert first.race.minutes == 0.15
-    settings = first.results.manifest["race settings"]
-    assert any("worst_case" in label for label in settings)
-    second = ask(0.15)
-    assert second.results.manifest["race settings"] == settings
-    assert {*first.race.rows} <= {*second.race.rows} or {*second.race.rows} <= {*first.race.rows}
+        monkeypatch.setattr(contest, "choose_settings", choose_settings)
+        metrics = ["worst_case", "aopc:samples=1,steps=5"]
+        return standfast.choose(model, digits, EXPLAINERS, metrics, minutes=60, out=tmp_path, progress=False, sanity=8)
+
+    first = choose_so_many(10)
+    assert (first.race.minutes, first.race.samples, len(first.race.rows)) == (60, 24, 16)
+    assert first.results.manifest["metrics"][label]["options"]["budget"] == 10
+    assert any("16 of 24 samples" in part for part in first.race.left_out)
+    assert first.confirmation is None or first.confirmation.manifest["metrics"][label]["options"]["budget"] == 10
+    second = choose_so_many(20)
+    assert second.results.manifest["metrics"][label]["options"]["budget"] == 10
+    assert second.race.rows == first.race.rows
+
+
+def test_a_race_without_time_says_so(model: standfast.Model, digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Means, "find_seconds", lambda self, kept=0.0: 0.0)
+    found = standfast.choose(model, digits, EXPLAINERS, ["aopc:samples=1,steps=5"], minutes=60, progress=False)
+    assert found.race.out_of_time
+    assert (found.chosen, found.race.leader, found.confirmation) == (None, None, None)
+    assert "the time was up before the first look" in found.why
 
 
 def test_a_time_that_is_too_short_is_refused_or_ends_the_race(model: standfast.Model, digits: Any) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 import standfast
 from standfast.question.arguments import Arguments
 from standfast.race.candidates import list_candidates
+from standfast.race.entry import fill_in
 from standfast.race.split import take_rows
 
 
@@ -109,3 +110,16 @@ def test_rows_that_replace_values_are_those_of_all_samples() -> None:
     )
     assert again.run is not None
     assert again.run.done == 0
+
+
+def test_defaults_suit_the_inputs() -> None:
+    """What is asked where nobody names explainers, or metrics."""
+    torch.manual_seed(0)
+    inputs = torch.rand(24, 5)
+    model = standfast.Model(nn.Linear(5, 3), bounds=(0.0, 1.0))
+    filled = fill_in(Arguments(model, (), inputs, ()), lacks_explainers=True, lacks_metrics=True)
+    assert list(filled.explainers) == list_for(model, inputs)
+    assert filled.metrics == ["worst_case", "corruption_curve"]
+    pictures = fill_in(Arguments(model, "saliency", torch.rand(24, 1, 2, 2), ()), False, lacks_metrics=True)
+    assert pictures.metrics == ["worst_case", "aopc"]
+    assert pictures.explainers == "saliency"

@@ -169,7 +169,7 @@ def choose(
         seed=seed,
     )
     if explainers is None or metrics is None:
-        arguments = _fill_in(arguments, explainers is None, metrics is None)
+        arguments = fill_in(arguments, explainers is None, metrics is None)
     is_kept = out is not None or results_folder() is not None
     with telling_of_interruptions(progress, is_kept), watch(progress) as report_progress:
         question = arguments.ask()
@@ -189,7 +189,7 @@ def make_outcome(contest: Contest, ended: Held) -> RaceOutcome:
     return RaceOutcome(ended.race, explainer, ended.results, ended.confirmation)
 
 
-def _fill_in(arguments: Arguments, lacks_explainers: bool, lacks_metrics: bool) -> Arguments:
+def fill_in(arguments: Arguments, lacks_explainers: bool, lacks_metrics: bool) -> Arguments:
     """The arguments with explainers and metrics that suit the model and the inputs."""
     inputs = arguments.read_inputs([] if lacks_metrics else list(_list_metrics(arguments.metrics)))
     if lacks_metrics:
