@@ -190,7 +190,7 @@ def report_real(count: int, checked: int, only: str) -> None:
     print("| --- | ---: | --- | --- | --- | ---: | ---: | ---: |", flush=True)
     for make in list_settings(count):
         setting = make()
-        if only not in setting.name:
+        if only not in ("", setting.name):
             continue
         began = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("part", choices=["simulated", "real"])
     parser.add_argument("--samples", type=int, default=60, help="of real races")
     parser.add_argument("--checked", type=int, default=20, help="of these, so many have sanity checks")
-    parser.add_argument("--only", default="", help="real races with this in their name")
+    parser.add_argument("--only", default="", help="the real race of this name")
     arguments = parser.parse_args()
     if arguments.part == "simulated":
         report_simulated([100, 200, 300])

@@ -170,8 +170,10 @@ def test_none_is_an_answer_where_all_fail_the_checks(model: standfast.Model, dig
 def test_one_that_fails_does_not_end_the_race(model: standfast.Model, digits: Any) -> None:
     explainers = {"saliency": "saliency", "input x gradient": "input_x_gradient", "broken": fail}
     found = standfast.choose(model, digits, explainers, METRICS, budget=1.0, progress=False)
-    left = found.race.find("broken")
-    assert left.left in ("failed", "open check")
+    broken = found.race.find("broken")
+    assert broken.left == "failed"
+    assert "out of ideas" in str(broken.error)
+    assert "out of ideas" in str(found)
     assert found.race.leader in ("saliency", "input x gradient")
 
 

@@ -131,7 +131,8 @@ class Contest:
             ArgumentError: fewer than two explainers; no metric to race by; too few samples; too little time for them.
             ModelError: the model fails.
         """
-        opening = _Opening(self, _strip(self.question.make_grid()), self._check_entrants())
+        names = self._check_entrants()
+        opening = _Opening(self, _strip(self.question.make_grid()), names)
         split = opening.split()
         plan = opening.make_plan(split)
         opening.find_terms(plan, split)  # what cannot be raced by is said before anything is measured

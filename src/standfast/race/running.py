@@ -182,7 +182,8 @@ class RunningRace:
         if sanity is not None and not self._looks:
             if not self._do([sanity.name], alive, count):
                 return None
-            self._leave_by_checks(alive)
+            self._leave_by_failure(self._load(), alive, 0)
+            self._leave_by_checks(self._keep(alive))
         if self._can_judge_stability:
             if not self._do(self.terms.stability, self._keep(alive), count):
                 return None

@@ -86,7 +86,7 @@ def describe_terms(race: Race) -> str:
     """What the race went by."""
     better = "" if race.direction is None else f" ({race.direction} is better)"
     looks = join_names([str(count) for count in race.ladder], len(race.ladder))
-    level = f"with an error of at most {race.level:.0%} the best does not leave as unstable or worse"
+    level = f"the best leaves as unstable or worse with a probability of at most {race.level:.0%}"
     return f"Race by {race.label}{better} of {race.model} on {race.data}, with looks at {looks} samples; {level}."
 
 
