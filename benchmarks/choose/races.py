@@ -129,7 +129,7 @@ def make_series(network: str, count: int) -> Setting:
     """A bundled network of made-up series."""
     waves = standfast.data.load("waves:test")[:count]
     model = standfast.Model(standfast.zoo.load(network), bounds=waves.bounds)
-    return Setting(network, model, waves, SERIES, {})
+    return Setting(network, model, waves, SERIES, {"neighbourhood": standfast.LinfBall(0.1)})
 
 
 def make_table(count: int) -> Setting:
@@ -153,11 +153,10 @@ def make_texts(count: int) -> Setting:
 
 def list_settings(count: int) -> list[Callable[[], Setting]]:
     """The ten races."""
-    networks = ("lenet5-mnist", "lenet5-mnist-plain", "lenet5-mnist-pgd", "lenet5-mnist-hessian", "vit-mnist")
-    digits = [lambda name=name: make_digits(name, count) for name in networks]
-    tanh = [lambda: make_digits("lenet5-tanh-mnist-plain", count)]
+    lenets = [f"lenet5-mnist{ending}" for ending in ("", "-plain", "-pgd", "-hessian", "-gradient")]
+    digits = [lambda name=name: make_digits(name, count) for name in (*lenets, "vit-mnist")]
     series = [lambda name=name: make_series(name, count) for name in ("cnn-waves", "transformer-waves")]
-    return [*digits, *tanh, *series, lambda: make_table(count), lambda: make_texts(count)]
+    return [*digits, *series, lambda: make_table(count), lambda: make_texts(count)]
 
 
 def measure_loss(setting: Setting, found: RaceOutcome, folder: Path) -> tuple[float, str]:

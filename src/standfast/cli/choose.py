@@ -34,8 +34,8 @@ def choose_from_files(
     count = len(setting.samples)
     rows = list(range(count if samples is None else min(samples, count)))
     loaded, inputs, reference = take_inputs(setting, rows)
-    given = {name: value for name, value in options.items() if value is not None}
-    return choose(loaded, inputs, reference=reference, **given)
+    named_options = {name: value for name, value in options.items() if value is not None}
+    return choose(loaded, inputs, reference=reference, **named_options)
 
 
 def choose_in_study(study: Path, options: Mapping[str, Any]) -> RaceOutcome:

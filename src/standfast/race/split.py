@@ -61,7 +61,7 @@ class Split:
         check(available >= needed, "inputs" if used is None else "minutes", expected, f"{available}")
         order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()[:available]
         kept = order[_ONE_OF - 1 :: _ONE_OF]
-        raced = [row for place, row in enumerate(order) if place % _ONE_OF != _ONE_OF - 1]
+        raced = [row for number, row in enumerate(order) if number % _ONE_OF != _ONE_OF - 1]
         return cls(tuple(raced), tuple(kept))
 
 

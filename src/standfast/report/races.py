@@ -116,16 +116,20 @@ def format_measured(measured: Measured | None, race: Race) -> str:
     text = format_number(measured.value, race.decimals)
     if measured.low is None or measured.high is None:
         return text
-    return f"{text} [{format_number(measured.low, race.decimals)}, {format_number(measured.high, race.decimals)}]"
+    low = format_number(measured.low, race.decimals)
+    high = format_number(measured.high, race.decimals)
+    return f"{text} [{low}, {high}]"
 
 
 def list_rows(race: Race) -> list[tuple[str, str, str, str]]:
     """For each explainer its name, when it left and why, its value, and how far it was behind."""
     rows: list[tuple[str, str, str, str]] = []
     for entrant in race.entrants:
-        is_of_ranking = entrant.left != "unstable"
-        value = format_measured(entrant.value, race) if is_of_ranking else ""
-        rows.append((entrant.name, describe_departure(entrant, race), value, format_measured(entrant.behind, race)))
+        value = format_measured(entrant.value, race)
+        if entrant.left == "unstable":  # its value is of another metric
+            value = ""
+        behind = format_measured(entrant.behind, race)
+        rows.append((entrant.name, describe_departure(entrant, race), value, behind))
     return rows
 
 

@@ -240,7 +240,10 @@ def _read_measured(stored: Mapping[str, Any] | None) -> Measured | None:
 
 
 def _read_confirmation(stored: Mapping[str, Any]) -> Confirmation:
-    judgements = [Judgement(**{**each, "value": _read_measured(each["value"])}) for each in stored["judgements"]]
+    judgements: list[Judgement] = []
+    for judgement in stored["judgements"]:
+        value = _read_measured(judgement["value"])
+        judgements.append(Judgement(**{**judgement, "value": value}))
     return Confirmation(**{**stored, "judgements": tuple(judgements)})
 
 

@@ -152,8 +152,8 @@ def rank_contestants(
     present = [column for column in columns if counts[column] >= _FEWEST]
     silent = tuple(column for column in columns if counts[column] < _FEWEST)
     lead = dict.fromkeys(present, 0.0)
-    for place, one in enumerate(present):
-        for other in present[place + 1 :]:
+    for number, one in enumerate(present):
+        for other in present[number + 1 :]:
             shift = _find_shift(_subtract_columns(low, high, one, other), error)
             if math.isfinite(shift):
                 lead[one] += shift
@@ -378,13 +378,13 @@ def _choose_those_that_go_on(rules: RaceRules, state: _State, look: int) -> list
 def _rank(rules: RaceRules, alive: Sequence[int], measured: tuple[Array, Array]) -> Standings:
     """The standings of those in the race, with their places among all contestants."""
     values, bounds = measured
-    found = rank_contestants(values, rules.better, rules.error, bounds, rules.censored_side)
+    standings = rank_contestants(values, rules.better, rules.error, bounds, rules.censored_side)
     gaps = {
         alive[gap.column]: Gap(alive[gap.column], alive[gap.leader], gap.count, gap.p_value, gap.difference)
-        for gap in found.gaps.values()
+        for gap in standings.gaps.values()
     }
     return Standings(
-        tuple(alive[column] for column in found.order), gaps, tuple(alive[column] for column in found.silent)
+        tuple(alive[column] for column in standings.order), gaps, tuple(alive[column] for column in standings.silent)
     )
 
 
