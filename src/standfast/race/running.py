@@ -202,8 +202,8 @@ class RunningRace:
         """Do the jobs of some metrics and explainers on the first samples; whether the time was enough."""
         jobs = [job for job in self.plan.jobs if job.label in labels and job.explainer in names and job.start < count]
         self._asked.update(dict.fromkeys(job.identity for job in jobs))
-        asked = [job for job in self.plan.jobs if job.identity in self._asked]
-        ended = do_jobs(self.plan, asked, self.store, self.means, self.kept)
+        asked_jobs = [job for job in self.plan.jobs if job.identity in self._asked]
+        ended = do_jobs(self.plan, asked_jobs, self.store, self.means, self.kept)
         self._out_of_time = self._out_of_time or not ended
         return ended
 
