@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from standfast.model import Model
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
     from standfast.question.texts import explain
+    from standfast.race import choose
     from standfast.reason_cards import background_curve, reasons
     from standfast.report import Results, load_results
     from standfast.report.plots import show
@@ -47,6 +48,7 @@ __all__ = [
     "algorithms",
     "background_curve",
     "check",
+    "choose",
     "data",
     "estimate",
     "evaluate",
@@ -76,6 +78,7 @@ _HOMES = {
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "report.plots": ("show",),
     "question.texts": ("explain",),
+    "race": ("choose",),
     "reason_cards": ("background_curve", "reasons"),
     "texts": ("CausalModel", "TextModel"),
     "report": ("Results", "load_results"),

@@ -189,7 +189,7 @@ def evaluate(
     )
     origin = Origin(facts, call=record_call(arguments, _list_further(out=out, workers=workers)))
     is_kept = out is not None or results_folder() is not None
-    with _telling_of_interruptions(progress, is_kept), watch(progress) as report_progress:
+    with telling_of_interruptions(progress, is_kept), watch(progress) as report_progress:
         grid = arguments.ask().make_grid()
         if progress:
             _tell_default(grid)
@@ -230,7 +230,7 @@ def _list_further(out: str | Path | None, workers: int | str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _telling_of_interruptions(show: bool, is_kept: bool) -> Iterator[None]:
+def telling_of_interruptions(show: bool, is_kept: bool) -> Iterator[None]:
     """After Ctrl-C, print how to go on, and raise the error again, with these words.
 
     Args:
@@ -387,7 +387,7 @@ def run_study(
 
     telling: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if command is None:  # a command says itself how to go on
-        telling = _telling_of_interruptions(progress, is_kept=True)
+        telling = telling_of_interruptions(progress, is_kept=True)
     with telling, watch(progress) as report_progress:
         grid = study.grid()
         if progress:

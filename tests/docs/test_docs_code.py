@@ -35,6 +35,12 @@ SMALLER = {
         "[standfast.metrics.CEval()]": '["c_eval:preset=quick"]',
     },
     "docs/controls.md": {"[:12]": "[:2]"},
+    "docs/how-to/choose.md": {
+        "[:120]": "[:24]",
+        "budget=100": "budget=10",
+        '"aopc"': '"aopc:samples=1,steps=10"',
+        "samples=16": "samples=4",
+    },
     "docs/index.md": {"[10:34]": "[10:12]", "budget=500": "budget=20"},
     "docs/reading-results.md": {"[10:34]": "[10:12]", '"aopc"': '"aopc:preset=quick"'},
     "docs/metrics/c_eval.md": {"[:4]": "[:1]", "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")'},

@@ -737,6 +737,98 @@ def reasons(
 
 
 @app.command(
+    epilog="Example: standfast choose --model lenet5-mnist --data digits --minutes 5. Of a study: standfast choose"
+    " study.yaml"
+)
+@_interruptible(_FROM_THERE)
+def choose(
+    study: Annotated[
+        Path | None, typer.Argument(help="A study file, with one model and one data set; or --model and --data.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="As of `standfast init`: a name, a file, or module:function.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="As of `standfast init`: a name, a file, a folder, or module:function.")
+    ] = None,
+    explainer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One that races, with options as in smoothgrad:samples=16,noise=0.2; given twice or more. By default"
+            " those that suit the model and the data, with several settings."
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="As worst_case:budget=200; may be given several times. By default one of stability and one of"
+            " faithfulness."
+        ),
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="The label or the name of the metric that ranks.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="The largest share of the cost of evaluating everything; 0.25 by default.")
+    ] = None,
+    level: Annotated[
+        float | None, typer.Option(help="The largest probability that the best one leaves; 0.05 by default.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="How long all of it may take; what is not given is chosen.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Take so many of the data, from its start.", min=1)] = None,
+    decision: Annotated[
+        str | None, typer.Option(help="What is decided by a probability, such as 'P(default) > 0.35'.")
+    ] = None,
+    reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Of a module:function.")] = None,
+    label: Annotated[str | None, typer.Option(help="Of a table: the column that has the classes.")] = None,
+    bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
+    task: Annotated[str | None, typer.Option(help="What the model answers, if no classes.")] = None,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    workers: Workers = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere.")
+    ] = False,
+    out: Annotated[
+        str | None,
+        typer.Option(help="Folder for the results, as results/choose; by default they are in the cache."),
+    ] = None,
+) -> None:
+    """Choose an explainer: several race, and the one that is left is confirmed on samples that the race did not use.
+
+    Losers leave early, so this costs about a quarter of evaluating all of them. "None" is an answer, and it says why.
+    Started again, it continues.
+
+    Exit codes: 0 one is chosen, 1 none is, 2 an argument or the study file is wrong, 130 interrupted.
+    """
+    with show_activity("loading the libraries"):
+        from standfast.cli.choose import choose_from_files, choose_in_study
+
+    options = {"by": by, "budget": budget, "level": level, "minutes": minutes, "workers": _count(workers), "out": out}
+    if study is not None:
+        of_files = {"--model": model, "--data": data, "--explainer": explainer, "--metric": metric}
+        given = [option for option, value in of_files.items() if value is not None]
+        check_argument(not given, "study", "a study file alone, or --model and --data", " and ".join(given))
+        found = choose_in_study(study, options)
+    else:
+        check_argument(
+            model is not None and data is not None, "study", "a study file, or --model and --data", "neither"
+        )
+        assert model is not None
+        assert data is not None
+        sources = {"weights": weights, "label": label, "task": task, "reference": reference, "trust": trust}
+        question = {"explainers": explainer, "metrics": metric, "decision": decision, "seed": seed}
+        found = choose_from_files(model, data, samples, {**sources, "bounds": bounds}, {**question, **options})
+    _echo(str(found))
+    if out is not None:
+        local = out.removeprefix("file://")
+        where = Path(local) / "report" / "index.html" if "://" not in local else Path("race-report.html")
+        _echo(f"report: {found.to_html(where)}")
+    if found.chosen is None:
+        raise typer.Exit(1)
+
+
+@app.command(
     epilog="Example: standfast init. Without questions: standfast init --model mymodel:build --data mydata.npz"
 )
 def init(

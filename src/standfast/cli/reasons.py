@@ -84,6 +84,34 @@ def read_rows(
         ArgumentError: something is not there, or does not fit.
     """
     folder = Path.cwd()
+    setting = load_setting(model, data, trust=trust, **options)
+    count = len(setting.samples)
+    for row in rows:
+        check(0 <= row < count, "--row", f"a number from 0 to {count - 1}, as {data} has {count} rows", row)
+    chosen = list(rows) or list(range(count))
+    name = _choose_explainer(setting) if explainer is None else explainer
+    again = [_load_again(text, setting, folder, trust, options) for text in retrained] or None
+    loaded_model, inputs, reference = take_inputs(setting, chosen)
+    labels = None
+    if retrain:
+        check(setting.table is not None, "--retrain", "a pipeline and a table", model)
+        assert setting.table is not None
+        reference, labels = _read_training_rows(setting.data, setting.table, folder)
+    return Asked(loaded_model, inputs, reference, name, again, labels)
+
+
+def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) -> Setting:
+    """Load a model and its data from files, and try them out.
+
+    Args:
+        model, data: as `standfast init` takes them.
+        trust: run code in a pickled file, or of a module elsewhere.
+        options: as of `read_rows`.
+
+    Raises:
+        ArgumentError: something is not there, or does not fit.
+    """
+    folder = Path.cwd()
     of_model = read_source(model, "--model", folder, trust, weights=options.get("weights"), task=options.get("task"))
     of_data = read_source(data, "--data", folder, trust, label=options.get("label"), bounds=options.get("bounds"))
     of_data = choose_form(of_model, of_data, folder)
@@ -91,28 +119,20 @@ def read_rows(
         is_table = "table" in of_data.options
         check(is_table, "--reference", "none but for a table of a pipeline", options["reference"])
         of_data = of_data.with_option("reference", options["reference"])
-    setting = try_setting(of_model, of_data, folder)
-    count = len(setting.samples)
-    for row in rows:
-        check(0 <= row < count, "--row", f"a number from 0 to {count - 1}, as {data} has {count} rows", row)
-    chosen = list(rows) or list(range(count))
-    name = _choose_explainer(setting) if explainer is None else explainer
-    again = [_load_again(text, setting, folder, trust, options) for text in retrained] or None
+    return try_setting(of_model, of_data, folder)
+
+
+def take_inputs(setting: Setting, rows: Sequence[int]) -> tuple[Any, Any, Any]:
+    """The model, some of the inputs, and the training rows, as functions of Python take them."""
     reader = setting.samples.reader
-    check(not retrain or isinstance(reader, FrameReader), "--retrain", "a pipeline and a table", model)
     if isinstance(reader, FrameReader):
         table = reader.table
         function = find_frame_function(setting.tried)
         assert function is not None  # as every model of data frames has one
-        frame, reference = table.decode(setting.samples.inputs[chosen]), table.decode(table.rows)
-        labels = None
-        if retrain:
-            reference, labels = _read_training_rows(of_data, table, folder)
-        return Asked(function.estimator, frame, reference, name, again, labels)
+        return function.estimator, table.decode(setting.samples.inputs[rows]), table.decode(table.rows)
     if isinstance(reader, TextReader):
-        text_model = load_estimator(of_model, folder)
-        return Asked(text_model, [reader.texts[row] for row in chosen], None, name, again)
-    return Asked(setting.tried, setting.samples.inputs[chosen], None, name, again)
+        return load_estimator(setting.model, Path.cwd()), [reader.texts[row] for row in rows], None
+    return setting.tried, setting.samples.inputs[rows], None
 
 
 def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, list[Any]]:

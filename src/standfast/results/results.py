@@ -27,6 +27,7 @@ from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
 from standfast.results.metric_results import MetricResults
 from standfast.results.next_steps import MOST_STEPS, NextStep, Situation, find_next_steps
+from standfast.results.races import SETTINGS, Race, read_race
 from standfast.results.reasons import Card
 from standfast.results.reasons.feature_names import check_units
 from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
@@ -403,6 +404,12 @@ class StoredResults:
             if accuracy is not None:
                 found.setdefault((str(data), str(model)), accuracy)
         return found
+
+    @cached_property
+    def race(self) -> Race | None:
+        """The race of which these are the results (`standfast.choose`); None if they are of none."""
+        is_race = SETTINGS in self.manifest and isinstance(self.store, Store)
+        return read_race(self.store) if is_race else None
 
     @cached_property
     def summary(self) -> Summary:

@@ -23,6 +23,7 @@ from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.base import presentation_of
 from standfast.report.presentation.drawing import draw_figures
+from standfast.report.races import tabulate_race
 from standfast.report.sentences import MEANINGS, describe_failures, describe_misfits, list_cautions, say
 from standfast.report.wording import describe_changes
 from standfast.report.words import format_value, make_environment, words_of
@@ -191,6 +192,7 @@ def _make_context(results: StoredResults) -> dict[str, Any]:
         "numbers": {section["metric"].name: section["id"] for section in sections},
         "overview": overview,
         "agreements": list_agreements(results),
+        "race": None if results.race is None else tabulate_race(results.race),
         "options_compared": page.make_comparisons(compare_options(results), "options"),
         "models_compared": page.make_comparisons(compare_models(results), "models"),
         "most": MOST,

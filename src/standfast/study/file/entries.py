@@ -184,6 +184,21 @@ LIMITS = ("at_least", "at_most", "at_most_ln", "at_most_one_in", "better_than", 
 _ON_VALUES = LIMITS[:4]
 
 
+class ChooseEntry(Entry):
+    """How the explainers of a study race, for `standfast choose`.
+
+    Args:
+        by: label or name of the metric that ranks; the first that asks for faithfulness, or else for stability, if not
+            given.
+        budget: what race and confirmation may cost, as a share of evaluating all explainers on all samples.
+        level: the largest probability that the best explainer leaves as unstable, or as worse than another one.
+    """
+
+    by: Name | None = None
+    budget: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.25
+    level: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.05
+
+
 class RequirementEntry(Entry):
     """A requirement on a number with its interval. It is checked for each data set, model and explainer that it names.
 

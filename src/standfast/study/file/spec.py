@@ -142,6 +142,7 @@ class Study(Entry):
         minutes: how long all of it may take; what the file does not set is chosen, as by `evaluate`.
         executor: who does the work.
         requirements: what the numbers must show, for `standfast check`; nothing else reads it.
+        choose: how the explainers race, for `standfast choose`; nothing else reads it.
     """
 
     title: str = ""
@@ -163,6 +164,7 @@ class Study(Entry):
     minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     executor: entries.ExecutorField = entries.LocalEntry()
     requirements: Annotated[tuple[RequirementEntry, ...], BeforeValidator(as_tuple)] = ()
+    choose: entries.ChooseEntry | None = None
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
 
@@ -301,6 +303,9 @@ class Study(Entry):
                 if name not in met:
                     raise reject("data that a model meets", "none that does")
         labels = dict.fromkeys([*self.metrics, *(measured.name for measured in self.metrics.values())])
+        if self.choose is not None:
+            with errors_at("choose", into=errors):
+                _check_known("the label or the name of a metric", self.choose.by, labels, "by")
         compared = {**self.explainers, **self.named_controls}
         for index, requirement in enumerate(self.requirements):
             with errors_at("requirements", index, into=errors):

@@ -1,0 +1,345 @@
+"""A question as a race: its terms, its plan, the time that it has, and what becomes of it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from standfast.errors import ArgumentError, check, check_number
+from standfast.metrics.sanity import make_checks
+from standfast.question.grid import Freedom, Grid
+from standfast.question.question import Question
+from standfast.race.running import (
+    Means,
+    RunningRace,
+    Terms,
+    confirm,
+    make_race,
+    open_confirmation,
+)
+from standfast.race.split import Split, take_part
+from standfast.report import Results
+from standfast.results.races import RACE, SETTINGS, Race
+from standfast.results.sanity import FEWEST
+from standfast.statistics.elimination import count_first, make_ladder
+from standfast.study.cache import run_kept
+from standfast.study.forecast.choice import Choice
+from standfast.study.forecast.choice import choose as choose_settings
+from standfast.study.forecast.left_out import describe_left_out
+from standfast.study.forecast.limited import MOST_SECONDS, TimeLimit
+from standfast.study.forecast.trials import estimate_plan
+from standfast.study.plan import Job, Plan, make_plan
+from standfast.study.run import RunSummary
+from standfast.study.store import Store
+from standfast.value_spec import ValueSpec
+
+#: the largest share of a time limit in which costs are measured
+_TRIALS = 1 / 6
+#: samples of the race and of the confirmation together, for one of the race
+_ALL_FOR_ONE = 1.5
+
+#: options of metrics that a limited time has chosen, by label
+Settings = Mapping[str, Mapping[str, Any]]
+_AS_ASKED: Settings = {}
+
+
+@dataclass(frozen=True)
+class RaceOptions:
+    """What `choose` is asked beyond the question.
+
+    Attributes:
+        by: the label or the name of the metric that ranks; None for the first of faithfulness, or else of stability.
+        budget: the largest share of the cost of evaluating everything, beyond the first look.
+        level: the largest probability that the best leaves as unstable or as worse than another one.
+        minutes: the limit; None for as long as it takes.
+
+    Raises:
+        ArgumentError: an option is none of these.
+    """
+
+    by: str | None = None
+    budget: float = 0.25
+    level: float = 0.05
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        check(self.by is None or isinstance(self.by, str), "by", "the label or the name of a metric", repr(self.by))
+        is_share = isinstance(self.budget, int | float) and not isinstance(self.budget, bool) and 0 < self.budget <= 1
+        check(
+            is_share, "budget", "a share of the cost of evaluating everything, above 0 and at most 1", repr(self.budget)
+        )
+        check_number(self.level, "level", above=0, below=1)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a race has.
+
+    Attributes:
+        split: its samples.
+        settings: that the time allows.
+        left_out: for the time, in a few words for each part.
+    """
+
+    split: Split
+    settings: Settings = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Held:
+    """A race that was held.
+
+    Attributes:
+        race: how it went.
+        results: of the samples of the race.
+        confirmation: of the leader on the others; None if nobody was left.
+    """
+
+    race: Race
+    results: Results
+    confirmation: Results | None
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A question that explainers race for.
+
+    Attributes:
+        question: with one data set and one model.
+        options: of the race.
+        about: facts for the manifest.
+        means: how jobs are done.
+        folder: for the results; None for the cache folder.
+        tell: is told what a limited time has left out.
+    """
+
+    question: Question
+    options: RaceOptions
+    means: Means
+    about: Mapping[str, Any]
+    folder: str | Path | None = None
+    tell: Callable[[str], None] | None = None
+
+    def hold(self) -> Held:
+        """Race, and confirm the leader.
+
+        Raises:
+            ArgumentError: fewer than two explainers; no metric to race by; too few samples; too little time for them.
+            ModelError: the model fails.
+        """
+        names = self._check_entrants()
+        opening = _Opening(self, _strip(self.question.make_grid()), names)
+        split = opening.split()
+        plan = opening.make_plan(split)
+        opening.find_terms(plan, split)  # what cannot be raced by is said before anything is measured
+        if self.folder is not None:
+            return opening.run(plan, Store(self.folder))
+        races: list[Held] = []
+
+        def run(plan: Plan, store: Store) -> RunSummary:
+            races.append(opening.run(plan, store))
+            race = races[-1].race
+            return RunSummary(len(plan.jobs), 0, 0, [], race.seconds, race.out_of_time)
+
+        _, _, delete = run_kept(plan, run)
+        if delete is not None:
+            weakref.finalize(races[0].results, delete)
+        return races[0]
+
+    def _check_entrants(self) -> tuple[str, ...]:
+        """The names of the explainers.
+
+        Raises:
+            ArgumentError: fewer than two; several models or data sets.
+        """
+        inputs = self.question.inputs
+        names = [name for name, explainer in self.question.explainers.items() if not explainer.control]
+        check(len(names) >= 2, "explainers", "at least two to choose from, none of which is a control", len(names))
+        check(len(inputs.samples) == 1, "data", "one data set to choose on", len(inputs.samples))
+        check(len(inputs.models) == 1, "model", "one model to choose for", len(inputs.models))
+        return tuple(names)
+
+
+def _strip(grid: Grid) -> Grid:
+    """The grid without controls, which come with the confirmation, and with nothing to choose but settings."""
+    explainers = {
+        name: explainer
+        for name, explainer in grid.explainers.items()
+        if name not in grid.controls and not explainer.control
+    }
+    return replace(grid, explainers=explainers, controls=(), free=Freedom(ladders=grid.free.ladders), repeats=1)
+
+
+def apply_settings(grid: Grid, settings: Settings) -> Grid:
+    """The grid with options of metrics that were chosen, by label."""
+    metrics = dict(grid.metrics)
+    for label, options in settings.items():
+        metrics[label] = replace(metrics[label], **options)
+    sanity = grid.sanity
+    if sanity is not None:
+        sanity = make_checks(sanity.samples, metrics)  # type: ignore[attr-defined]
+    return replace(grid, metrics=metrics, sanity=sanity)
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """A contest whose grid is known.
+
+    Attributes:
+        contest: what is asked.
+        grid: of all samples, without controls.
+        names: of the explainers.
+    """
+
+    contest: Contest
+    grid: Grid
+    names: tuple[str, ...]
+
+    def split(self, used: int | None = None) -> Split:
+        """The samples of race and confirmation, of all or of so many."""
+        ((_, samples),) = self.grid.data.items()
+        first = self._find_first(len(samples) if used is None else used)
+        return Split.draw(len(samples), self.grid.seed, first, used)
+
+    def _find_first(self, count: int) -> int:
+        """The samples of the first look: enough for a decision, whatever the number of looks will be."""
+        for_race = count - count // 3
+        first = FEWEST
+        for looks in range(1, for_race + 2):
+            first = max(FEWEST, count_first(len(self.names), looks, self.contest.options.level / 2))
+            if for_race < first or len(make_ladder(first, for_race)) <= looks:
+                break
+        return first
+
+    def make_plan(self, split: Split, settings: Settings = _AS_ASKED) -> Plan:
+        """All jobs of the race, cut so that each look ends with one."""
+        first = self._find_first(split.count)
+        grid = apply_settings(take_part(self.grid, split.race), settings)
+        folder = self.contest.folder
+        earlier = {} if folder is None else Store(folder).earlier_manifest()
+        workers = self.contest.means.executor.at_once
+        plan = make_plan(replace(grid, samples_per_job=first), self.contest.about, earlier, workers)
+        chosen = {label: dict(options) for label, options in settings.items()}
+        return replace(plan, manifest={**plan.manifest, SETTINGS: chosen})
+
+    def run(self, plan: Plan, store: Store) -> Held:
+        """Race on the samples that the time allows, and confirm the leader."""
+        limit = self.contest.means.limit
+        scope = Scope(self.split()) if limit is None else self._limit(limit, store)
+        if limit is not None:
+            plan = self.make_plan(scope.split, scope.settings)
+        running = RunningRace(plan, store, self.find_terms(plan, scope.split), scope.split, self.contest.means)
+        running.keep_time()
+        entrants, results = running.run()
+        leader = next((entrant.name for entrant in entrants if entrant.left is None and entrant.samples), None)
+        confirmation, confirmed = None, None
+        jobs: list[Job] = []
+        if leader is not None:
+            plan_of_rest = self._plan_confirmation(leader, scope, store)
+            jobs = plan_of_rest.jobs
+            confirmation, confirmed = confirm(leader, plan_of_rest, open_confirmation(store), self.contest.means)
+        race = make_race(
+            running,
+            entrants,
+            confirmation,
+            jobs,
+            _sum_seconds(results) + (0.0 if confirmed is None else _sum_seconds(confirmed)),
+            minutes=self.contest.options.minutes,
+            left_out=scope.left_out,
+        )
+        store.write_json(RACE, race.plain())
+        return Held(race, results, confirmed)
+
+    def _plan_confirmation(self, leader: str, scope: Scope, store: Store) -> Plan:
+        """All jobs of the leader and its controls on the samples that are kept."""
+        explainer = self.contest.question.explainers[leader]
+        question = replace(self.contest.question, explainers={leader: explainer}, extras={})
+        grid = apply_settings(take_part(question.make_grid(), scope.split.confirmation), scope.settings)
+        earlier = open_confirmation(store).earlier_manifest()
+        return make_plan(grid, self.contest.about, earlier, self.contest.means.executor.at_once)
+
+    def _limit(self, limit: TimeLimit, store: Store) -> Scope:
+        """What the time allows.
+
+        The settings of an earlier race in the same place stay, so that all that is done counts.
+
+        Raises:
+            ArgumentError: the time is too short for the fewest samples of a race.
+        """
+        earlier = store.earlier_manifest().get(SETTINGS)
+        split = self.split()
+        plan = self.make_plan(split, earlier or _AS_ASKED)
+        grid: Grid = plan.grid if earlier is None else replace(plan.grid, free=Freedom())
+        choice = self._choose(plan, grid, limit)
+        ((name, fitting),) = choice.samples.items()
+        available = len(split.race)
+        all_of_them = fitting >= available
+        described = {**choice.describe(grid), "samples": {name: [fitting, available]}}
+        left_out = tuple(describe_left_out(described))
+        if self.contest.tell is not None and left_out:
+            self.contest.tell("; ".join(left_out))
+        return Scope(
+            split if all_of_them else self.split(int(_ALL_FOR_ONE * fitting)),
+            choice.settings if earlier is None else earlier,
+            left_out,
+        )
+
+    def _choose(self, plan: Plan, grid: Grid, limit: TimeLimit) -> Choice:
+        """The settings and the number of samples with which an evaluation of everything would cost as much as allowed.
+
+        Of this, the race is a share, the budget.
+        """
+        estimate = estimate_plan(plan, set(), seconds=max(min(MOST_SECONDS, _TRIALS * limit.left), 0.1))
+        seconds = max(limit.left, 0.0) / (_ALL_FOR_ONE * self.contest.options.budget)
+        workers = self.contest.means.executor.at_once
+        try:
+            choice = choose_settings(grid, estimate, limit.minutes, seconds, workers=workers)
+        except ArgumentError as error:
+            expected = "more, as not one sample of this question fits"
+            raise ArgumentError("minutes", expected, f"{limit.minutes:g}") from error
+        assert choice is not None  # as nothing has to be added
+        return choice
+
+    def find_terms(self, plan: Plan, split: Split) -> Terms:
+        """By what the explainers race.
+
+        Raises:
+            ArgumentError: no metric ranks explainers, or there is none of the name that was given.
+        """
+        specs: dict[str, ValueSpec] = {}
+        for label, metric in plan.manifest["metrics"].items():
+            specs[label] = ValueSpec.from_stored(metric["values"])
+        stability = [label for label, spec in specs.items() if spec.asks == "stability" and spec.direction]
+        options = self.contest.options
+        return Terms(
+            _find_label(options.by, specs, plan.grid),
+            tuple(stability),
+            options.level,
+            make_ladder(self._find_first(split.count), len(split.race)),
+            options.budget,
+        )
+
+
+def _sum_seconds(results: Results) -> float:
+    """What the jobs took."""
+    return float(results.jobs["seconds"].sum() or 0.0)
+
+
+def _find_label(by: str | None, specs: Mapping[str, ValueSpec], grid: Grid) -> str:
+    """The label of the metric that ranks: the one that was asked for, or the first of faithfulness, or of stability."""
+    ranking = {label: spec for label, spec in specs.items() if spec.direction is not None}
+    if by is not None:
+        named = [label for label in ranking if by in (label, grid.metrics[label].name)]
+        labels = ", ".join(ranking) or "none"
+        check(len(named) > 0, "by", f"the label of a metric that ranks explainers: {labels}", repr(by))
+        return named[0]
+    for asks in ("faithfulness", "stability", "other"):
+        for label, spec in ranking.items():
+            if spec.asks == asks:
+                return label
+    got = f"none that ranks: {', '.join(specs)}"
+    raise ArgumentError("metrics", "a question to race by: a metric of which one value is better than another", got)

@@ -1,0 +1,478 @@
+"""The race on a grid: jobs are done look by look, and decisions are made of what the store has.
+
+The jobs are those of an ordinary evaluation of all explainers on the samples of the race, of which it does a part. So a
+race that was interrupted goes on where it has ended, and `evaluate` with the same samples finds what is done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from standfast.question.grid import Grid
+from standfast.race.split import Split
+from standfast.report import Results, load_results
+from standfast.report.sentences import describe_verdict
+from standfast.results.formatting import shorten_error
+from standfast.results.quality import find_bad_p_value, find_references
+from standfast.results.races import (
+    CONFIRMATION,
+    Confirmation,
+    Entrant,
+    Judgement,
+    Left,
+    Measured,
+    Outcome,
+    Race,
+)
+from standfast.results.summary import MetricSummary, estimate, read_samples
+from standfast.results.verdict import Verdict
+from standfast.statistics.elimination import Departure, Finish, RaceRules, run_race
+from standfast.statistics.paired import bootstrap_interval
+from standfast.study.executors import Executor
+from standfast.study.forecast.limited import TimeLimit
+from standfast.study.plan import Job, Plan
+from standfast.study.progress import Progress
+from standfast.study.run import run_grid
+from standfast.study.store import Store
+from standfast.tensors import Array
+from standfast.value_spec import ValueSpec
+
+#: the largest share of a time limit that is kept for the confirmation
+_MOST_KEPT = 0.5
+
+
+@dataclass(frozen=True)
+class Means:
+    """How jobs are done.
+
+    Attributes:
+        executor: does them.
+        limit: of the time; None for as long as it takes.
+        progress: as of `run_grid`.
+    """
+
+    executor: Executor
+    limit: TimeLimit | None = None
+    progress: Callable[[Progress], None] | None = None
+
+    def find_seconds(self, kept: float = 0.0) -> float:
+        """The seconds that are left, but for a share of the limit that is kept; infinite without a limit."""
+        if self.limit is None:
+            return math.inf
+        return max(self.limit.left - kept * 60 * self.limit.minutes, 0.0)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a race goes by.
+
+    Attributes:
+        label: of the metric that ranks.
+        stability: the labels of the metrics by which an explainer leaves if it is shown to be unstable.
+        level: the largest probability that the best leaves as unstable or as worse.
+        ladder: the numbers of samples at which it looks.
+        budget: the largest share of the cost of evaluating everything.
+    """
+
+    label: str
+    stability: tuple[str, ...]
+    level: float
+    ladder: tuple[int, ...]
+    budget: float
+
+
+@dataclass(eq=False)
+class RunningRace:
+    """A race on the first part of the samples.
+
+    Attributes:
+        plan: of all jobs on the samples of the race.
+        store: for their results.
+        terms: what it goes by.
+        split: which samples it has.
+        means: how jobs are done.
+        kept: the share of the time that is kept for the confirmation.
+    """
+
+    plan: Plan
+    store: Store
+    terms: Terms
+    split: Split
+    means: Means
+    kept: float = 0.0
+    _asked: dict[str, None] = field(default_factory=dict)
+    _left: dict[str, Entrant] = field(default_factory=dict)
+    _out_of_time: bool = False
+    _looks: int = 0
+
+    @property
+    def grid(self) -> Grid:
+        """What is raced on."""
+        return self.plan.grid
+
+    @property
+    def names(self) -> list[str]:
+        """Of the explainers that race."""
+        return [name for name in self.grid.explainers if name not in self.grid.controls]
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The names of the data and of the model."""
+        return self.grid.combinations()[0]
+
+    def keep_time(self) -> None:
+        """Keep a part of the time for the confirmation: its part of the budget, at most half."""
+        allowed = max(self.terms.budget * sum_everything(self), 1.0)
+        self.kept = min(foresee_confirmation(self) / allowed, _MOST_KEPT)
+
+    def run(self) -> tuple[list[Entrant], Results]:
+        """Race until one is left, the budget is spent, all samples are used or the time is up.
+
+        Returns:
+            The entrants, those at the end first and the best of them at the beginning; and what was measured.
+        """
+        finish = run_race(self._make_rules(), self._measure)
+        results = self._load()
+        return self._list_entrants(finish, results), results
+
+    def _make_rules(self) -> RaceRules:
+        """The confirmation is taken off the budget; the checks are not, as an evaluation would have them all, too."""
+        terms, work = self.terms, find_work(self.plan)
+        raced = dict.fromkeys([terms.label, *terms.stability])
+        costs = tuple(sum(work.per_sample(label, name) for label in raced) for name in self.names)
+        spec = self._spec_of(terms.label)
+        return RaceRules(
+            terms.ladder,
+            len(self.names),
+            "lower" if spec.direction == "lower" else "higher",
+            self._level_of_ranking,
+            costs,
+            terms.budget * sum_everything(self) - foresee_confirmation(self),
+            spec.censored_side,
+        )
+
+    @property
+    def _level_of_ranking(self) -> float:
+        """Half of the error is for the looks at stability, if there are any."""
+        return self.terms.level / 2 if self._can_judge_stability else self.terms.level
+
+    @property
+    def _can_judge_stability(self) -> bool:
+        """The checks measure what unrelated maps would get."""
+        return bool(self.terms.stability) and self.grid.sanity is not None
+
+    @property
+    def _error_of_stability(self) -> float:
+        """Of one explainer by one metric at one look."""
+        claims = len(self.names) * len(self.terms.stability) * len(self.terms.ladder)
+        return self.terms.level / 2 / claims
+
+    def _spec_of(self, label: str) -> ValueSpec:
+        return ValueSpec.from_stored(self.plan.manifest["metrics"][label]["values"])
+
+    def _measure(self, columns: Sequence[int], count: int) -> tuple[Array, Array] | None:
+        """Checks first, then stability, then the metric that ranks; None where the time is up."""
+        alive = [self.names[column] for column in columns]
+        sanity = self.grid.sanity
+        if sanity is not None and not self._looks:
+            if not self._do([sanity.name], alive, count):
+                return None
+            self._leave_by_failure(self._load(), alive, 0)
+            self._leave_by_checks(self._keep(alive))
+        if self._can_judge_stability:
+            if not self._do(self.terms.stability, self._keep(alive), count):
+                return None
+            self._leave_by_stability(self._keep(alive), count)
+        if not self._do([self.terms.label], self._keep(alive), count):
+            return None
+        self._looks += 1
+        results = self._load()
+        self._leave_by_failure(results, self._keep(alive), count)
+        return self._read_values(results, alive, count)
+
+    def _keep(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name not in self._left]
+
+    def _do(self, labels: Sequence[str], names: Sequence[str], count: int) -> bool:
+        """Do the jobs of some metrics and explainers on the first samples; whether the time was enough."""
+        jobs = [job for job in self.plan.jobs if job.label in labels and job.explainer in names and job.start < count]
+        self._asked.update(dict.fromkeys(job.identity for job in jobs))
+        asked_jobs = [job for job in self.plan.jobs if job.identity in self._asked]
+        ended = do_jobs(self.plan, asked_jobs, self.store, self.means, self.kept)
+        self._out_of_time = self._out_of_time or not ended
+        return ended
+
+    def _load(self) -> Results:
+        return load_results(self.store, jobs=list(self._asked))
+
+    def _leave_by_checks(self, names: Sequence[str]) -> None:
+        """Those leave that fail a check; and those on which they are undecided, if any other passes.
+
+        What the checks do not pass may not be shown, so it must not push out what may.
+        """
+        results = self._load()
+        checks = {name: results.sanity[(*self.place, name)] for name in names}
+        some_pass = any(sanity.state == "passed" for sanity in checks.values())
+        for name, sanity in checks.items():
+            reason = sanity.reason
+            if reason is None or (sanity.state == "undecided" and not some_pass):
+                continue
+            left: Left = "check" if sanity.state == "failed" else "open check"
+            self._left[name] = Entrant(name, left, 0, question=reason.question)
+
+    def _leave_by_stability(self, names: Sequence[str], count: int) -> None:
+        """Those leave that are shown to be nearer to maps of other inputs than to the same map."""
+        results = self._load()
+        for label in self.terms.stability:
+            view = results.metric_results(*self.place, label)
+            for name in self._keep(names):
+                checks = results.sanity_rows
+                if len(checks):
+                    checks = checks.filter(checks["explainer"] == name)
+                references = find_references(view.spec, label, checks)
+                rows = view.spec.select_valid(_first(view.rows_for(name), count))
+                if references is None or not len(rows):
+                    continue
+                _, values, bounds = read_samples(view.spec, rows)
+                if find_bad_p_value(view.spec, values, bounds, references) <= self._error_of_stability:
+                    value = Measured.of(estimate(view.spec, rows))
+                    self._left[name] = Entrant(name, "unstable", count, label, value=value)
+
+    def _leave_by_failure(self, results: Results, names: Sequence[str], count: int) -> None:
+        errors = {str(failure["explainer"]): str(failure["error"]) for failure in reversed(results.failures)}
+        for name in names:
+            if name in errors:
+                self._left[name] = Entrant(name, "failed", count, error=shorten_error(errors[name]))
+
+    def _read_values(self, results: Results, names: Sequence[str], count: int) -> tuple[Array, Array]:
+        """The values `(count, names)` by the metric that ranks, and which are bounds; NaN of those that have left."""
+        view = results.metric_results(*self.place, self.terms.label)
+        values = np.full((count, len(names)), np.nan)
+        bounds = np.zeros(values.shape, dtype=bool)
+        for column, name in enumerate(names):
+            rows = view.spec.select_valid(_first(view.rows_for(name), count))
+            if name in self._left or not len(rows):
+                continue
+            samples, own_values, own_bounds = read_samples(view.spec, rows)
+            values[samples, column] = own_values
+            bounds[samples, column] = own_bounds
+        return values, bounds
+
+    def _list_entrants(self, finish: Finish, results: Results) -> list[Entrant]:
+        seconds = dict.fromkeys(self.names, 0.0)
+        for explainer, spent in results.jobs.select("explainer", "seconds").iter_rows():
+            seconds[explainer] = seconds.get(explainer, 0.0) + (spent or 0.0)
+        ended = [self._describe_finalist(column, finish, results) for column in finish.order]
+        left = [self._describe_departure(departure, results) for departure in reversed(finish.departures)]
+        return [replace(entrant, seconds=seconds[entrant.name]) for entrant in (*ended, *left)]
+
+    def _describe_finalist(self, column: int, finish: Finish, results: Results) -> Entrant:
+        name = self.names[column]
+        gap = finish.gaps.get(column)
+        behind = None if gap is None else Measured.of(gap.difference)
+        return Entrant(name, None, finish.samples, value=self._estimate(name, finish.samples, results), behind=behind)
+
+    def _describe_departure(self, departure: Departure, results: Results) -> Entrant:
+        name = self.names[departure.column]
+        if name in self._left:
+            return self._left[name]
+        behind = None if departure.gap is None else Measured.of(departure.gap.difference)
+        value = self._estimate(name, departure.samples, results)
+        return Entrant(name, departure.why, departure.samples, self.terms.label, value=value, behind=behind)
+
+    def _estimate(self, name: str, count: int, results: Results) -> Measured | None:
+        """The median by the metric that ranks, over the first samples."""
+        view = results.metric_results(*self.place, self.terms.label)
+        rows = view.spec.select_valid(_first(view.rows_for(name), count))
+        if not len(rows):
+            return None
+        _, values, bounds = read_samples(view.spec, rows)
+        return Measured.of(bootstrap_interval(values, censored=bounds, censored_side=view.spec.censored_side))
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time was up."""
+        return self._out_of_time
+
+    def list_done(self) -> list[Job]:
+        """The jobs that were asked for and are done."""
+        statuses = self.store.statuses()
+        return [job for job in self.plan.jobs if job.identity in self._asked and job.identity in statuses]
+
+
+def _first(rows: Any, count: int) -> Any:
+    """The rows of the first samples."""
+    return rows.filter(rows["sample"] < count) if len(rows) else rows
+
+
+def do_jobs(plan: Plan, jobs: Sequence[Job], store: Store, means: Means, kept: float = 0.0) -> bool:
+    """Do some jobs of a plan, and write a manifest that has these alone.
+
+    Returns:
+        Whether the time was enough.
+    """
+    manifest = {**plan.manifest, "jobs": [job.identity for job in jobs]}
+    summary = run_grid(
+        plan.grid,
+        store,
+        plan=replace(plan, jobs=list(jobs), manifest=manifest),
+        executor=means.executor,
+        progress=means.progress,
+        seconds=means.find_seconds(kept),
+    )
+    return not summary.stopped
+
+
+@dataclass(frozen=True)
+class PlannedWork:
+    """What the jobs of a plan take, in forward passes of one row, by label and explainer.
+
+    Attributes:
+        work, samples: of all jobs together.
+        checks: the label of the sanity checks; empty without checks.
+    """
+
+    work: Mapping[tuple[str, str], float]
+    samples: Mapping[tuple[str, str], int]
+    checks: str
+
+    def per_sample(self, label: str, name: str) -> float:
+        """Of one sample; 0 where the metric does not evaluate the explainer."""
+        return self.work.get((label, name), 0.0) / max(self.samples.get((label, name), 0), 1)
+
+    def of_checks(self, name: str) -> float:
+        """Of all sanity checks of an explainer."""
+        return self.work.get((self.checks, name), 0.0)
+
+
+def find_work(plan: Plan) -> PlannedWork:
+    """What the jobs of a plan take."""
+    work: dict[tuple[str, str], float] = {}
+    samples: dict[tuple[str, str], int] = {}
+    for job in plan.jobs:
+        kind = job.label, job.explainer
+        work[kind] = work.get(kind, 0.0) + job.work
+        samples[kind] = samples.get(kind, 0) + job.stop - job.start
+    sanity = plan.grid.sanity
+    return PlannedWork(work, samples, "" if sanity is None else sanity.name)
+
+
+def confirm(leader: str, plan: Plan, store: Store, means: Means) -> tuple[Confirmation, Results]:
+    """Evaluate the leader on the samples that the race did not use, and say what they show.
+
+    Args:
+        leader: the name of the explainer.
+        plan: of the leader and its controls, on these samples.
+        store: for the results.
+        means: how jobs are done.
+    """
+    ended = do_jobs(plan, plan.jobs, store, means)
+    results = load_results(store)
+    (data, model), *_ = plan.grid.combinations()
+    samples = len(plan.grid.data[data])
+    summaries = results.summary.select(data, model)
+    verdict = results.verdict(data, model)
+    sanity = results.sanity.get((data, model, leader))
+    outcome = "unfinished" if not ended else _find_outcome(leader, verdict)
+    confirmation = Confirmation(
+        leader,
+        outcome,
+        samples,
+        None if sanity is None else sanity.state,
+        tuple(_judge(leader, summary) for summary in summaries),
+        describe_verdict(verdict),
+        leader not in [passing.explainer for passing in verdict.partial],
+    )
+    return confirmation, results
+
+
+def _find_outcome(leader: str, verdict: Verdict) -> Outcome:
+    """What a verdict says of the leader: it may be shown, or passes all that was asked; else it is not confirmed."""
+    if leader in verdict.show or leader in [passing.explainer for passing in verdict.partial]:
+        return "confirmed"
+    if leader in [ground.explainer for ground in verdict.refuse]:
+        return "refused"
+    return "unjudged" if leader in verdict.unjudged else "undecided"
+
+
+def _judge(leader: str, summary: MetricSummary) -> Judgement:
+    row = summary.find_row(leader)
+    if row is None:
+        return Judgement(summary.label, summary.metric.spec.asks, None, None)
+    return Judgement(summary.label, row.spec.asks, Measured.of(row.estimate), row.quality)
+
+
+def make_race(
+    running: RunningRace,
+    entrants: Sequence[Entrant],
+    confirmation: Confirmation | None,
+    jobs_of_confirmation: Sequence[Job],
+    seconds: float,
+    **further: Any,
+) -> Race:
+    """The race as it is stored.
+
+    Args:
+        running: the race, which is over.
+        entrants: in their order.
+        confirmation: of the leader; None if nobody was left.
+        jobs_of_confirmation: what was done for it.
+        seconds: that all jobs took.
+        further: `minutes` and `left_out`.
+    """
+    terms, split = running.terms, running.split
+    data, model = running.place
+    spec = running._spec_of(terms.label)
+    done = sum(job.work for job in running.list_done()) + sum(job.work for job in jobs_of_confirmation)
+    return Race(
+        data=data,
+        model=model,
+        label=terms.label,
+        direction=spec.direction,
+        decimals=spec.decimals,
+        level=terms.level,
+        ladder=terms.ladder,
+        entrants=tuple(entrants),
+        samples=len(split.race) + len(split.confirmation),
+        rows=split.race,
+        confirmation_rows=split.confirmation,
+        cost=done / (sum_everything(running) + _sum_checks(running)),
+        budget=terms.budget,
+        seconds=seconds,
+        out_of_time=running.out_of_time,
+        confirmation=confirmation,
+        **further,
+    )
+
+
+def sum_everything(running: RunningRace) -> float:
+    """What all explainers take on all samples by all metrics, without checks and controls."""
+    samples = len(running.split.race) + len(running.split.confirmation)
+    return samples * sum(_sum_metrics(running))
+
+
+def foresee_confirmation(running: RunningRace) -> float:
+    """What one of the explainers takes at most on the samples that are kept, without checks and controls."""
+    return len(running.split.confirmation) * max(_sum_metrics(running))
+
+
+def _sum_metrics(running: RunningRace) -> list[float]:
+    """What each explainer takes for one sample by all metrics."""
+    work = find_work(running.plan)
+    return [sum(work.per_sample(label, name) for label in running.grid.metrics) for name in running.names]
+
+
+def _sum_checks(running: RunningRace) -> float:
+    """What the checks of all explainers take."""
+    work = find_work(running.plan)
+    return sum(work.of_checks(name) for name in running.names)
+
+
+def open_confirmation(store: Store) -> Store:
+    """The store of the confirmation, in the folder of the race."""
+    return Store(f"{store.folder.address}/{CONFIRMATION}", lasting=store.lasting)

@@ -1,0 +1,114 @@
+"""Which samples a race uses, and which are kept for the confirmation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+
+from standfast.errors import check
+from standfast.question.grid import Grid, LoadedModel, ModelSource, Samples
+
+#: fewer samples pass no sanity check (`standfast.results.sanity.FEWEST`)
+FEWEST_CONFIRMING = 8
+#: of so many samples, one is kept
+_ONE_OF = 3
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Split:
+    """The numbers of the samples of a race and of its confirmation, in the order in which they are used.
+
+    Attributes:
+        race, confirmation: they have no number in common.
+    """
+
+    race: tuple[int, ...]
+    confirmation: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Of both together."""
+        return len(self.race) + len(self.confirmation)
+
+    @classmethod
+    def draw(cls, count: int, seed: int, first: int, used: int | None = None) -> Split:
+        """Every third of the samples in a random order is kept.
+
+        It is nested: with fewer samples (`used`), both parts are the beginnings of those with more.
+
+        Args:
+            count: of all samples.
+            seed: of the order.
+            first: samples that the first look of the race needs.
+            used: how many of them the time allows; None for all.
+
+        Raises:
+            ArgumentError: they are too few to be split.
+
+        >>> Split.draw(30, seed=0, first=10).confirmation[:3], Split.draw(30, 0, 10, used=24).confirmation[:3]
+        ((23, 9, 6), (23, 9, 6))
+        """
+        available = count if used is None else min(count, used)
+        needed = count_needed(first)
+        expected = f"at least {needed} samples: {first} for the first look of the race, and a third to confirm"
+        if used is not None:
+            expected = f"enough for {expected}"
+        check(available >= needed, "inputs" if used is None else "minutes", expected, f"{available}")
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()[:available]
+        kept = order[_ONE_OF - 1 :: _ONE_OF]
+        raced = [row for number, row in enumerate(order) if number % _ONE_OF != _ONE_OF - 1]
+        return cls(tuple(raced), tuple(kept))
+
+
+def count_needed(first: int) -> int:
+    """The fewest samples of which a race with so many for the first look, and a confirmation, can be made.
+
+    >>> count_needed(10), count_needed(20)
+    (24, 29)
+    """
+    count = _ONE_OF * FEWEST_CONFIRMING
+    while count - count // _ONE_OF < first:
+        count += 1
+    return count
+
+
+def take_rows(samples: Samples, rows: Sequence[int]) -> Samples:
+    """Some of the samples, in this order."""
+    at = torch.tensor(rows, dtype=torch.int64)
+    part = replace(
+        samples,
+        inputs=samples.inputs[at],
+        targets=None,
+        extras={name: values[at] for name, values in samples.extras.items()},
+        tokens=_take(samples.tokens, rows),
+        lengths=_take(samples.lengths, rows),
+    )
+    return part if samples.targets is None else replace(part, targets=samples.targets[at])
+
+
+def _take(values: tuple[T, ...] | None, rows: Sequence[int]) -> tuple[T, ...] | None:
+    """Some of the values; None of None."""
+    return None if values is None else tuple(values[row] for row in rows)
+
+
+def take_part(grid: Grid, rows: Sequence[int]) -> Grid:
+    """The grid on some of its samples; of one data set.
+
+    What replaces values of tables stays that of all samples (`Model.with_reference`), so that an explainer is the same
+    in the race and in the confirmation.
+    """
+    ((name, samples),) = grid.data.items()
+    models = {label: _fix_reference(source, samples) for label, source in grid.models.items()}
+    return replace(grid, data={name: take_rows(samples, rows)}, models=models, tried={})
+
+
+def _fix_reference(source: ModelSource, samples: Samples) -> ModelSource:
+    if not isinstance(source, LoadedModel) or source.ready.reference is not None:
+        return source
+    model = source.ready
+    return replace(source, ready=model.with_reference(model.check_inputs(samples.inputs.to(model.dtype))))

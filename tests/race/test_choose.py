@@ -1,0 +1,278 @@
+"""`standfast.choose`: who leaves and why, what is confirmed on other samples, "none", resuming, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import standfast
+from standfast.errors import ArgumentError
+from standfast.race import RaceOutcome, contest
+from standfast.race.running import Means
+from standfast.race.split import Split
+from standfast.report import load_results
+from standfast.results.races import Race, read_race
+from standfast.study.forecast.choice import Choice
+from standfast.study.store import Store
+
+METRICS = ["worst_case:budget=20", "aopc:samples=1,steps=10"]
+EXPLAINERS = ["saliency", "input_x_gradient"]
+
+
+@pytest.fixture(scope="module")
+def digits() -> Any:
+    return standfast.data.bundled("digits")[:36]
+
+
+@pytest.fixture(scope="module")
+def model() -> standfast.Model:
+    return standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+
+
+def copy_input(module: object, inputs: Tensor, targets: Tensor) -> Tensor:
+    """A map that says nothing of the model."""
+    return inputs.clone()
+
+
+def same_map(module: object, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The same map for every input."""
+    return torch.linspace(0, 1, inputs[0].numel()).reshape(inputs[0].shape).expand_as(inputs).clone()
+
+
+def fail(module: object, inputs: Tensor, targets: Tensor) -> Tensor:
+    raise RuntimeError("out of ideas")
+
+
+@pytest.fixture(scope="module")
+def raced(model: standfast.Model, digits: Any, tmp_path_factory: pytest.TempPathFactory) -> RaceOutcome:
+    """A race in a folder of its own."""
+    explainers = {"saliency": "saliency", "input x gradient": "input_x_gradient", "copy": copy_input}
+    folder = tmp_path_factory.mktemp("race") / "results"
+    return standfast.choose(model, digits, explainers, METRICS, budget=1.0, out=folder, progress=False)
+
+
+def test_race_and_confirmation_have_no_sample_in_common(raced: RaceOutcome) -> None:
+    race = raced.race
+    assert set(race.rows) & set(race.confirmation_rows) == set()
+    assert sorted((*race.rows, *race.confirmation_rows)) == list(range(36))
+    assert len(race.confirmation_rows) == 12
+    assert raced.confirmation is not None
+    assert raced.confirmation.manifest["data"]["digits"]["samples"] == 12
+
+
+def test_a_map_that_says_nothing_leaves_by_the_checks(raced: RaceOutcome) -> None:
+    entrant = raced.race.find("copy")
+    assert entrant.left in ("check", "open check")
+    assert entrant.question in ("model", "learned", "removal")
+    stored = raced.results.frame()
+    assert stored.filter(stored["explainer"] == "copy").height == 0  # no metric was measured for it
+
+
+def test_what_is_chosen_may_be_shown_by_other_samples(raced: RaceOutcome) -> None:
+    race, confirmation = raced.race, raced.race.confirmation
+    assert confirmation is not None
+    assert confirmation.explainer == race.leader == race.finalists[0].name
+    assert confirmation.samples == 12
+    assert raced.confirmation is not None
+    verdict = raced.confirmation.verdict()
+    assert (raced.chosen is not None) == (race.leader in verdict.show)
+    assert (raced.explainer is not None) == (raced.chosen is not None)
+
+
+def test_jobs_are_those_of_an_evaluation_of_the_same_samples(
+    raced: RaceOutcome, model: standfast.Model, digits: Any
+) -> None:
+    """`evaluate` with these samples and this folder does not do them again."""
+    rows = list(raced.race.rows)
+    samples = dataclasses.replace(digits, inputs=digits.inputs[rows], labels=digits.labels[rows])
+    explainers = {"saliency": "saliency", "input x gradient": "input_x_gradient", "copy": copy_input}
+    before = raced.results.store.statuses()
+    found = standfast.evaluate(
+        model, explainers, samples, METRICS, controls=False, out=raced.results.store.folder.address, progress=False
+    )
+    assert found.run is not None
+    assert found.run.earlier == len(before) > 0
+    again = standfast.choose(
+        model, digits, explainers, METRICS, budget=1.0, out=raced.results.store.folder.address, progress=False
+    )
+    assert again.race.plain() | {"seconds": 0} == raced.race.plain() | {"seconds": 0}
+
+
+def test_a_race_that_was_ended_goes_on(
+    raced: RaceOutcome, model: standfast.Model, digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a kill in the middle, the same call does only what is missing, and chooses the same."""
+    explainers = {"saliency": "saliency", "input x gradient": "input_x_gradient", "copy": copy_input}
+    put, stored = Store.put, []
+
+    def put_some(store: Store, packed: Any) -> None:
+        if len(stored) == 5:
+            raise KeyboardInterrupt
+        stored.append(packed.job)
+        put(store, packed)
+
+    def ask() -> RaceOutcome:
+        return standfast.choose(model, digits, explainers, METRICS, budget=1.0, out=tmp_path, progress=False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "put", put_some)
+        with pytest.raises(KeyboardInterrupt):
+            ask()
+    times = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "jobs").iterdir()}
+    assert len(times) == 5
+    found = ask()
+    for name, time in times.items():
+        assert (tmp_path / "jobs" / name).stat().st_mtime_ns == time
+    assert _without_times(found.race) == _without_times(raced.race)
+
+
+def _without_times(race: Race) -> dict[str, Any]:
+    plain = race.plain()
+    for entrant in plain["entrants"]:
+        del entrant["seconds"]
+    return {**plain, "seconds": 0}
+
+
+def test_it_is_printed_and_stored(raced: RaceOutcome, tmp_path: Path) -> None:
+    text = str(raced)
+    assert raced.why.split()[0] in text
+    for entrant in raced.race.entrants:
+        assert entrant.name in text
+    stored = json.loads(raced.to_json(tmp_path / "race.json").read_text())
+    assert stored["chosen"] == raced.chosen
+    assert Race.from_plain(stored) == raced.race
+    store = Store(raced.results.store.folder.address)
+    assert read_race(store) == load_results(store).race == raced.race
+    frame = raced.frame()
+    assert frame["explainer"].to_list() == [entrant.name for entrant in raced.race.entrants]
+    page = raced.to_html(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert 'id="race"' in page
+    assert page.rstrip().endswith("<!-- standfast report: complete -->")
+
+
+def test_none_is_an_answer_where_all_fail_the_checks(model: standfast.Model, digits: Any) -> None:
+    found = standfast.choose(model, digits, {"copy": copy_input, "same": same_map}, METRICS, progress=False)
+    assert found.chosen is None
+    assert found.explainer is None
+    assert {entrant.left for entrant in found.race.entrants} <= {"check"}
+    assert found.race.leader is None
+    assert found.confirmation is None
+    assert "all 2 explainers fail the sanity checks" in found.why
+
+
+def test_one_that_fails_does_not_end_the_race(model: standfast.Model, digits: Any) -> None:
+    explainers = {"saliency": "saliency", "input x gradient": "input_x_gradient", "broken": fail}
+    found = standfast.choose(model, digits, explainers, METRICS, budget=1.0, progress=False)
+    broken = found.race.find("broken")
+    assert broken.left == "failed"
+    assert "out of ideas" in str(broken.error)
+    assert "out of ideas" in str(found)
+    assert found.race.leader in ("saliency", "input x gradient")
+
+
+def test_the_unstable_leave_and_all_bad_is_none(model: standfast.Model, digits: Any) -> None:
+    """Within half of the range of every pixel no map holds."""
+    metrics = [standfast.metrics.WorstCase(standfast.LinfBall(0.5), budget=60), "aopc:samples=1,steps=10"]
+    explainers = ["saliency", "input_x_gradient"]
+    found = standfast.choose(model, digits, explainers, metrics, budget=1.0, progress=False)
+    assert found.chosen is None
+
+
+@pytest.mark.parametrize("minutes", [0, -1, math.nan, math.inf, "soon", True])
+def test_wrong_minutes_are_refused(model: standfast.Model, digits: Any, minutes: Any) -> None:
+    with pytest.raises(ArgumentError, match="minutes"):
+        standfast.choose(model, digits, EXPLAINERS, METRICS, minutes=minutes)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"explainers": ["saliency"]}, "at least two"),
+        ({"explainers": ["saliency", "random"]}, "at least two"),
+        ({"metrics": []}, "metrics"),
+        ({"by": "worst"}, "by: expected the label"),
+        ({"by": 3}, "by"),
+        ({"budget": 0}, "budget"),
+        ({"budget": 1.5}, "budget"),
+        ({"budget": math.nan}, "budget"),
+        ({"level": 0}, "level"),
+        ({"level": 1.0}, "level"),
+        ({"seed": 0.5}, "seed"),
+    ],
+)
+def test_what_is_refused(model: standfast.Model, digits: Any, change: dict[str, Any], words: str) -> None:
+    arguments = {"explainers": EXPLAINERS, "metrics": METRICS, **change}
+    with pytest.raises(ArgumentError, match=words):
+        standfast.choose(model, digits, progress=False, **arguments)
+
+
+def test_too_few_samples_are_refused(model: standfast.Model, digits: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"inputs: expected at least 24 samples.* got 23"):
+        standfast.choose(model, digits[:23], EXPLAINERS, METRICS, progress=False)
+
+
+def test_several_models_are_refused(model: standfast.Model, digits: Any) -> None:
+    with pytest.raises(ArgumentError, match="one model"):
+        standfast.choose({"a": model, "b": model}, digits, EXPLAINERS, METRICS, progress=False)
+
+
+def test_a_split_is_nested_and_seeded() -> None:
+    whole = Split.draw(60, seed=1, first=8)
+    assert whole == Split.draw(60, seed=1, first=8) != Split.draw(60, seed=2, first=8)
+    for used in (24, 30, 45):
+        part = Split.draw(60, seed=1, first=8, used=used)
+        assert part.race == whole.race[: len(part.race)]
+        assert part.confirmation == whole.confirmation[: len(part.confirmation)]
+        assert len(part.race) + len(part.confirmation) == used
+
+
+def test_a_limited_time_chooses_settings_and_samples(
+    model: standfast.Model, digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a second call keeps the settings of the first, so that what is done counts."""
+    label = "worst_case: changed_explanation"
+
+    def choose_so_many(budget: int) -> RaceOutcome:
+        def choose_settings(grid: Any, estimate: object, minutes: float, seconds: float, workers: int) -> Choice:
+            settings = {label: {"budget": budget}} if grid.free.ladders else {}
+            return Choice(minutes, settings, samples={"digits": 16}, seconds=1.0)
+
+        monkeypatch.setattr(contest, "choose_settings", choose_settings)
+        metrics = ["worst_case", "aopc:samples=1,steps=5"]
+        return standfast.choose(model, digits, EXPLAINERS, metrics, minutes=60, out=tmp_path, progress=False, sanity=8)
+
+    first = choose_so_many(10)
+    assert (first.race.minutes, first.race.samples, len(first.race.rows)) == (60, 24, 16)
+    assert first.results.manifest["metrics"][label]["options"]["budget"] == 10
+    assert any("16 of 24 samples" in part for part in first.race.left_out)
+    assert first.confirmation is None or first.confirmation.manifest["metrics"][label]["options"]["budget"] == 10
+    second = choose_so_many(20)
+    assert second.results.manifest["metrics"][label]["options"]["budget"] == 10
+    assert second.race.rows == first.race.rows
+
+
+def test_a_race_without_time_says_so(model: standfast.Model, digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Means, "find_seconds", lambda self, kept=0.0: 0.0)
+    found = standfast.choose(model, digits, EXPLAINERS, ["aopc:samples=1,steps=5"], minutes=60, progress=False)
+    assert found.race.out_of_time
+    assert (found.chosen, found.race.leader, found.confirmation) == (None, None, None)
+    assert "the time was up before the first look" in found.why
+
+
+def test_a_time_that_is_too_short_is_refused_or_ends_the_race(model: standfast.Model, digits: Any) -> None:
+    with pytest.raises(ArgumentError, match="minutes"):
+        standfast.choose(
+            model,
+            digits,
+            EXPLAINERS,
+            [standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=100_000)],
+            minutes=0.02,
+            progress=False,
+        )
