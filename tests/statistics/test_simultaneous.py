@@ -109,6 +109,17 @@ def test_a_rare_feature_is_marked_and_its_interval_allows_for_more_of_the_same()
     assert not simultaneous_means(values, 0.95).few.any()
 
 
+def test_a_feature_that_never_differed_may_where_others_rarely_do() -> None:
+    values = np.zeros((40, 3))
+    values[[3, 8], 1] = [2.0, 3.0]
+    values[:, 2] = -1.0
+    means = simultaneous_means(values, 0.95)
+    assert means.few.tolist() == [True, True, True]
+    never = 1 - (0.05 / 2 / 3) ** (1 / 40)
+    assert means.low.tolist() == [0.0, 0.0, -1.0]
+    assert means.high[[0, 2]].tolist() == pytest.approx([3.0 * never, 3.0 * never - 1])
+
+
 def test_one_draw_or_cluster_says_nothing() -> None:
     for values, clusters in [(np.ones((1, 2)), None), (np.random.default_rng(7).normal(size=(9, 2)), np.zeros(9))]:
         means = simultaneous_means(values, 0.95, clusters=clusters)

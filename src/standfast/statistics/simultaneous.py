@@ -27,12 +27,12 @@ class SimultaneousMeans:
 
     Attributes:
         mean: (F,).
-        low, high: (F,), the ends; equal to the mean where the feature has the same value in every draw, infinite where
-            there is one draw or one cluster.
-        few: bool (F,), True where some draws differ, but fewer than five draws (or clusters) do. There the interval is
-            made of the largest difference that was seen, and of how often one may occur. A larger one may not have been
-            seen. Also True, with a wider interval, where draws that differ from small noise are as few, or are seen in
-            other features alone.
+        low, high: (F,), the ends; equal to the mean where features have the same value in every draw, unless others
+            rarely differ; infinite where there is one draw or one cluster.
+        few: bool (F,), True where few draws make the difference: fewer than five draws (or clusters) differ from the
+            usual value, or from small noise around it. Also of features of which none does, where that is so of others.
+            There the interval is made of the largest difference that was seen, and of how often one may occur. A larger
+            one may not have been seen.
     """
 
     mean: Array
@@ -84,6 +84,9 @@ def simultaneous_means(
     usual, different = _find_usual(sums / counts[:, None])
     few = varies & (different < _FEW)
     many = varies & ~few
+    if few.any():  # where some features rarely differ, one that never did may be another of these
+        few |= ~varies
+        different = np.where(varies, different, 0)
     low, high = mean.copy(), mean.copy()
     if many.any():
         below, above = _find_reach(centred[:, many] / error[many], counts, level, resamples, seed)
@@ -132,7 +135,9 @@ def _find_usual(means: Array) -> tuple[Array, Array]:
 
 
 def _limit_rare(means: Array, usual: Array, different: Array, tail: float) -> tuple[Array, Array]:
-    """The ends for features that rarely differ from their usual value: the largest difference, as often as it may be.
+    """The ends for features that rarely or never differ from their usual value.
+
+    Each may differ as much as the one that differed most, and as often as its own draws allow.
 
     Args:
         means: (M, F) of draws or clusters.
@@ -141,9 +146,7 @@ def _limit_rare(means: Array, usual: Array, different: Array, tail: float) -> tu
     """
     _, most_often = proportion_intervals(different, np.full_like(different, len(means)), 1 - 2 * tail)
     differences = means - usual
-    return usual + most_often * np.minimum(differences.min(0), 0), usual + most_often * np.maximum(
-        differences.max(0), 0
-    )
+    return usual + most_often * min(differences.min(), 0), usual + most_often * max(differences.max(), 0)
 
 
 @dataclass(frozen=True, eq=False)
