@@ -1,7 +1,7 @@
 """How often the intervals and decisions of reasons are right for a real pipeline whose truth thousands of refits show.
 
-    python benchmarks/reasons/pipeline_coverage.py refits --cache refits.npz --models 3000
-    python benchmarks/reasons/pipeline_coverage.py coverage --cache refits.npz --runs 400
+    python benchmarks/reasons/pipeline_coverage.py refits --cache refits --models 2000
+    python benchmarks/reasons/pipeline_coverage.py coverage --cache refits --runs 400
 
 The first command fits models on resampled rows of the generated applicants of `examples/reasons.py`, and stores the
 attributions of twelve decisions: about five minutes on one core. The second draws 20, 42 or 60 of these models, with
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,9 @@ import reasons as example
 LEVEL, DEMAND, TOP = 0.95, 0.9, 4
 #: explanations of each decision by each model: of the clean input, and of incomes and debts that are measured again
 DRAWS_OF_MODEL = 10
-#: models of the other pipelines, and backgrounds, which are dearer or simpler
-FEWER = 2000
+DECISIONS, CUT_OFF = 12, 0.35
+#: models whose explanations are stored together
+MODELS_OF_PART = 250
 BACKGROUND_ROWS = 100
 #: runs in which intervals of means are computed
 RUNS_OF_MEANS = 100
@@ -81,44 +82,56 @@ def explain_trees(model: Pipeline, rows: pd.DataFrame) -> np.ndarray:
     return model[-1].booster_.predict(encoded, pred_contrib=True)[:, :-1]
 
 
-def gather_trees(count: int) -> Pool:
+@dataclass(frozen=True)
+class Explained:
+    """What a model that was trained again says of the decisions: maps `(D, R, F)`, and which keep them `(D, R)`."""
+
+    maps: np.ndarray
+    kept: np.ndarray
+
+
+#: the map of the model that was fitted on all rows `(D, F)`, and what the one with a number says
+Source = tuple[np.ndarray, Callable[[int], Explained]]
+
+
+def prepare_trees() -> Source:
     """The pipeline of the example, trained again on rows that are drawn with replacement."""
     frame, labels = example.make_applicants()
     model = example.train(frame, labels)
     customers = example.find_declined(model, frame)
-    # its classes are default and repaid: attributions are those of repaid, so what declines is negative
-    generator = np.random.default_rng(2)
-    maps, kept = [], []
-    for seed in range(1, count + 1):
-        again = example.train(frame, labels, seed, resample=True)
-        rows = measure_again(customers, generator)
-        maps.append(arrange(-explain_trees(again, rows), len(customers)))
-        kept.append(arrange(again.predict_proba(rows)[:, 0] > 0.35, len(customers)))
-    return Pool(-explain_trees(model, customers), np.stack(maps), np.stack(kept))
+
+    def explain(number: int) -> Explained:
+        again = example.train(frame, labels, number, resample=True)
+        rows = measure_again(customers, np.random.default_rng([2, number]))
+        # the second class is that of those who pay back, so what declines is negative
+        maps = arrange(-explain_trees(again, rows), len(customers))
+        return Explained(maps, arrange(again.predict_proba(rows)[:, 0] > CUT_OFF, len(customers)))
+
+    return -explain_trees(model, customers), explain
 
 
-def gather_regressors(count: int) -> Pool:
+def prepare_regressors() -> Source:
     """A regressor of the loss, which has no decision that could change."""
     frame, labels = example.make_applicants()
     noise = np.random.default_rng(3).lognormal(0, 0.3, len(frame))
     loss = np.where(labels == "default", frame["debt"], 0.0) * noise
-    customers = frame.iloc[np.argsort(-frame["late payments"].to_numpy(), kind="stable")[:12]]
+    customers = frame.iloc[np.argsort(-frame["late payments"].to_numpy(), kind="stable")[:DECISIONS]]
 
     def fit(rows: np.ndarray) -> Pipeline:
         encoder = make_column_transformer((OrdinalEncoder(), ["town", "purpose"]), remainder="passthrough")
         trees = LGBMRegressor(n_estimators=40, num_leaves=15, n_jobs=1, verbose=-1)
         return make_pipeline(encoder.set_output(transform="pandas"), trees).fit(frame.iloc[rows], loss[rows])
 
-    generator = np.random.default_rng(4)
-    maps = []
-    for _ in range(count):
+    def explain(number: int) -> Explained:
+        generator = np.random.default_rng([4, number])
         again = fit(generator.integers(0, len(frame), len(frame)))
-        maps.append(arrange(explain_trees(again, measure_again(customers, generator)), len(customers)))
-    stacked = np.stack(maps)
-    return Pool(explain_trees(fit(np.arange(len(frame))), customers), stacked, np.ones(stacked.shape[:3], dtype=bool))
+        maps = arrange(explain_trees(again, measure_again(customers, generator)), len(customers))
+        return Explained(maps, np.ones(maps.shape[:2], dtype=bool))
+
+    return explain_trees(fit(np.arange(len(frame))), customers), explain
 
 
-def gather_linear(count: int) -> Pool:
+def prepare_linear() -> Source:
     """A logistic regression; an attribution is a coefficient times the distance from the mean, categories summed."""
     frame, labels = example.make_applicants()
     numbers = [column for column in frame if column not in ("town", "purpose")]
@@ -131,27 +144,28 @@ def gather_linear(count: int) -> Pool:
         )
         return make_pipeline(encoder, LogisticRegression(C=1.0)).fit(log_scale.iloc[rows], defaults[rows])
 
-    def explain(model: Pipeline, rows: pd.DataFrame) -> np.ndarray:
+    def find_terms(model: Pipeline, rows: pd.DataFrame) -> np.ndarray:
         encoded = model[0].transform(rows) - model[0].transform(log_scale).mean(0)
-        terms = encoded * model[-1].coef_[0]
         starts = [*range(len(numbers)), len(numbers), len(numbers) + 3]
-        return np.add.reduceat(terms, starts, axis=1)
+        return np.add.reduceat(encoded * model[-1].coef_[0], starts, axis=1)
 
-    generator = np.random.default_rng(5)
     whole = fit(np.arange(len(frame)))
-    customers = log_scale[whole.predict_proba(log_scale)[:, 1] > 0.35].head(12)
-    maps, kept = [], []
-    for _ in range(count):
+    customers = log_scale[whole.predict_proba(log_scale)[:, 1] > CUT_OFF].head(DECISIONS)
+
+    def explain(number: int) -> Explained:
+        generator = np.random.default_rng([5, number])
         again = fit(generator.integers(0, len(frame), len(frame)))
-        rows = pd.concat([customers] * DRAWS_OF_MODEL, ignore_index=True)
-        for column in ("income", "debt"):
-            rows[column] += np.log(generator.uniform(0.98, 1.02, len(rows)))
-        maps.append(arrange(explain(again, rows), len(customers)))
-        kept.append(arrange(again.predict_proba(rows)[:, 1] > 0.35, len(customers)))
-    return Pool(explain(whole, customers), np.stack(maps), np.stack(kept))
+        rows = measure_again(
+            customers.assign(income=np.exp(customers["income"]), debt=np.exp(customers["debt"])), generator
+        )
+        rows = rows.assign(income=np.log(rows["income"]), debt=np.log(rows["debt"]))
+        maps = arrange(find_terms(again, rows), len(customers))
+        return Explained(maps, arrange(again.predict_proba(rows)[:, 1] > CUT_OFF, len(customers)))
+
+    return find_terms(whole, customers), explain
 
 
-def gather_backgrounds(count: int) -> Pool:
+def prepare_backgrounds() -> Source:
     """One model with TreeSHAP over other rows of the background: draws that are no clusters, one of each."""
     import shap
 
@@ -159,38 +173,51 @@ def gather_backgrounds(count: int) -> Pool:
     model = example.train(frame, labels)
     encoded = model[:-1].transform(frame)
     customers = model[:-1].transform(example.find_declined(model, frame))
-    generator = np.random.default_rng(6)
 
-    def explain(background: pd.DataFrame) -> np.ndarray:
-        explainer = shap.TreeExplainer(model[-1], background, feature_perturbation="interventional")
+    def explain_by(number: int) -> np.ndarray:
+        chosen = np.random.default_rng([6, number]).choice(len(encoded), BACKGROUND_ROWS, replace=False)
+        explainer = shap.TreeExplainer(model[-1], encoded.iloc[chosen], feature_perturbation="interventional")
         return -explainer.shap_values(customers, check_additivity=False)
 
-    maps = []
-    for _ in range(count):
-        chosen = generator.choice(len(encoded), BACKGROUND_ROWS, replace=False)
-        maps.append(explain(encoded.iloc[chosen]))
-    stacked = np.stack(maps)[:, :, None]
-    origin = explain(encoded.iloc[generator.choice(len(encoded), BACKGROUND_ROWS, replace=False)])
-    return Pool(origin, stacked, np.ones(stacked.shape[:3], dtype=bool))
+    def explain(number: int) -> Explained:
+        maps = explain_by(number)[:, None]
+        return Explained(maps, np.ones(maps.shape[:2], dtype=bool))
+
+    return explain_by(0), explain
 
 
-GATHER = {
-    "LightGBM": (gather_trees, 1.0),
-    "LightGBM, regressor": (gather_regressors, FEWER / 3000),
-    "logistic regression": (gather_linear, FEWER / 3000),
-    "backgrounds of 100 rows": (gather_backgrounds, FEWER / 3000),
+SOURCES = {
+    "LightGBM": prepare_trees,
+    "LightGBM, regressor": prepare_regressors,
+    "logistic regression": prepare_linear,
+    "backgrounds of 100 rows": prepare_backgrounds,
 }
 
 
-def store_refits(path: Path, models: int) -> None:
-    """Fit all models, and store what they explain."""
-    arrays: dict[str, np.ndarray] = {}
-    for name, (gather, part) in GATHER.items():
-        pool = gather(round(models * part))
-        arrays |= {f"{name}/origin": pool.origin, f"{name}/maps": pool.maps.astype(np.float32)}
-        arrays[f"{name}/kept"] = pool.kept
-        print(name, pool.maps.shape, flush=True)
-        np.savez_compressed(path, **arrays)
+def store_refits(folder: Path, models: int) -> None:
+    """Fit all models, and store what they explain, a part at a time: a second call goes on where one has ended."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, prepare in SOURCES.items():
+        origin, explain = prepare()
+        for start in range(0, models, MODELS_OF_PART):
+            path = folder / f"{name} {start}.npz"
+            if path.exists():
+                continue
+            explained = [explain(number) for number in range(start + 1, start + 1 + MODELS_OF_PART)]
+            maps = np.stack([of_model.maps for of_model in explained]).astype(np.float32)
+            np.savez_compressed(
+                path, origin=origin, maps=maps, kept=np.stack([of_model.kept for of_model in explained])
+            )
+            print(name, start + len(explained), flush=True)
+
+
+def load_pool(folder: Path, name: str) -> Pool | None:
+    """The stored explanations of a pipeline; None if there are none."""
+    parts = [np.load(path) for path in sorted(folder.glob(f"{name} [0-9]*.npz"))]
+    if not parts:
+        return None
+    maps, kept = (np.concatenate([part[array] for part in parts]) for array in ("maps", "kept"))
+    return Pool(parts[0]["origin"], maps, kept)
 
 
 @dataclass(frozen=True)
@@ -298,16 +325,15 @@ def simulate_means(decision: Decision, models: int, generator: np.random.Generat
     return np.array(found)
 
 
-def print_coverage(path: Path, runs: int) -> None:
+def print_coverage(folder: Path, runs: int) -> None:
     """The table of all pipelines."""
-    stored = np.load(path)
     generator = np.random.default_rng(69)
     print("| pipeline | models | draws of each | intervals that hold | worst | decided | wrong | worst | means |")
     print("| --- |" + " ---: |" * 8)
-    for name in GATHER:
-        if f"{name}/kept" not in stored:
+    for name in SOURCES:
+        pool = load_pool(folder, name)
+        if pool is None:
             continue
-        pool = Pool(*(stored[f"{name}/{part}"] for part in ("origin", "maps", "kept")))
         for draws_of_model in (1, 4, DRAWS_OF_MODEL)[: pool.maps.shape[2]]:
             decisions = list(list_decisions(pool, draws_of_model))
             truths = np.concatenate([decision.truth for decision in decisions])
@@ -327,8 +353,8 @@ def print_coverage(path: Path, runs: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("refits", "coverage"))
-    parser.add_argument("--cache", type=Path, default=Path("refits.npz"))
-    parser.add_argument("--models", type=int, default=3000)
+    parser.add_argument("--cache", type=Path, default=Path("refits"))
+    parser.add_argument("--models", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=400)
     arguments: Any = parser.parse_args()
     warnings.filterwarnings("ignore", category=UserWarning)  # of LightGBM, on names of columns

@@ -46,6 +46,7 @@ class StoredDraws:
         looks: how often the draws were looked at.
         varied: the sources that this explainer has.
         row: the row of the frame.
+        low, high: the limits of the probability of each reason after all looks, `(F,)`; None where they are not stored.
     """
 
     model: str
@@ -61,6 +62,8 @@ class StoredDraws:
     looks: int
     varied: tuple[Source, ...]
     row: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    low: Array | None = None
+    high: Array | None = None
 
     @property
     def kept_maps(self) -> Array | None:
@@ -367,7 +370,8 @@ def make_card(
     tally = _tally(given, wanted, named, retrained, others)
     hits, draws = tally.count_hits(named.signs), int(tally.draws.sum())
     shares = hits.sum(1) / draws if draws else np.full(len(given.origin), np.nan)
-    decisions = _decide(tally, hits, wanted, named, _find_look(given, others))
+    limits = None if others or given.low is None or given.high is None else (given.low, given.high)
+    decisions = _decide(tally, hits, wanted, named, _find_look(given, others), limits)
     shown = _list_shown(named, shares, wanted)
     is_reason = named.signs != 0
     reasons = _Builder(given, wanted, names, tally, shown, hits, shares).build(decisions)
@@ -578,8 +582,13 @@ def _find_look(given: StoredDraws, others: Mapping[str, Sequence[StoredDraws | N
     return min((draws.looks for draws in explainers if draws.varied), default=1)
 
 
-def _decide(tally: _Tally, hits: Array, wanted: Wanted, named: _Named, looks: int) -> dict[int, ReasonDecision]:
-    """The decision on each reason; none where nothing was drawn, or reasons are too many to decide them one by one."""
+def _decide(
+    tally: _Tally, hits: Array, wanted: Wanted, named: _Named, looks: int, limits: tuple[Array, Array] | None
+) -> dict[int, ReasonDecision]:
+    """The decision on each reason; none where nothing was drawn, or reasons are too many to decide them one by one.
+
+    `limits` are those of all looks at the draws of the given model, by the given explainer alone.
+    """
     drawn = tally.draws > 0
     if not wanted.decides_each or not drawn.any() or not named.order or tally.is_all:
         return {}
@@ -587,7 +596,9 @@ def _decide(tally: _Tally, hits: Array, wanted: Wanted, named: _Named, looks: in
     if tally.is_clustered:
         found = decide_reasons(hits[named.order][:, drawn], tally.draws[drawn], wanted.demand, _LEVEL, look=None)
     else:
-        found = decide_reasons(hits[named.order][:, 0], int(tally.draws[0]), wanted.demand, _LEVEL, look=look)
+        earlier = None if limits is None else (limits[0][named.order], limits[1][named.order])
+        hits_of_one, draws = hits[named.order][:, 0], int(tally.draws[0])
+        found = decide_reasons(hits_of_one, draws, wanted.demand, _LEVEL, look=look, earlier=earlier)
     return dict(zip(named.order, found, strict=True))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections import Counter
@@ -17,11 +18,13 @@ from standfast.errors import ArgumentError, check
 from standfast.results.configured_metric import ConfiguredMetric
 from standfast.results.metric_results import MetricResults, StoredSample
 from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_card
+from standfast.statistics.reasons import schedule_looks
 from standfast.tensors import Array
 
 #: the name of the metric whose draws are read
 METRIC = "reasons"
 _ARRAYS = ("origin_map", "named_for", "named_against", "mean_map", "origin_input")
+_OPTIONAL_ARRAYS = ("draw_maps", "named_low", "named_high")
 #: the status of a sample that a model decides otherwise than it was asked for
 _OTHERWISE = ("misclassified", "no_answer")
 #: the sources that a job can vary
@@ -89,13 +92,15 @@ def read_card(
     given = _read_draws(view, stored)
     wanted = _read_wanted(view, stored)
     by_models = results if retrained is None else retrained
+    view_of_models = view if retrained is None or not models else _find_view(retrained, data, models[0])
     missing: Counter[str] = Counter()
     notes: list[str] = []
     own_answer = _find_answer(results, place)
     counted: list[str] = []
     again: list[StoredDraws | None] = []
     for name in models:
-        found = _read_other(by_models, Place(data, name, explainer, sample), given, own_answer)
+        all_draws = _read_other(by_models, Place(data, name, explainer, sample), given, own_answer)
+        found = _take_first_look(all_draws, view_of_models, wanted)
         if isinstance(found, str):
             missing[found] += 1
             continue
@@ -110,7 +115,10 @@ def read_card(
             notes.append(f"{other} could not explain this ({of_given}), and did not count.")
             continue
         places = [Place(data, name, other, sample) for name in counted]
-        of_models = [_read_other(by_models, of_model, given, own_answer) for of_model in places]
+        of_models = [
+            _take_first_look(_read_other(by_models, of_model, given, own_answer), view_of_models, wanted)
+            for of_model in places
+        ]
         by_others[other] = [of_given, *(None if isinstance(found, str) else found for found in of_models)]
         if of_given is not None and of_given.is_never_negative and not given.is_never_negative:
             notes.append(
@@ -141,7 +149,7 @@ def read_card(
 
 def _load(view: MetricResults, explainer: str, sample: int) -> StoredSample | None:
     """What is stored of a sample; None if it was not evaluated."""
-    return view.load_sample(explainer, sample, _ARRAYS, ["draw_maps"])
+    return view.load_sample(explainer, sample, _ARRAYS, _OPTIONAL_ARRAYS)
 
 
 def _describe_missing(view: MetricResults, explainer: str, sample: int) -> str:
@@ -175,10 +183,15 @@ class _Answer:
         return abs(self.number - other.number) <= self.tolerance
 
 
+def _find_view(results: Opened, data: str, model: str) -> MetricResults:
+    """The first metric of reasons."""
+    label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
+    return results.metric_results(data, model, label)
+
+
 def _find_rows(results: Opened, place: Place) -> pl.DataFrame:
     """The rows of a sample in the first metric of reasons."""
-    label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
-    return results.metric_results(place.data, place.model, label).rows_for(place.explainer, place.sample)
+    return _find_view(results, place.data, place.model).rows_for(place.explainer, place.sample)
 
 
 def _find_answer(results: Opened, place: Place) -> _Answer:
@@ -199,8 +212,7 @@ def _read_other(results: Opened, place: Place, given: StoredDraws, own_answer: _
 
     A map without any reason, such as one of zeros, is a draw that names none of them.
     """
-    label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
-    view = results.metric_results(place.data, place.model, label)
+    view = _find_view(results, place.data, place.model)
     stored = _load(view, place.explainer, place.sample)
     if stored is not None:
         is_same = _find_answer(results, place).is_same(own_answer)
@@ -250,7 +262,25 @@ def _read_draws(view: MetricResults, stored: StoredSample) -> StoredDraws:
         looks=int(row.get("looks") or 0),
         varied=varied,
         row=row,
+        low=arrays.get("named_low"),
+        high=arrays.get("named_high"),
     )
+
+
+def _take_first_look(draws: StoredDraws | str | None, view: MetricResults, wanted: Wanted) -> StoredDraws | str | None:
+    """The draws of a retrained model up to its first look.
+
+    Further draws are made where reasons are not decided before. So their number depends on what the draws show, and the
+    share that a model has of its hits would be biased. It is the number of models that counts.
+    """
+    if not isinstance(draws, StoredDraws) or draws.maps is None or not wanted.decides_each:
+        return draws
+    first, *_ = schedule_looks(int(view.options["draws"]), wanted.demand, reasons=wanted.top)
+    if draws.drawn <= first:
+        return draws
+    maps = draws.maps[:first]
+    kept = int(np.isfinite(maps).all(1).sum())
+    return dataclasses.replace(draws, maps=maps, drawn=first, kept=kept, looks=1)
 
 
 def _select_draws(maps: Array | None, features: int) -> Array | None:

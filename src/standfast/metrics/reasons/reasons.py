@@ -6,7 +6,8 @@ where g is the explainer, and g' the same with another seed and other rows of it
 neighbourhood of x, the error of a measurement. One draw varies all of these at once (`draws`). Beside P are the
 probability that one reason is named, for each of the first k, and whether it is decided that this probability is at
 least the demanded one: the exact interval of Clopper and Pearson lies on one side of it, with the error divided by the
-number of reasons, and by looks (`statistics.reasons`). Draws end when all of the first k are decided.
+number of reasons, and by looks (`statistics.reasons`). A reason that is decided stays so. Draws end when all of the
+first k are decided.
 
 Of more than 20 reasons, such as the first tenth of the pixels, no draw names exactly the same. Then the value is the
 mean share of them that is named again, with the interval of a mean, and a fixed number of draws is made.
@@ -39,7 +40,7 @@ from standfast.neighbourhoods import Neighbourhood
 from standfast.records import Count, Fraction
 from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import MOST_DECIDED, decide_reasons, schedule_looks
+from standfast.statistics.reasons import MOST_DECIDED, count_least_models, decide_reasons, schedule_looks
 from standfast.tasks import CLASS_WORDS, TaskWords, measure_score
 from standfast.tensors import Array, send
 from standfast.value_spec import Direction, ValueSpec
@@ -86,11 +87,22 @@ class ReasonsResult(Result):
         named_for, named_against: in how many of the draws that keep the answer a feature is among the first ones, and
             speaks for the answer, or against it, `(N, F)`.
         mean_map: the mean over these draws, `(N, F)`.
+        named_low, named_high: the limits by which reasons are decided, after all looks, `(N, F)`; 0 and 1 of features
+            that are no reasons. None of more than 20 reasons.
         draw_maps: of each draw, `(N, R, F)`; NaN where it was not made, or does not keep the answer. None for large
             maps.
     """
 
-    stored = ("origin_input", "origin_map", "named_for", "named_against", "mean_map", "draw_maps")
+    stored = (
+        "origin_input",
+        "origin_map",
+        "named_for",
+        "named_against",
+        "mean_map",
+        "named_low",
+        "named_high",
+        "draw_maps",
+    )
 
     same_order: Tensor
     chance: Tensor
@@ -110,6 +122,8 @@ class ReasonsResult(Result):
     named_for: Tensor = field(kw_only=True, metadata={"per_sample": False})
     named_against: Tensor = field(kw_only=True, metadata={"per_sample": False})
     mean_map: Tensor = field(kw_only=True, metadata={"per_sample": False})
+    named_low: Tensor | None = field(default=None, kw_only=True, metadata={"per_sample": False})
+    named_high: Tensor | None = field(default=None, kw_only=True, metadata={"per_sample": False})
     draw_maps: Tensor | None = field(default=None, kw_only=True)
 
 
@@ -147,6 +161,7 @@ class Reasons(Metric):
     neighbourhood_option: ClassVar[str] = "neighbourhood"
     presets: ClassVar[Presets] = {"quick": {"draws": 50}}
     ladder: ClassVar[Ladder] = ({"draws": 50}, {"draws": 100}, {"draws": 200})
+    version: ClassVar[int] = 2
 
     neighbourhood: Neighbourhood | None = None
     top: Count | None = None
@@ -175,6 +190,13 @@ class Reasons(Metric):
         from standfast.neighbourhoods import LinfBall
 
         return cls(LinfBall(0.05), draws=10)
+
+    @property
+    def revision(self) -> int:
+        """Since the second version a reason that is decided stays so; with a single look nothing is different."""
+        looks_once = self.draws <= count_least_models(self.demand)
+        has_many_reasons = self.top is not None and self.top > MOST_DECIDED
+        return 1 if looks_once or has_many_reasons else self.version
 
     def cost(self, classes: int | None = None) -> Cost:
         """One explanation for each draw, at most, and five that show what varies."""
@@ -266,6 +288,8 @@ class _Counts:
         self.total = torch.zeros(flat_maps.shape, dtype=torch.float64, device=flat_maps.device)
         self._blocks: list[Tensor] = []
         self._named_again: list[Tensor] = []
+        #: the limits of the probabilities of all features after the looks so far, of reasons only if there are any
+        self._low, self._high = np.zeros(flat_maps.shape), np.ones(flat_maps.shape)
 
     @property
     def is_stored(self) -> bool:
@@ -328,22 +352,30 @@ class _Counts:
         return np.asarray(hits.cpu())
 
     def look(self, rows: Tensor, look: int) -> list[bool]:
-        """Whether all reasons of the origins with these numbers `(n,)` are decided."""
+        """Whether all reasons of the origins with these numbers `(n,)` are decided, at this look or before."""
         self.looks[rows] = look
         if not self.decides_each:
             return [True] * len(rows)
         decided: list[bool] = []
         counts: list[tuple[int, int]] = []
-        for hits, kept in zip(self._count_hits(rows), self.kept[rows].tolist(), strict=True):
+        columns = (self._count_hits(rows), self._order[rows].cpu().numpy(), self.kept[rows].tolist())
+        for row, hits, order, kept in zip(rows.tolist(), *columns, strict=True):
             states: list[str] = []
             if kept:
-                found = decide_reasons(hits[hits >= 0], kept, self.metric.demand, look=look)
-                states = [reason.state for reason in found]
+                states = self._decide(row, hits[hits >= 0], order[hits >= 0], kept, look)
             decided.append(bool(states) and "undecided" not in states)
             counts.append((states.count("holds"), states.count("falls")))
         holding, falling = send(counts, rows.device, torch.int64).reshape(-1, 2).T
         self.holding[rows], self.falling[rows] = holding, falling
         return decided
+
+    def _decide(self, row: int, hits: Array, features: Array, kept: int, look: int) -> list[str]:
+        """The states of the reasons of an origin, from their numbers of hits; keeps their limits for the next look."""
+        earlier = self._low[row, features], self._high[row, features]
+        found = decide_reasons(hits, kept, self.metric.demand, look=look, earlier=earlier)
+        self._low[row, features] = [reason.low for reason in found]
+        self._high[row, features] = [reason.high for reason in found]
+        return [reason.state for reason in found]
 
     def _estimate(self, row: int, kept: int, same: int) -> tuple[float, float, float]:
         """The value of an origin of which so many draws keep the answer, with its interval."""
@@ -384,5 +416,7 @@ class _Counts:
             "named_for": self.named_for,
             "named_against": self.named_against,
             "mean_map": (self.total / self.kept.clamp(min=1)[:, None]).float(),
+            "named_low": torch.from_numpy(self._low).to(device) if self.decides_each else None,
+            "named_high": torch.from_numpy(self._high).to(device) if self.decides_each else None,
             "draw_maps": torch.cat([no_draws, *self._blocks], dim=1) if self.is_stored else None,
         }
