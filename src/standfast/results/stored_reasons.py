@@ -108,6 +108,11 @@ def read_card(
         again.append(found)
     for status, count in missing.items():
         notes.append(f"{count} of {len(models)} retrained models could not be explained ({status}), and did not count.")
+    if stored.row.get("few_samples"):
+        notes.append(
+            f"{explainer} draws fewer samples than its features need, so its values are drawn towards equal ones. More"
+            " draws do not mend that; more samples of the explainer do."
+        )
     by_others: dict[str, list[StoredDraws | None]] = {}
     for other in others:
         of_given = _read_other(results, Place(data, model, other, sample), given, own_answer)

@@ -79,7 +79,7 @@ def test_draws_end_when_all_reasons_are_decided() -> None:
 
 
 def test_a_reason_that_held_at_the_first_look_is_not_taken_back() -> None:
-    """The first feature is never missed in the draws of the first look, and often behind them; the second is doubtful."""
+    """The first feature is missed only behind the draws of the first look; the second is doubtful."""
     draws = 0
 
     def name_less_often(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:

@@ -81,6 +81,7 @@ class ReasonsResult(Result):
         looks: how often the draws were looked at, `(N,)`.
         varied: whether there is anything that differs in the draws, bool `(N,)`.
         varied_seed, varied_background, varied_measurement: which sources there are, bool `(N,)`.
+        few_samples: whether the explainer draws so few samples that the mean over its seeds is wrong, bool `(N,)`.
         answer_score: the probability of the answer, or the number by which it is compared, `(N,)`.
         origin_input: the clean inputs, `(N, ...)`.
         origin_map: of the clean inputs, one value for each feature, `(N, F)`.
@@ -116,6 +117,7 @@ class ReasonsResult(Result):
     varied_seed: Tensor
     varied_background: Tensor
     varied_measurement: Tensor
+    few_samples: Tensor
     answer_score: Tensor
     origin_input: Tensor = field(kw_only=True, metadata={"per_sample": False})
     origin_map: Tensor = field(kw_only=True, metadata={"per_sample": False})
@@ -233,6 +235,7 @@ class Reasons(Metric):
         found: dict[str, Any] = counts.describe(probe.usable())
         found["answer_score"] = measure_score(call.model.task, probe.logits, probe.targets, "probability")
         found["origin_input"] = call.inputs
+        found["few_samples"] = call.explainer.has_too_few_samples(call.inputs)
         for source in SOURCES:
             nothing = torch.zeros(len(call.inputs), dtype=torch.bool, device=call.inputs.device)
             found[f"varied_{source}"] = draws.varied.get(source, nothing)
