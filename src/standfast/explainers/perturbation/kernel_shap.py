@@ -92,7 +92,7 @@ class KernelSHAP(ShapleyExplainer):
         return send([self._has_fewer_pairs(count) for count in counts], inputs.device, torch.bool)
 
     def _has_fewer_pairs(self, features: int) -> bool:
-        all_coalitions = 2**features - 2
+        all_coalitions: int = 2**features - 2
         return self.samples < min(2 * features, all_coalitions)
 
     def draw_coalitions(self, features: int, device: torch.device) -> FittedCoalitions:
