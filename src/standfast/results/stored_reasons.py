@@ -92,51 +92,15 @@ def read_card(
     given = _read_draws(view, stored)
     wanted = _read_wanted(view, stored)
     by_models = results if retrained is None else retrained
-    view_of_models = view if retrained is None or not models else _find_view(retrained, data, models[0])
-    missing: Counter[str] = Counter()
-    notes: list[str] = []
-    own_answer = _find_answer(results, place)
-    counted: list[str] = []
-    again: list[StoredDraws | None] = []
-    for name in models:
-        all_draws = _read_other(by_models, Place(data, name, explainer, sample), given, own_answer)
-        found = _take_first_look(all_draws, view_of_models, wanted)
-        if isinstance(found, str):
-            missing[found] += 1
-            continue
-        counted.append(name)
-        again.append(found)
-    for status, count in missing.items():
-        notes.append(f"{count} of {len(models)} retrained models could not be explained ({status}), and did not count.")
+    gathered = _Gathering(results, by_models, place, given, wanted)
+    again, counted = gathered.gather_models(models)
     if stored.row.get("few_samples"):
-        notes.append(
+        gathered.notes.append(
             f"{explainer} draws fewer samples than its features need, so its values are drawn towards equal ones. More"
             " draws do not mend that; more samples of the explainer do."
         )
-    by_others: dict[str, list[StoredDraws | None]] = {}
-    for other in others:
-        of_given = _read_other(results, Place(data, model, other, sample), given, own_answer)
-        if isinstance(of_given, str):
-            notes.append(f"{other} could not explain this ({of_given}), and did not count.")
-            continue
-        places = [Place(data, name, other, sample) for name in counted]
-        of_models = [
-            _take_first_look(_read_other(by_models, of_model, given, own_answer), view_of_models, wanted)
-            for of_model in places
-        ]
-        by_others[other] = [of_given, *(None if isinstance(found, str) else found for found in of_models)]
-        if of_given is not None and of_given.is_never_negative and not given.is_never_negative:
-            notes.append(
-                f"No number of {other} is negative here, so it names no reason against the answer with its sign; if it"
-                " has no signs at all, those reasons are steadier than it seems."
-            )
-    alone: dict[Source, StoredDraws] = {}
-    for label in labels[1:]:
-        own_view = results.metric_results(data, model, label)
-        own = _load(own_view, explainer, sample)
-        varies = list(own_view.options.get("vary") or [])
-        if own is not None and len(varies) == 1:
-            alone[varies[0]] = _read_draws(own_view, own)
+    by_others = gathered.gather_others(others, counted)
+    alone = _read_alone(results, place, labels[1:])
     names, columns = _name_features(view, stored)
     about = {
         "data": data,
@@ -147,9 +111,86 @@ def read_card(
         "unused": _list_unused(view, given),
         "columns": columns,
         "input": stored.arrays.get("origin_input"),
-        "notes": tuple(notes),
+        "notes": tuple(gathered.notes),
     }
     return make_card(about, given, wanted, again, by_others, alone, names)
+
+
+class _Gathering:
+    """Gathers the draws of retrained models and of other explainers.
+
+    Args:
+        results: of the given model.
+        by_models: of the models that were trained again.
+        place: which decision.
+        given: the draws of the given model and explainer.
+        wanted: what is asked for.
+
+    Attributes:
+        notes: which of them do not count, and why, in sentences.
+    """
+
+    def __init__(self, results: Opened, by_models: Opened, place: Place, given: StoredDraws, wanted: Wanted) -> None:
+        self._results, self._by_models, self._place = results, by_models, place
+        self._given, self._wanted = given, wanted
+        self._answer = _find_answer(results, place)
+        self.notes: list[str] = []
+
+    def gather_models(self, models: Sequence[str]) -> tuple[list[StoredDraws | None], list[str]]:
+        """The draws of retrained models, None of one that answers otherwise, and the names of those that count."""
+        again: list[StoredDraws | None] = []
+        counted: list[str] = []
+        missing: Counter[str] = Counter()
+        for name in models:
+            draws = self._read_model(name, self._place.explainer)
+            if isinstance(draws, str):
+                missing[draws] += 1
+                continue
+            counted.append(name)
+            again.append(draws)
+        for status, count in missing.items():
+            self.notes.append(
+                f"{count} of {len(models)} retrained models could not be explained ({status}), and did not count."
+            )
+        return again, counted
+
+    def gather_others(self, others: Sequence[str], models: Sequence[str]) -> dict[str, list[StoredDraws | None]]:
+        """The draws of other explainers, of the given model and behind it of these models."""
+        by_others: dict[str, list[StoredDraws | None]] = {}
+        for other in others:
+            place = dataclasses.replace(self._place, explainer=other)
+            of_given = _read_other(self._results, place, self._given, self._answer)
+            if isinstance(of_given, str):
+                self.notes.append(f"{other} could not explain this ({of_given}), and did not count.")
+                continue
+            of_models = [self._read_model(name, other) for name in models]
+            by_others[other] = [of_given, *(None if isinstance(draws, str) else draws for draws in of_models)]
+            if of_given is not None and of_given.is_never_negative and not self._given.is_never_negative:
+                self.notes.append(
+                    f"No number of {other} is negative here, so it names no reason against the answer with its sign; if"
+                    " it has no signs at all, those reasons are steadier than it seems."
+                )
+        return by_others
+
+    def _read_model(self, name: str, explainer: str) -> StoredDraws | str | None:
+        """The draws of a retrained model that count; None if it answers otherwise, and else why there are none."""
+        place = dataclasses.replace(self._place, model=name, explainer=explainer)
+        draws = _read_other(self._by_models, place, self._given, self._answer)
+        if not isinstance(draws, StoredDraws):
+            return draws
+        return _take_first_look(draws, _find_view(self._by_models, place.data, name), self._wanted)
+
+
+def _read_alone(results: Opened, place: Place, labels: Sequence[str]) -> dict[Source, StoredDraws]:
+    """The draws in which one source varied, of the metrics with these labels."""
+    alone: dict[Source, StoredDraws] = {}
+    for label in labels:
+        view = results.metric_results(place.data, place.model, label)
+        stored = _load(view, place.explainer, place.sample)
+        varies = list(view.options.get("vary") or [])
+        if stored is not None and len(varies) == 1:
+            alone[varies[0]] = _read_draws(view, stored)
+    return alone
 
 
 def _load(view: MetricResults, explainer: str, sample: int) -> StoredSample | None:
@@ -272,13 +313,13 @@ def _read_draws(view: MetricResults, stored: StoredSample) -> StoredDraws:
     )
 
 
-def _take_first_look(draws: StoredDraws | str | None, view: MetricResults, wanted: Wanted) -> StoredDraws | str | None:
+def _take_first_look(draws: StoredDraws, view: MetricResults, wanted: Wanted) -> StoredDraws:
     """The draws of a retrained model up to its first look.
 
     Further draws are made where reasons are not decided before. So their number depends on what the draws show, and the
     share that a model has of its hits would be biased. It is the number of models that counts.
     """
-    if not isinstance(draws, StoredDraws) or draws.maps is None or not wanted.decides_each:
+    if draws.maps is None or not wanted.decides_each:
         return draws
     first, *_ = schedule_looks(int(view.options["draws"]), wanted.demand, reasons=wanted.top)
     if draws.drawn <= first:
