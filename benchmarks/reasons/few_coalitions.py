@@ -1,6 +1,6 @@
 """How far KernelSHAP with few coalitions is from exact Shapley values in the mean over seeds.
 
-    python benchmarks/reasons/few_coalitions.py --games 12
+    python benchmarks/reasons/few_coalitions.py --games 6
 
 Games of 6, 8 and 12 features: additive, with pairs, with conjunctions, and networks. All 2^m coalitions are enumerated.
 For each number of coalitions: the share of games in which the mean over 200 seeds is off by more than a tenth of the
@@ -108,5 +108,5 @@ def main(games: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--games", type=int, default=12)
+    parser.add_argument("--games", type=int, default=6)
     main(parser.parse_args().games)
