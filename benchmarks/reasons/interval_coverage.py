@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
-from other_intervals import bet, beta_binomial, korn_graubard, pool_draws, student, take_one_draw
+from other_intervals import bet, beta_binomial, korn_graubard, max_bootstrap, pool_draws, student, take_one_draw
 from scipy.special import stdtrit
 
 from standfast.statistics.clusters import clustered_intervals
@@ -20,6 +21,7 @@ from standfast.statistics.reasons import count_least_models, decide_reasons, sch
 from standfast.statistics.simultaneous import simultaneous_means
 
 LEVEL = 0.95
+RESAMPLES = 400
 GOOD = 0.93  # a setting in which fewer intervals than this hold is listed
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
@@ -111,53 +113,120 @@ def draw_rare(probability: float, noise: float) -> Draw:
     return draw
 
 
+def draw_spikes(probability: float, size: float) -> Draw:
+    """Noise of deviation 1, and in some draws about so much more."""
+
+    def draw(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+        matters = generator.random(shape) < probability
+        return matters * generator.normal(size, 0.3 * size, shape) + generator.normal(size=shape)
+
+    return draw
+
+
+def draw_one_rare(generator: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    """Noise, and one feature that is about 1 in 5% of the draws."""
+    values = 0.02 * generator.normal(size=size)
+    values[:, 0] += draw_rare(0.05, 0)(generator, (size[0], 1))[:, 0]
+    return values
+
+
 def draw_shares(generator: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
     """Attributions with the sum 1."""
     values = generator.lognormal(0, 1, size)
     return values / values.sum(1, keepdims=True)
 
 
+def draw_lognormal(generator: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return generator.lognormal(0, 1, size)
+
+
+def draw_normal(generator: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return generator.normal(size=size)
+
+
+def draw_correlated(generator: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return generator.normal(size=(size[0], 1)) + 0.5 * generator.normal(size=size)
+
+
+def draw_heavy(generator: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return generator.standard_t(3, size)
+
+
 #: how attributions differ between draws: their law, how many features, and the mean
-FEATURES: dict[str, tuple[Draw, int, float]] = {
-    "normal": (lambda generator, size: generator.normal(size=size), 20, 0.0),
-    "correlated 0.8": (
-        lambda generator, size: generator.normal(size=(size[0], 1)) + 0.5 * generator.normal(size=size),
-        20,
-        0.0,
-    ),
-    "lognormal": (lambda generator, size: generator.lognormal(0, 1, size), 20, np.exp(0.5)),
-    "lognormal, few features": (lambda generator, size: generator.lognormal(0, 1, size), 5, np.exp(0.5)),
+FEATURES: dict[str, tuple[Draw, int, float | np.ndarray]] = {
+    "normal": (draw_normal, 20, 0.0),
+    "normal, few features": (draw_normal, 5, 0.0),
+    "correlated 0.8": (draw_correlated, 20, 0.0),
+    "Student's t, 3 degrees": (draw_heavy, 20, 0.0),
+    "lognormal": (draw_lognormal, 20, np.exp(0.5)),
+    "lognormal, few features": (draw_lognormal, 5, np.exp(0.5)),
     "fixed sum": (draw_shares, 20, 1 / 20),
     "matters in 5%, else 0": (draw_rare(0.05, 0), 20, 0.05),
     "matters in 5%, few features": (draw_rare(0.05, 0), 5, 0.05),
+    "matters in 20%, else 0": (draw_rare(0.2, 0), 20, 0.2),
     "matters in 5%, else noise": (draw_rare(0.05, 0.02), 20, 0.05),
     "matters in 5%, else noise, few features": (draw_rare(0.05, 0.02), 5, 0.05),
-    "matters in 20%, else 0": (draw_rare(0.2, 0), 20, 0.2),
+    "matters in 10%, else noise, few features": (draw_rare(0.1, 0.02), 5, 0.1),
+    "matters in 20%, else noise, few features": (draw_rare(0.2, 0.02), 5, 0.2),
+    "8 usual deviations in 10%, few features": (draw_spikes(0.1, 8.0), 5, 0.8),
+    "matters in 2%, else noise, few features": (draw_rare(0.02, 0.02), 5, 0.02),
+    "one of 20 matters in 5%, else noise": (draw_one_rare, 20, np.array([0.05] + [0.0] * 19)),
 }
+#: runs for one, where there are five features
+CHEAP = 5
+
+
+@dataclass
+class SetTally:
+    """What is right of sets of intervals, in sums over runs."""
+
+    student: float = 0.0
+    symmetric: float = 0.0
+    all_hold: float = 0.0
+    without_constant: float = 0.0
+    unmarked: float = 0.0
+    marked: float = 0.0
+    width: float = 0.0
+    symmetric_width: float = 0.0
+
+    def add(self, values: np.ndarray, truth: float | np.ndarray, seed: int) -> None:
+        """Count the intervals of draws `(R, F)`."""
+        count, features = values.shape
+        reach = stdtrit(count - 1, 1 - (1 - LEVEL) / 2 / features) * values.std(0, ddof=1) / count**0.5
+        self.student += (np.abs(values.mean(0) - truth) <= reach).all()
+        low, high = max_bootstrap(values, LEVEL, seed, RESAMPLES)
+        self.symmetric += ((low <= truth) & (truth <= high)).all()
+        means = simultaneous_means(values, LEVEL, seed=seed, resamples=RESAMPLES)
+        holds = (means.low <= truth) & (truth <= means.high)
+        self.all_hold += holds.all()
+        holds |= means.low == means.high
+        self.without_constant += holds.all()
+        self.unmarked += (holds | means.few).all()
+        self.marked += means.few.mean()
+        if np.isfinite(high).all() and np.isfinite(means.high).all():
+            self.symmetric_width += (high - low).mean()
+            self.width += (means.high - means.low).mean()
+
+    def describe(self, runs: int) -> str:
+        """The shares as cells of a table."""
+        counts = (self.student, self.symmetric, self.all_hold, self.without_constant, self.unmarked)
+        wider = f"{self.width / self.symmetric_width:.2f}" if self.symmetric_width else ""
+        return " | ".join([*(f"{count / runs:.1%}" for count in counts), f"{self.marked / runs:.0%}", wider])
 
 
 def simulate_means(runs: int) -> None:
     """The share of draws in which the intervals of all features hold."""
     generator = np.random.default_rng(69)
-    print(f"Share of {runs} sets of intervals that hold for all features")
-    print("| law | features | draws | Bonferroni, Student | all | without constant | without few, too | few |")
-    print("| --- |" + " ---: |" * 7)
+    print(f"Share of {runs} sets of intervals that hold for all features, of {CHEAP * runs} where there are 5 features")
+    print("| law | features | draws | Student | symmetric | all | without constant | without few, too | few | wider |")
+    print("| --- |" + " ---: |" * 9)
     for law, (draw, features, truth) in FEATURES.items():
+        own_runs = CHEAP * runs if features == 5 else runs
         for count in (20, 50, 200):
-            student_holds = all_hold = varying_hold = unmarked_hold = few = 0.0
-            for run in range(runs):
-                values = draw(generator, (count, features))
-                reach = stdtrit(count - 1, 1 - (1 - LEVEL) / 2 / features) * values.std(0, ddof=1) / count**0.5
-                student_holds += (np.abs(values.mean(0) - truth) <= reach).all() / runs
-                means = simultaneous_means(values, LEVEL, seed=run, resamples=500)
-                holds = (means.low <= truth) & (truth <= means.high)
-                all_hold += holds.all() / runs
-                holds |= means.low == means.high
-                varying_hold += holds.all() / runs
-                unmarked_hold += (holds | means.few).all() / runs
-                few += means.few.mean() / runs
-            shares = f"{student_holds:.1%} | {all_hold:.1%} | {varying_hold:.1%} | {unmarked_hold:.1%} | {few:.0%}"
-            print(f"| {law} | {features} | {count} | {shares} |", flush=True)
+            tally = SetTally()
+            for run in range(own_runs):
+                tally.add(draw(generator, (count, features)), truth, run)
+            print(f"| {law} | {features} | {count} | {tally.describe(own_runs)} |", flush=True)
 
 
 #: probabilities of four reasons; one reason has the last of them

@@ -1,4 +1,7 @@
-"""Other intervals of a proportion from clusters `(S, M)`, with which `coverage.py` compares: each returns two ends."""
+"""Other intervals, with which `interval_coverage.py` compares: each returns two ends.
+
+Most are of a proportion from clusters `(S, M)`; `max_bootstrap` is of means.
+"""
 
 from __future__ import annotations
 
@@ -98,3 +101,20 @@ def beta_binomial(hits: np.ndarray, draws: np.ndarray, level: float) -> Ends:
 
 def _find_edges(grid: np.ndarray) -> np.ndarray:
     return np.concatenate([[0.0], (grid[1:] + grid[:-1]) / 2, [1.0]])
+
+
+def max_bootstrap(values: np.ndarray, level: float, seed: int, resamples: int) -> Ends:
+    """The symmetric studentised maximum bootstrap of means over draws `(R, F)`, with nothing for rare features."""
+    count = len(values)
+    centred = values - values.mean(0)
+    error = np.sqrt((centred**2).sum(0) / (count * (count - 1)))
+    scaled = np.divide(centred, error, out=np.zeros_like(centred), where=error > 0)
+    rows = np.random.default_rng(seed).integers(count, size=(resamples, count)) + count * np.arange(resamples)[:, None]
+    times = np.bincount(rows.ravel(), minlength=rows.size).reshape(resamples, count).astype(float)
+    offset = times @ scaled / count
+    spread = np.sqrt(np.maximum(times @ scaled**2 - count * offset**2, 0) / (count * (count - 1)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = np.where(spread > 1e-6, np.abs(offset) / spread, np.where(np.abs(offset) > 1e-6, np.inf, 0))
+    width = np.zeros_like(error)
+    width[error > 0] = np.quantile(ratios.max(1), level, method="higher") * error[error > 0]
+    return values.mean(0) - width, values.mean(0) + width

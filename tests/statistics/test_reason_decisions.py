@@ -103,6 +103,7 @@ def test_schedules_begin_where_no_failure_is_enough_and_about_double() -> None:
         (np.array([3]), 5, {"level": 0.0}, "level"),
         (np.array([3]), 5, {"look": 0}, "look"),
         (np.array([3, 3]), 5, {"reasons": 1}, "reasons"),
+        (np.array([3, 3]), 5, {"earlier": ([0.5], [1.0])}, "earlier"),
     ],
 )
 def test_wrong_arguments_are_named(hits: np.ndarray, draws: object, options: dict[str, float], argument: str) -> None:
@@ -110,8 +111,32 @@ def test_wrong_arguments_are_named(hits: np.ndarray, draws: object, options: dic
         decide_reasons(hits, draws, **options)
 
 
+def test_a_decided_reason_stays_so_and_limits_only_come_nearer() -> None:
+    hits = np.array([44, 44, 20])
+    low, high = np.zeros(3), np.ones(3)
+    for look, draws in enumerate((44, 92, 192), 1):
+        found = decide_reasons(hits, draws, look=look, earlier=(low, high))
+        assert [reason.state for reason in found] == ["holds", "holds", "falls"]
+        lows, highs = (np.array([getattr(reason, end) for reason in found]) for end in ("low", "high"))
+        assert (lows >= low).all()
+        assert (highs <= high).all()
+        low, high = lows, highs
+        hits += [30, 0, draws]  # alone, the first two would be undecided and fall at the next look
+    assert [reason.state for reason in decide_reasons(hits, 400, look=4)] != ["holds", "holds", "falls"]
+
+
+def test_an_undecided_reason_is_decided_within_earlier_limits() -> None:
+    alone = decide_reasons(np.array([90]), 100, look=2)[0]
+    narrowed = decide_reasons(np.array([90]), 100, look=2, earlier=([0.0], [0.95]))[0]
+    assert (alone.state, narrowed.state) == ("undecided", "undecided")
+    assert (narrowed.low, narrowed.high) == (alone.low, min(alone.high, 0.95))
+    assert narrowed.foreseen == alone.foreseen
+    excluded = decide_reasons(np.array([10]), 100, look=2, earlier=([0.5], [0.95]))[0]
+    assert (excluded.low, excluded.high, excluded.state) == (0.5, 0.95, "undecided")
+
+
 def count_wrong(p: float, reasons: int, looks: tuple[int, ...], runs: int, draws_of_model: int | None = None) -> int:
-    """Runs in which any reason of this probability is decided wrongly at any look; a decision stays."""
+    """Runs in which any reason of this probability is decided wrongly at any look."""
     generator = np.random.default_rng(9)
     wrong = 0
     for _ in range(runs):
@@ -119,17 +144,21 @@ def count_wrong(p: float, reasons: int, looks: tuple[int, ...], runs: int, draws
         if draws_of_model is not None:
             own_p = generator.beta(p * 7 / 3, (1 - p) * 7 / 3, hits.shape)
             hits = generator.binomial(draws_of_model, own_p)
-        undecided = set(range(reasons))
         mistaken = False
+        limits = np.zeros(reasons), np.ones(reasons)
+        before = ["undecided"] * reasons
         for look, count in enumerate(looks, 1):
-            for reason in sorted(undecided):
-                counted, draws = hits[None, reason, :count].sum(1), count
-                if draws_of_model is not None:
-                    counted, draws = hits[None, reason, :count], np.full(count, draws_of_model)
-                state = decide_reasons(counted, draws, look=look, reasons=reasons)[0].state
-                if state != "undecided":
-                    undecided.remove(reason)
-                    mistaken |= (state == "holds") != (p >= 0.9)
+            counted, draws = hits[:, :count].sum(1), np.array(count)
+            if draws_of_model is not None:
+                counted, draws = hits[:, :count], np.full(count, draws_of_model)
+            found = decide_reasons(counted, draws, look=look, earlier=limits)
+            limits = np.array([reason.low for reason in found]), np.array([reason.high for reason in found])
+            states = [reason.state for reason in found]
+            assert all(state in ("undecided", now) for state, now in zip(before, states, strict=True))
+            before = states
+            mistaken |= ("falls" if p >= 0.9 else "holds") in states
+            if "undecided" not in states:
+                break
         wrong += mistaken
     return wrong
 

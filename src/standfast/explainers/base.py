@@ -118,6 +118,13 @@ class Explainer(metaclass=ConfigurationType):
     def _list_dials(cls) -> list[str]:
         return [cls.dial] if cls.dial else []
 
+    def has_too_few_samples(self, inputs: Tensor) -> Tensor:
+        """Whether it draws so few samples that the mean over seeds is wrong, too, bool `(N,)` for inputs `(N, ...)`.
+
+        Then no number of draws mends it. By default it is so of none.
+        """
+        return torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
+
     def with_dial(self, share: float) -> Self | None:
         """The same explainer with its dial at a share of its setting: its drafts are rougher and cheaper maps.
 

@@ -16,11 +16,13 @@ from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_ca
 from standfast.results.reasons.answers import Answer, name_answer, read_tolerance
 from standfast.results.reasons.digests import read_digests
 from standfast.results.reasons.feature_names import name_features
+from standfast.statistics.reasons import schedule_looks
 from standfast.tensors import Array
 
 #: the name of the metric whose draws are read
 METRIC = "reasons"
 _ARRAYS = ("origin_map", "named_for", "named_against", "mean_map", "origin_input")
+_OPTIONAL_ARRAYS = ("draw_maps", "named_low", "named_high")
 #: the status of a sample that a model decides otherwise than it was asked for
 _OTHERWISE = ("misclassified", "no_answer")
 #: the sources that a job can vary
@@ -86,8 +88,14 @@ def read_card(
         expected = f"a sample of which {place.explainer} has reasons"
         raise ArgumentError("sample", expected, _describe_missing(view, place.explainer, place.sample))
     by_models = results if retrained is None else retrained
-    reader = _OtherDraws(results, by_models, place, _read_draws(view, stored))
+    wanted = _read_wanted(view, stored)
+    reader = _OtherDraws(results, by_models, place, _read_draws(view, stored), wanted)
     of_models = reader.read_models(models)
+    if stored.row.get("few_samples"):
+        reader.notes.append(
+            f"{place.explainer} draws fewer samples than its features need, so its values are drawn towards equal"
+            " ones. More draws do not mend that; more samples of the explainer do."
+        )
     of_explainers = reader.read_explainers(others, list(of_models))
     names = name_features(view, stored, units or {})
     parts = {"model": place.model, "data": place.data, "explainer": place.explainer}
@@ -103,7 +111,6 @@ def read_card(
         "has_signs": read_signs(results.manifest, place.explainer),
     }
     alone = _read_alone(results, place, labels[1:])
-    wanted = _read_wanted(view, stored)
     again = list(of_models.values())
     return make_card(about, reader.given, wanted, again, of_explainers, alone, names.features)
 
@@ -122,8 +129,8 @@ class _OtherDraws:
         notes: what has to be known of those that do not count, in sentences.
     """
 
-    def __init__(self, results: Opened, by_models: Opened, place: Place, given: StoredDraws) -> None:
-        self._results, self._by_models, self._place = results, by_models, place
+    def __init__(self, results: Opened, by_models: Opened, place: Place, given: StoredDraws, wanted: Wanted) -> None:
+        self._results, self._by_models, self._place, self._wanted = results, by_models, place, wanted
         self._answer = _find_answer(results, place)
         self.given = given
         self.notes: list[str] = []
@@ -133,7 +140,7 @@ class _OtherDraws:
         missing: Counter[str] = Counter()
         counted: dict[str, StoredDraws | None] = {}
         for name in models:
-            draws = self._read(self._by_models, replace(self._place, model=name))
+            draws = self._read_model(name, self._place.explainer)
             if isinstance(draws, str):
                 missing[draws] += 1
             else:
@@ -152,8 +159,7 @@ class _OtherDraws:
             if isinstance(of_given, str):
                 self.notes.append(f"{other} could not explain this ({of_given}), and did not count.")
                 continue
-            places = [replace(self._place, model=name, explainer=other) for name in models]
-            of_models = [self._read(self._by_models, place) for place in places]
+            of_models = [self._read_model(name, other) for name in models]
             all_draws = [of_given, *(None if isinstance(draws, str) else draws for draws in of_models)]
             of_explainers[other] = self._compare_signs(other, all_draws)
         return of_explainers
@@ -173,6 +179,14 @@ class _OtherDraws:
                 " has no signs at all, those reasons are steadier than it seems."
             )
         return all_draws
+
+    def _read_model(self, name: str, explainer: str) -> StoredDraws | str | None:
+        """The draws of a retrained model that count; None if it answers otherwise, else why there are none."""
+        place = replace(self._place, model=name, explainer=explainer)
+        draws = self._read(self._by_models, place)
+        if not isinstance(draws, StoredDraws):
+            return draws
+        return _take_first_look(draws, _find_view(self._by_models, place), self._wanted)
 
     def _read(self, results: Opened, place: Place) -> StoredDraws | str | None:
         """The draws of another model or explainer; None of a model that answers otherwise, else why there are none.
@@ -205,7 +219,7 @@ def _read_alone(results: Opened, place: Place, labels: Sequence[str]) -> dict[So
 
 def _load(view: MetricResults, explainer: str, sample: int) -> StoredSample | None:
     """What is stored of a sample; None if it was not evaluated."""
-    return view.load_sample(explainer, sample, _ARRAYS, ["draw_maps"])
+    return view.load_sample(explainer, sample, _ARRAYS, _OPTIONAL_ARRAYS)
 
 
 def _describe_missing(view: MetricResults, explainer: str, sample: int) -> str:
@@ -272,7 +286,25 @@ def _read_draws(view: MetricResults, stored: StoredSample) -> StoredDraws:
         looks=int(row.get("looks") or 0),
         varied=varied,
         row=row,
+        low=arrays.get("named_low"),
+        high=arrays.get("named_high"),
     )
+
+
+def _take_first_look(draws: StoredDraws, view: MetricResults, wanted: Wanted) -> StoredDraws:
+    """The draws of a retrained model up to its first look.
+
+    Further draws are made where reasons are not decided before. So their number depends on what the draws show, and the
+    share that a model has of its hits would be biased. It is the number of models that counts.
+    """
+    if draws.maps is None or not wanted.decides_each:
+        return draws
+    first, *_ = schedule_looks(int(view.options["draws"]), wanted.demand, reasons=wanted.top)
+    if draws.drawn <= first:
+        return draws
+    maps = draws.maps[:first]
+    kept = int(np.isfinite(maps).all(1).sum())
+    return replace(draws, maps=maps, drawn=first, kept=kept, looks=1)
 
 
 def _select_draws(maps: Array | None, features: int) -> Array | None:

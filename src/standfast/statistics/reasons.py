@@ -4,11 +4,15 @@ A reason *holds* if the lower one-sided limit of this probability is at least th
 is below. Only one of the two can be wrong of a reason, so each has all of its error. The errors of all reasons and
 looks together are at most `1 - level` (Bonferroni for reasons, `decisions.spend_level` for looks).
 
+What holds of all looks with the paid error holds of each: so the limits of earlier looks stay limits, and a reason that
+is decided stays so.
+
 Draws are independent, or come from retrained models, M of them: then a limit says what would hold of another model.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,7 +61,7 @@ class ReasonDecision:
 
     Attributes:
         share: of the draws that name it; with models, the mean of their shares.
-        low, high: the one-sided limits of the probability that decide.
+        low, high: the one-sided limits of the probability that decide; those of earlier looks, where these are nearer.
         state: `"holds"`, `"falls"` or `"undecided"`.
         draws: how many, of all models together.
         models: how many; None for independent draws.
@@ -83,6 +87,7 @@ def decide_reasons(
     level: float = 0.95,
     look: int | None = 1,
     reasons: int | None = None,
+    earlier: tuple[Array, Array] | None = None,
 ) -> tuple[ReasonDecision, ...]:
     """Decide on each reason whether it has the demanded probability.
 
@@ -94,6 +99,8 @@ def decide_reasons(
         look: its number, from 1; None if there is no other look, so that all of the error may be used.
         reasons: how many reasons share the error, at least k; k by default. It is the same at every look, also where
             some are decided and only the others are asked about again.
+        earlier: the lower and upper limits after the looks before, `(k,)` each. They stay limits, so a reason that was
+            decided stays so.
 
     Returns:
         k decisions.
@@ -103,6 +110,11 @@ def decide_reasons(
 
     >>> [decision.state for decision in decide_reasons(np.array([50, 20, 46]), 50)]
     ['holds', 'falls', 'undecided']
+    >>> at_first = decide_reasons(np.array([31]), 31)[0]
+    >>> decide_reasons(np.array([58]), 61, look=2)[0].state
+    'undecided'
+    >>> decide_reasons(np.array([58]), 61, look=2, earlier=([at_first.low], [at_first.high]))[0].state
+    'holds'
     >>> decide_reasons(np.array([[20, 20, 20]]), np.array([20, 20, 20]), look=None)[0].low.__round__(3)
     0.368
     """
@@ -111,10 +123,16 @@ def decide_reasons(
     sharing = len(hits) if reasons is None else reasons
     check_integer(sharing, "reasons", least=len(hits))
     interval_level = _find_interval_level(level, look, sharing)
-    return tuple(
+    found = [
         _decide_reason(reason_hits, reason_draws, demand, interval_level)
         for reason_hits, reason_draws in zip(hits, sizes, strict=True)
-    )
+    ]
+    if earlier is None:
+        return tuple(found)
+    before = np.stack([np.asarray(limits, dtype=float) for limits in earlier])
+    check(before.shape == (2, len(hits)), "earlier", f"two arrays ({len(hits)},)", f"shape {before.shape}")
+    pairs = zip(found, before.T.tolist(), strict=True)
+    return tuple(_keep_limits(decision, low, high, demand) for decision, (low, high) in pairs)
 
 
 def find_holding(hits: Array, draws: int, demand: float = 0.9, error: float = MANY_ERROR) -> Array:
@@ -241,6 +259,21 @@ def _decide(low: float, high: float, demand: float) -> State:
     if high < demand:
         return "falls"
     return "undecided"
+
+
+def _keep_limits(decision: ReasonDecision, low: float, high: float, demand: float) -> ReasonDecision:
+    """The decision within the limits of earlier looks.
+
+    If these exclude all that the draws say now, one of the looks is wrong, as the allowed error has it. Then the
+    earlier limits stay.
+    """
+    ends = max(low, decision.low), min(high, decision.high)
+    decided_before = _decide(low, high, demand)
+    if ends[0] > ends[1]:
+        ends = low, high
+    state = _decide(*ends, demand) if decided_before == "undecided" else decided_before
+    foreseen = decision.foreseen if state == "undecided" else None
+    return dataclasses.replace(decision, low=ends[0], high=ends[1], state=state, foreseen=foreseen)
 
 
 #: the limits for a share, a number of draws or models, and a level

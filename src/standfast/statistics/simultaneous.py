@@ -17,6 +17,8 @@ _CELLS = 2_000_000  # numbers in memory at a time
 _FEW = 5  # draws, or clusters, that differ from the most frequent value
 _NO_ERROR = 1e-6  # of a resample, as a share of the sample's: rounding errors of equal draws
 _ROUNDING = 1e-12  # a spread below this share of the largest value is one of rounding errors
+_FAR = 7.0  # usual deviations: a draw this far away is exceptional, and one half as far nearly so
+_NORMAL = 1.4826  # the standard deviation of a normal law, in medians of its absolute deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +27,12 @@ class SimultaneousMeans:
 
     Attributes:
         mean: (F,).
-        low, high: (F,), the ends; equal to the mean where the feature has the same value in every draw, infinite where
-            there is one draw or one cluster.
-        few: bool (F,), True where some draws differ, but fewer than five draws (or clusters) do. There the interval is
-            made of the largest difference that was seen, and of how often one may occur. A larger one may not have been
-            seen.
+        low, high: (F,), the ends; equal to the mean where features have the same value in every draw, unless others
+            rarely differ; infinite where there is one draw or one cluster.
+        few: bool (F,), True where few draws make the difference: fewer than five draws (or clusters) differ from the
+            usual value, or from small noise around it. Also of features of which none does, where that is so of others.
+            There the interval is made of the largest difference that was seen, and of how often one may occur. A larger
+            one may not have been seen.
     """
 
     mean: Array
@@ -47,6 +50,9 @@ def simultaneous_means(
     the sample, in standard errors of the resample, has a distribution that the resamples show. Its quantile is the
     half-width of all intervals in standard errors. Features may depend on each other, as those with a fixed sum do.
     Source: Romano and Wolf, Econometrica 73 (2005), section 4.2; Beran, JASA 83 (1988).
+
+    The same is done for both directions apart: towards the longer tail of each feature, and away from it. Each end is
+    the wider one, since the symmetric interval is too narrow at the longer tail.
 
     Args:
         values: (R, F), finite: the value of each feature in each draw.
@@ -78,13 +84,22 @@ def simultaneous_means(
     usual, different = _find_usual(sums / counts[:, None])
     few = varies & (different < _FEW)
     many = varies & ~few
-    width = np.zeros_like(mean)
+    if few.any():  # where some features rarely differ, one that never did may be another of these
+        few |= ~varies
+        different = np.where(varies, different, 0)
+    low, high = mean.copy(), mean.copy()
     if many.any():
-        width[many] = error[many] * _find_quantile(centred[:, many] / error[many], counts, level, resamples, seed)
-    low, high = mean - width, mean + width
+        below, above = _find_reach(centred[:, many] / error[many], counts, level, resamples, seed)
+        low[many] -= error[many] * below
+        high[many] += error[many] * above
+    tail = (1 - level) / 2 / len(mean)
     if few.any():
-        tail = (1 - level) / 2 / len(mean)
         low[few], high[few] = _limit_rare(sums[:, few] / counts[:, None], usual[few], different[few], tail)
+    if many.any():
+        spikes = _limit_spikes(sums[:, many] / counts[:, None], tail)
+        low[many] = np.minimum(low[many], spikes.low)
+        high[many] = np.maximum(high[many], spikes.high)
+        few[many] = spikes.few
     return SimultaneousMeans(mean, np.minimum(low, mean), np.maximum(high, mean), few)
 
 
@@ -120,7 +135,9 @@ def _find_usual(means: Array) -> tuple[Array, Array]:
 
 
 def _limit_rare(means: Array, usual: Array, different: Array, tail: float) -> tuple[Array, Array]:
-    """The ends for features that rarely differ from their usual value: the largest difference, as often as it may be.
+    """The ends for features that rarely or never differ from their usual value.
+
+    Each may differ as much as the one that differed most, and as often as its own draws allow.
 
     Args:
         means: (M, F) of draws or clusters.
@@ -129,20 +146,86 @@ def _limit_rare(means: Array, usual: Array, different: Array, tail: float) -> tu
     """
     _, most_often = proportion_intervals(different, np.full_like(different, len(means)), 1 - 2 * tail)
     differences = means - usual
-    return usual + most_often * np.minimum(differences.min(0), 0), usual + most_often * np.maximum(
-        differences.max(0), 0
-    )
+    return usual + most_often * min(differences.min(), 0), usual + most_often * max(differences.max(), 0)
 
 
-def _find_quantile(scaled: Array, counts: Array, level: float, resamples: int, seed: int) -> float:
-    """The quantile of the largest studentised deviation; see `_largest_deviations` for the arguments."""
-    largest = np.concatenate(list(_largest_deviations(scaled, counts, resamples, seed)))
-    rank = min(resamples, math.ceil(level * (resamples + 1)))
-    return float(np.sort(largest)[rank - 1])
+@dataclass(frozen=True, eq=False)
+class _Spikes:
+    """The widest interval that exceptional draws may ask for.
+
+    Attributes:
+        few: bool (F,), whether fewer than five draws of a feature are exceptional, and some of any feature are.
+        low, high: (F,); empty intervals, from infinity to minus infinity, where it is not so.
+    """
+
+    few: Array
+    low: Array
+    high: Array
 
 
-def _largest_deviations(scaled: Array, counts: Array, resamples: int, seed: int) -> Iterator[Array]:
-    """The largest studentised deviation of each resample, `(b,)`, a part at a time.
+def _limit_spikes(means: Array, tail: float) -> _Spikes:
+    """The ends for features that are noise in most draws, and matter in few.
+
+    Of a feature that matters in one draw of twenty, fifty draws show nothing in one case of thirteen. Then its own
+    draws look like any noise, but those of other features in the same map tell what kind of map it is: single draws lie
+    far away, and hardly any half as far. So each feature of which fewer than five draws are far is taken as one that
+    may be as exceptional as the farthest of these draws, in its own usual deviations, and as often as its own draws
+    allow. Tails without a gap, such as lognormal ones, are left to the bootstrap.
+
+    Args:
+        means: (M, F) of draws or clusters.
+        tail: the error allowed at each end of each feature.
+    """
+    middle = np.median(means, axis=0)
+    distances = np.abs(means - middle)
+    deviations = _NORMAL * np.median(distances, axis=0)
+    distances = np.divide(distances, deviations, out=np.zeros_like(distances), where=deviations > 0)
+    is_far = distances > _FAR
+    far = is_far.sum(0)
+    rare = (far < _FEW) & (deviations > 0)
+    nearly_far = (distances > _FAR / 2).sum(0) - far
+    nothing = np.full(len(middle), math.inf)
+    if far[rare].sum() <= nearly_far[rare].sum():
+        return _Spikes(np.zeros(len(middle), dtype=bool), nothing, -nothing)
+    _, most_often = proportion_intervals(far, np.full_like(far, len(means)), 1 - 2 * tail)
+    usual = np.where(is_far, 0.0, means).sum(0) / (~is_far).sum(0)
+    reach = most_often * distances[:, rare].max() * deviations
+    return _Spikes(rare, np.where(rare, usual - reach, nothing), np.where(rare, usual + reach, -nothing))
+
+
+def _find_reach(scaled: Array, counts: Array, level: float, resamples: int, seed: int) -> tuple[Array, Array]:
+    """How far intervals reach below and above the mean, in standard errors, `(F,)` each.
+
+    The arguments are those of `_largest_deviations`.
+    """
+    parts = zip(*_largest_deviations(scaled, counts, resamples, seed), strict=True)
+    either, towards_tail, away = (np.sort(np.concatenate(part)) for part in parts)
+    symmetric = _take_quantile(either, level)
+    one_sided = (1 + level) / 2
+    # a mean that is too large by its longer tail has a lower end that must reach far enough, and the other way round
+    far_tail = max(symmetric, _take_quantile(towards_tail, one_sided))
+    near_tail = max(symmetric, _take_quantile(away, one_sided))
+    leans_up = _find_longer_tail(scaled) > 0
+    return np.where(leans_up, far_tail, near_tail), np.where(leans_up, near_tail, far_tail)
+
+
+def _take_quantile(ordered: Array, level: float) -> float:
+    """The quantile of values in their order `(B,)`, rounded up."""
+    rank = min(len(ordered), math.ceil(level * (len(ordered) + 1)))
+    return float(ordered[rank - 1])
+
+
+def _find_longer_tail(scaled: Array) -> Array:
+    """For each column of `(M, F)`, whose mean is 0, 1 if it is skewed upwards, and else -1, `(F,)`."""
+    return np.where((scaled**3).sum(0) >= 0, 1.0, -1.0)
+
+
+def _largest_deviations(
+    scaled: Array, counts: Array, resamples: int, seed: int
+) -> Iterator[tuple[Array, Array, Array]]:
+    """The largest studentised deviations of each resample, `(b,)`, a part at a time.
+
+    In either direction; in that of the longer tail of each feature; and away from it.
 
     Args:
         scaled: (M, F), sums of clusters less what the mean gives, in standard errors of the mean.
@@ -152,6 +235,7 @@ def _largest_deviations(scaled: Array, counts: Array, resamples: int, seed: int)
     generator = np.random.Generator(np.random.PCG64(seed))
     step = max(1, _CELLS // (clusters + 3 * features))
     squares, products = scaled**2, scaled * counts[:, None]
+    longer_tail = _find_longer_tail(scaled)
     for start in range(0, resamples, step):
         rows = generator.integers(clusters, size=(min(step, resamples - start), clusters))
         rows += clusters * np.arange(len(rows))[:, None]
@@ -160,12 +244,13 @@ def _largest_deviations(scaled: Array, counts: Array, resamples: int, seed: int)
         offset = times @ scaled / draws  # of the resample's mean from that of the sample
         spread = times @ squares - 2 * offset * (times @ products) + offset**2 * (times @ counts**2)[:, None]
         error = np.sqrt(clusters / (clusters - 1) * np.maximum(spread, 0.0)) / draws
-        yield _studentise(np.abs(offset), error).max(1)
+        deviations = _studentise(offset, error) * longer_tail
+        yield np.abs(deviations).max(1), deviations.max(1), -deviations.min(1)
 
 
 def _studentise(offset: Array, error: Array) -> Array:
     """Their ratio; infinite where all draws of a resample are equal, and differ from the mean."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = offset / error
-    without_error = np.where(offset > _NO_ERROR, math.inf, 0.0)
+    without_error = np.where(np.abs(offset) > _NO_ERROR, np.copysign(math.inf, offset), 0.0)
     return np.where(error > _NO_ERROR, ratio, without_error)

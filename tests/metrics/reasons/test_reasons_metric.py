@@ -79,6 +79,35 @@ def test_draws_end_when_all_reasons_are_decided() -> None:
     assert decided.holding[third].tolist() == [2] * int(third.sum())
 
 
+def test_a_reason_that_held_at_the_first_look_is_not_taken_back() -> None:
+    """The first feature is missed only behind the draws of the first look; the second is doubtful."""
+    draws = 0
+
+    def name_less_often(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        nonlocal draws
+        draws += 1
+        first_fails, second_fails = (torch.rand(2) < torch.tensor([0.3, 0.1])).tolist()
+        first = 0.01 if first_fails and draws > 45 else 5.0
+        second = 0.01 if second_fails and draws > 5 else 4.0
+        return torch.tensor([[first, second, 1.0, 0.5, 0.1]] * len(inputs), dtype=inputs.dtype)
+
+    result = Reasons(top=2, draws=200)(make_linear([1.0] * 5), name_less_often, ROWS[:1])
+    assert result.looks.item() > 2
+    assert result.named_for[0, 0].item() / result.answer_kept.item() < 0.9
+    assert (result.holding.item(), result.falling.item()) == (1, 0)
+    assert result.named_low is not None
+    assert result.named_high is not None
+    assert result.named_low[0, 0].item() >= 0.9
+    assert result.named_low[0, 1].item() < 0.9 <= result.named_high[0, 1].item()
+    assert result.named_low[0, 2:].tolist() == [0.0] * 3
+
+
+def test_only_results_of_several_looks_have_another_version() -> None:
+    several = (Reasons(), Reasons(top=4), Reasons(draws=50))
+    once = (Reasons(draws=31), Reasons(draws=4), Reasons(top=30))
+    assert [metric.revision for metric in (*several, *once)] == [2, 2, 2, 1, 1, 1]
+
+
 def test_nothing_varies_without_a_source() -> None:
     result = Reasons()(make_linear([4.0, 3.0, 2.0, 1.0, 0.5]), "saliency", ROWS)
     assert result.status == ("ok",) * 3

@@ -59,6 +59,20 @@ def test_a_reason_is_counted_with_its_sign() -> None:
     assert card.chance == 0.5
 
 
+def test_limits_of_earlier_looks_stay_limits() -> None:
+    maps = np.tile([3.0, -2.0, 1.0, 0.5], (100, 1))
+    maps[:8, 1] = 2.0
+    given = dataclasses.replace(make_draws(maps), looks=2)
+    assert [reason.state for reason in make(given).reasons] == ["holds", "undecided"]
+    stored = dataclasses.replace(given, low=np.array([0.0, 0.905, 0.0, 0.0]), high=np.ones(4))
+    card = make(stored)
+    assert [reason.state for reason in card.reasons] == ["holds", "holds"]
+    assert card.reasons[1].probability_low == 0.905
+    assert card.reasons[1].foreseen is None
+    with_others = make(stored, others={"f": [make_draws(maps)]})  # of other draws these limits say nothing
+    assert with_others.reasons[1].state == "undecided"
+
+
 def test_the_order_counts_apart() -> None:
     maps = np.tile([3.0, -2.0, 1.0, 0.5], (50, 1))
     maps[:10, 1] = -4.0

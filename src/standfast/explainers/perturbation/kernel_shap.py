@@ -16,6 +16,7 @@ from standfast.explainers.background import count_references
 from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import FittedCoalitions, ShapleyExplainer, solve_least_squares
 from standfast.records import Range
+from standfast.tensors import send
 
 
 @explainers.register("kernel_shap")
@@ -36,7 +37,8 @@ class KernelSHAP(ShapleyExplainer):
     the budget is drawn at random, in pairs of a coalition and its complement, with sizes in proportion to the remaining
     mass. With `samples >= 2^m - 2` all coalitions are used, and the values are exact. With fewer they depend on the
     seed; their bias decreases faster than their spread. With fewer pairs than segments there are many solutions; the
-    one nearest to equal values is taken.
+    one nearest to equal values is taken. So the mean over seeds is drawn towards equal values, by more than a tenth of
+    the largest one (`has_too_few_samples`).
 
     Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels (or each channel has values
     of its own, `per_channel`), not divided by the segment's size, as in Captum. So pixels have the same order as their
@@ -84,6 +86,15 @@ class KernelSHAP(ShapleyExplainer):
     @property
     def rows_per_input(self) -> int:
         return (self.samples + 2) * count_references(self.background)
+
+    def has_too_few_samples(self, inputs: Tensor) -> Tensor:
+        """Whether there are fewer pairs of coalitions than segments."""
+        _, counts = self.label_places(inputs)
+        return send([self._has_fewer_pairs(count) for count in counts], inputs.device, torch.bool)
+
+    def _has_fewer_pairs(self, features: int) -> bool:
+        all_coalitions: int = 2**features - 2
+        return self.samples < min(2 * features, all_coalitions)
 
     def draw_coalitions(self, features: int, device: torch.device) -> FittedCoalitions:
         check(features >= 2, "segments", "at least 2 segments", features)

@@ -6,7 +6,8 @@ where g is the explainer, and g' the same with another seed and other rows of it
 neighbourhood of x, the error of a measurement. One draw varies all of these at once (`draws`). Beside P are the
 probability that one reason is named, for each of the first k, and whether it is decided that this probability is at
 least the demanded one: the exact interval of Clopper and Pearson lies on one side of it, with the error divided by the
-number of reasons, and by looks (`statistics.reasons`). Draws end when all of the first k are decided.
+number of reasons, and by looks (`statistics.reasons`). A reason that is decided stays so. Draws end when all of the
+first k are decided.
 
 Of more than 20 reasons, such as the first tenth of the pixels, no draw names exactly the same. Then the value is the
 mean share of them that is named again, with the interval of a mean, and a fixed number of draws is made.
@@ -40,7 +41,7 @@ from standfast.neighbourhoods import Neighbourhood
 from standfast.records import Count, Fraction, set_fields
 from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import MOST_DECIDED, decide_reasons, schedule_looks
+from standfast.statistics.reasons import MOST_DECIDED, count_least_models, decide_reasons, schedule_looks
 from standfast.tasks import CLASS_WORDS, TaskWords, measure_score
 from standfast.tensors import Array, send
 from standfast.value_spec import Direction, ValueSpec
@@ -83,17 +84,29 @@ class ReasonsResult(Result):
         looks: how often the draws were looked at, `(N,)`.
         varied: whether there is anything that differs in the draws, bool `(N,)`.
         varied_seed, varied_background, varied_measurement: which sources there are, bool `(N,)`.
+        few_samples: whether the explainer draws so few samples that the mean over its seeds is wrong, bool `(N,)`.
         answer_score: the probability of the answer, or the number by which it is compared, `(N,)`.
         origin_input: the clean inputs, `(N, ...)`.
         origin_map: of the clean inputs, one value for each feature, `(N, F)`.
         named_for, named_against: in how many of the draws that keep the answer a feature is among the first ones, and
             speaks for the answer, or against it, `(N, F)`.
         mean_map: the mean over these draws, `(N, F)`.
+        named_low, named_high: the limits by which reasons are decided, after all looks, `(N, F)`; 0 and 1 of features
+            that are no reasons. None of more than 20 reasons.
         draw_maps: of each draw, `(N, R, F)`; NaN where it was not made, or does not keep the answer. None for large
             maps.
     """
 
-    stored = ("origin_input", "origin_map", "named_for", "named_against", "mean_map", "draw_maps")
+    stored = (
+        "origin_input",
+        "origin_map",
+        "named_for",
+        "named_against",
+        "mean_map",
+        "named_low",
+        "named_high",
+        "draw_maps",
+    )
 
     same_order: Tensor
     chance: Tensor
@@ -107,12 +120,15 @@ class ReasonsResult(Result):
     varied_seed: Tensor
     varied_background: Tensor
     varied_measurement: Tensor
+    few_samples: Tensor
     answer_score: Tensor
     origin_input: Tensor = field(kw_only=True, metadata={"per_sample": False})
     origin_map: Tensor = field(kw_only=True, metadata={"per_sample": False})
     named_for: Tensor = field(kw_only=True, metadata={"per_sample": False})
     named_against: Tensor = field(kw_only=True, metadata={"per_sample": False})
     mean_map: Tensor = field(kw_only=True, metadata={"per_sample": False})
+    named_low: Tensor | None = field(default=None, kw_only=True, metadata={"per_sample": False})
+    named_high: Tensor | None = field(default=None, kw_only=True, metadata={"per_sample": False})
     draw_maps: Tensor | None = field(default=None, kw_only=True)
 
 
@@ -152,6 +168,7 @@ class Reasons(Metric):
     ladder: ClassVar[Ladder] = ({"draws": 50}, {"draws": 100}, {"draws": 200})
     #: of an input, where it is known (`bind`); no option, since no result depends on it
     _shape: ClassVar[torch.Size | None] = None
+    version: ClassVar[int] = 2
 
     neighbourhood: Neighbourhood | None = None
     top: Count | None = None
@@ -180,6 +197,13 @@ class Reasons(Metric):
         from standfast.neighbourhoods import LinfBall
 
         return cls(LinfBall(0.05), draws=10)
+
+    @property
+    def revision(self) -> int:
+        """Since the second version a reason that is decided stays so; with a single look nothing is different."""
+        looks_once = self.draws <= count_least_models(self.demand)
+        has_many_reasons = self.top is not None and self.top > MOST_DECIDED
+        return 1 if looks_once or has_many_reasons else self.version
 
     def cost(self, classes: int | None = None) -> Cost:
         """One explanation for each draw, at most, and five that show what varies."""
@@ -235,6 +259,7 @@ class Reasons(Metric):
         found: dict[str, Any] = counts.describe(probe.usable())
         found["answer_score"] = measure_score(call.model.task, probe.logits, probe.targets, "probability")
         found["origin_input"] = call.inputs
+        found["few_samples"] = call.explainer.has_too_few_samples(call.inputs)
         for source in SOURCES:
             nothing = torch.zeros(len(call.inputs), dtype=torch.bool, device=call.inputs.device)
             found[f"varied_{source}"] = draws.varied.get(source, nothing)
@@ -290,6 +315,8 @@ class _Counts:
         self.total = torch.zeros(flat_maps.shape, dtype=torch.float64, device=flat_maps.device)
         self._blocks: list[Tensor] = []
         self._named_again: list[Tensor] = []
+        #: the limits of the probabilities of all features after the looks so far, of reasons only if there are any
+        self._low, self._high = np.zeros(flat_maps.shape), np.ones(flat_maps.shape)
 
     @property
     def is_stored(self) -> bool:
@@ -352,22 +379,30 @@ class _Counts:
         return np.asarray(hits.cpu())
 
     def look(self, rows: Tensor, look: int) -> list[bool]:
-        """Whether all reasons of the origins with these numbers `(n,)` are decided."""
+        """Whether all reasons of the origins with these numbers `(n,)` are decided, at this look or before."""
         self.looks[rows] = look
         if not self.decides_each:
             return [True] * len(rows)
         decided: list[bool] = []
         counts: list[tuple[int, int]] = []
-        for hits, kept in zip(self._count_hits(rows), self.kept[rows].tolist(), strict=True):
+        columns = (self._count_hits(rows), self._order[rows].cpu().numpy(), self.kept[rows].tolist())
+        for row, hits, order, kept in zip(rows.tolist(), *columns, strict=True):
             states: list[str] = []
             if kept:
-                found = decide_reasons(hits[hits >= 0], kept, self.metric.demand, look=look)
-                states = [reason.state for reason in found]
+                states = self._decide(row, hits[hits >= 0], order[hits >= 0], kept, look)
             decided.append(bool(states) and "undecided" not in states)
             counts.append((states.count("holds"), states.count("falls")))
         holding, falling = send(counts, rows.device, torch.int64).reshape(-1, 2).T
         self.holding[rows], self.falling[rows] = holding, falling
         return decided
+
+    def _decide(self, row: int, hits: Array, features: Array, kept: int, look: int) -> list[str]:
+        """The states of the reasons of an origin, from their numbers of hits; keeps their limits for the next look."""
+        earlier = self._low[row, features], self._high[row, features]
+        found = decide_reasons(hits, kept, self.metric.demand, look=look, earlier=earlier)
+        self._low[row, features] = [reason.low for reason in found]
+        self._high[row, features] = [reason.high for reason in found]
+        return [reason.state for reason in found]
 
     def _estimate(self, row: int, kept: int, same: int) -> tuple[float, float, float]:
         """The value of an origin of which so many draws keep the answer, with its interval."""
@@ -408,5 +443,7 @@ class _Counts:
             "named_for": self.named_for,
             "named_against": self.named_against,
             "mean_map": (self.total / self.kept.clamp(min=1)[:, None]).float(),
+            "named_low": torch.from_numpy(self._low).to(device) if self.decides_each else None,
+            "named_high": torch.from_numpy(self._high).to(device) if self.decides_each else None,
             "draw_maps": torch.cat([no_draws, *self._blocks], dim=1) if self.is_stored else None,
         }

@@ -30,6 +30,7 @@ class StoredDraws:
         looks: how often the draws were looked at.
         varied: the sources that this explainer has.
         row: the row of the frame.
+        low, high: the limits of the probability of each reason after all looks, `(F,)`; None where they are not stored.
     """
 
     model: str
@@ -45,6 +46,8 @@ class StoredDraws:
     looks: int
     varied: tuple[Source, ...]
     row: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    low: Array | None = None
+    high: Array | None = None
 
     @property
     def kept_maps(self) -> Array | None:

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from standfast.results.reasons.card import Reason
-from standfast.results.reasons.draws import NamedReasons, StoredDraws, Wanted
-from standfast.results.reasons.tally import Tally
+from standfast.results.reasons.draws import AllDraws, NamedReasons, StoredDraws, Wanted
+from standfast.results.reasons.tally import Tally, find_look
 from standfast.statistics.clusters import clustered_interval
 from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import ROUNDING, ReasonDecision, State, decide_reasons
@@ -22,7 +22,7 @@ _RANGE = (0.05, 0.95)
 
 
 def decide_each(
-    tally: Tally, hits: Array, wanted: Wanted, named: NamedReasons, looks: int
+    tally: Tally, hits: Array, wanted: Wanted, named: NamedReasons, all_draws: AllDraws
 ) -> dict[int, ReasonDecision]:
     """The decision on each reason; none where nothing was drawn, or reasons are too many to decide them one by one."""
     drawn = tally.draws > 0
@@ -33,9 +33,18 @@ def decide_each(
     if tally.is_clustered:
         decisions = decide_reasons(hits_of_reasons[:, drawn], tally.draws[drawn], wanted.demand, _LEVEL, look=None)
     else:
-        draws, look = int(tally.draws[0]), max(looks, 1)
-        decisions = decide_reasons(hits_of_reasons[:, 0], draws, wanted.demand, _LEVEL, look=look)
+        draws, look = int(tally.draws[0]), max(find_look(all_draws), 1)
+        limits = _find_limits(all_draws, named)
+        decisions = decide_reasons(hits_of_reasons[:, 0], draws, wanted.demand, _LEVEL, look=look, earlier=limits)
     return dict(zip(named.order, decisions, strict=True))
+
+
+def _find_limits(all_draws: AllDraws, named: NamedReasons) -> tuple[Array, Array] | None:
+    """The limits of all looks at the draws of the given explainer; None where others count, or none are stored."""
+    given = all_draws.given
+    if all_draws.others or given.low is None or given.high is None:
+        return None
+    return given.low[named.order], given.high[named.order]
 
 
 def list_shown(named: NamedReasons, shares: Array, wanted: Wanted) -> list[int]:

@@ -17,7 +17,7 @@ from standfast.results.reasons.card import Card, Source
 from standfast.results.reasons.draws import AllDraws, NamedReasons, StoredDraws, Wanted
 from standfast.results.reasons.each_reason import ReasonBuilder, decide_each, list_shown
 from standfast.results.reasons.many import find_held
-from standfast.results.reasons.tally import find_look, tally_draws
+from standfast.results.reasons.tally import tally_draws
 from standfast.results.reasons.together import estimate_same
 
 
@@ -47,7 +47,7 @@ def make_card(
     tally = tally_draws(all_draws, wanted, named)
     hits, draws = tally.count_hits(named.signs), int(tally.draws.sum())
     shares = hits.sum(1) / draws if draws else np.full(len(given.origin), np.nan)
-    decisions = decide_each(tally, hits, wanted, named, find_look(all_draws))
+    decisions = decide_each(tally, hits, wanted, named, all_draws)
     shown = list_shown(named, shares, wanted)
     features = ReasonBuilder(given, wanted, names, tally, shown, hits, shares).build(decisions)
     reasons = [feature for feature in features if named.signs[feature.feature] != 0]
