@@ -226,6 +226,10 @@ class BlackBox(nn.Module):
         """Inputs `(N, W)` with a share of their features from others; None where features are numbers to move."""
         return None
 
+    def bind(self, extras: Mapping[str, Tensor]) -> BlackBox | None:
+        """The box for one sample that has further inputs `(1, ...)`, by name; None where it takes them as arguments."""
+        return None
+
     def refuse_gradients(self, x: Tensor) -> None:
         """Raise `NoGradientsError` if gradients by the inputs are asked for."""
         if torch.is_grad_enabled() and x.requires_grad:
@@ -397,6 +401,9 @@ class Model:
         self._depth = 0
         self._on_inputs: Callable[[int], None] | None = None
         self._on_rows: Callable[[int], None] | None = None
+        #: whether `map_rows` fills batches up, so that results have the same bits for all batch sizes; False for a
+        #: module of which the rows have as many parts as that, such as tokens
+        self.fills_batches = True
         #: whether somebody counts what it does (`watch`)
         self.is_watched = False
         self._asked: tuple[int, ...] | None = None
@@ -565,12 +572,22 @@ class Model:
             if name not in extras:
                 raise UnknownNameError("extras", name, extras)
         own = {name: extras[name][row : row + 1] for name in self.extras}
+        bound = None if self.black_box is None else self.black_box.bind(own)
+        if bound is not None:
+            return self._with_box(bound)
 
         def run(module: nn.Module, x: Tensor) -> Any:
             return module(x, **{name: one.to(x.device).expand(len(x), *one.shape[1:]) for name, one in own.items()})
 
         found = copy.copy(self)
         found.module, found.extras = ForwardWrapper(self.module, run), ()
+        return found
+
+    def _with_box(self, box: BlackBox) -> Model:
+        """This model with another black box in the place of its own, which needs no further inputs."""
+        found = copy.copy(self)
+        found.module = found.black_box = box
+        found.extras = ()
         return found
 
     def of_score(self, answer: Tensor) -> Model:
@@ -1092,8 +1109,11 @@ class Model:
         """
         inputs, total = tensors[0] if like is None else like, len(tensors[0])
         step = self.inputs_per_chunk(inputs, rows_per_input, kind, total, batches)
-        aligned = -(-ROW_ALIGNMENT // rows_per_input) if needs_bits else 1
-        least = -(-2 * ROW_ALIGNMENT // rows_per_input) if needs_bits else 2
+        fills = needs_bits and self.fills_batches
+        aligned = -(-ROW_ALIGNMENT // rows_per_input) if fills else 1
+        least = -(-2 * ROW_ALIGNMENT // rows_per_input) if fills else 2
+        if not self.fills_batches:
+            least = 1
         pieces: list[tuple[Tensor, ...]] = []
         start = 0
         while start < total:
@@ -1102,7 +1122,7 @@ class Model:
                 chunk = [t[start : start + step].to(self.device) for t in tensors]
                 count = chunk[0].shape[0]
                 padding = max(-count % aligned, least - count)
-                if needs_bits and not is_on_host(self.device):
+                if fills and not is_on_host(self.device):
                     more = count_padding(count * rows_per_input, step * rows_per_input, self.device)
                     padding = max(padding, min(step - count, -(-more // rows_per_input))) if batches == 1 else padding
                 if padding:

@@ -119,6 +119,7 @@ class Task(metaclass=ConfigurationType):
             gradient there. Searches for the least change look for a direction to leave it.
         may_be_empty: whether a module may find nothing at all, and then returns what has no gradients.
         scales: whether scores are logits that also are probabilities; otherwise both scales are the same.
+        odds_scale: the scale of scores from which `read_log_odds` makes log-odds.
     """
 
     name: ClassVar[str]
@@ -133,6 +134,7 @@ class Task(metaclass=ConfigurationType):
     peaks: ClassVar[bool] = False
     may_be_empty: ClassVar[bool] = False
     scales: ClassVar[bool] = False
+    odds_scale: ClassVar[Scale] = "logit"
 
     @property
     def reads_logits(self) -> bool:
@@ -223,6 +225,16 @@ class Task(metaclass=ConfigurationType):
         """How near scores, by their probabilities, are to others `(N,)`: 1 where they are the same, and at least 0."""
         return (1 - (first - second).abs()).clamp(min=0)
 
+    def read_log_odds(self, scores: Tensor) -> Tensor:
+        """Scores on the scale `odds_scale` as what a linear surrogate fits: of a probability its logit, which has no
+        bounds; by default the scores as they are.
+        """
+        return scores
+
+    def count_parts(self, outputs: Tensor) -> Tensor:
+        """Of how many parts each score is the sum, such as tokens, `(N,)`: by default of one."""
+        return outputs.new_ones(len(outputs))
+
     def read_answer(self, outputs: Tensor, answer: Tensor) -> Tensor:
         """What the answer has become, as one number `(N,)`: another class, or else the score by which it is compared.
 
@@ -242,6 +254,16 @@ class Task(metaclass=ConfigurationType):
 tasks: Registry[type[Task]] = Registry(
     "task", "standfast.tasks", lambda entry: isinstance(entry, type) and issubclass(entry, Task), named=True
 )
+
+
+def find_log_odds(probabilities: Tensor) -> Tensor:
+    """The logits of probabilities; of 0 and 1 those of the nearest numbers that have one.
+
+    >>> find_log_odds(torch.tensor([0.5, 0.75], dtype=torch.float64))
+    tensor([0.0000, 1.0986], dtype=torch.float64)
+    """
+    information = torch.finfo(probabilities.dtype)
+    return probabilities.clamp(information.tiny, 1 - information.eps).logit()
 
 
 def make_mask(finite: Tensor, values: Tensor) -> Tensor:

@@ -12,7 +12,17 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, check
 from standfast.records import Positive, TensorOption
-from standfast.tasks.base import CLASS_WORDS, Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
+from standfast.tasks.base import (
+    CLASS_WORDS,
+    Scale,
+    Task,
+    TaskWords,
+    check_range,
+    expect_tensor,
+    find_log_odds,
+    pick,
+    tasks,
+)
 
 
 @tasks.register("classification")
@@ -33,6 +43,7 @@ class Classification(Task):
     classes: ClassVar[bool] = True
     switches: ClassVar[bool] = True
     scales: ClassVar[bool] = True
+    odds_scale: ClassVar[Scale] = "probability"
 
     def read(self, output: Any, count: int) -> Tensor:
         shape = "logits of shape (N, classes) with at least two classes"
@@ -54,6 +65,10 @@ class Classification(Task):
         values = outputs if scale == "logit" else outputs.softmax(1)
         others = values.scatter(1, answer[:, None], -torch.inf)
         return others.amax(1) - pick(values, answer)
+
+    def read_log_odds(self, scores: Tensor) -> Tensor:
+        """The logits of the probability of the class against all others."""
+        return find_log_odds(scores)
 
 
 @tasks.register("zero_shot")
