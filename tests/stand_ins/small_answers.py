@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import cache
 from types import SimpleNamespace
@@ -17,9 +16,10 @@ import standfast
 
 #: the words of contexts and answers; each is one token
 WORDS = (
-    "<pad> <end> ? . : Context Query Answer Who built the bridge was by Ann Bob Eva in May it is old long and red "
-    "green blue near river town ten years ago said that not stone wood one two three four five six seven eight nine"
-).split()
+    *("<pad>", "<end>", "?", ".", ":", "Context", "Query", "Answer", "Who", "built", "the", "bridge", "was", "by"),
+    *("Ann", "Bob", "Eva", "in", "May", "it", "is", "old", "long", "and", "red", "green", "blue", "near", "river"),
+    *("town", "ten", "years", "ago", "said", "that", "not", "stone", "wood", "one", "two", "three", "four", "five"),
+)
 CHAT = (
     "{% for message in messages %}{{ message['role'] }} : {{ message['content'] }} ? {% endfor %}"
     "{% if add_generation_prompt %}Answer : {% endif %}"
@@ -107,8 +107,3 @@ def make_llama(**options: Any) -> Any:
 def make_prompt(sentences: Sequence[str] = SENTENCES, answer: str | None = "Ann", **options: Any) -> standfast.Prompt:
     """A question about sentences."""
     return standfast.Prompt("Who built the bridge", [" ".join(sentences)], answer=answer, **options)
-
-
-def quiet() -> Any:
-    """For peers that warn."""
-    return warnings.catch_warnings()

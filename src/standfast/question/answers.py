@@ -27,16 +27,6 @@ _FUNCTIONS = "an explainer of standfast for answers, since functions of strings 
 
 
 @dataclass(frozen=True, eq=False)
-class GivenPrompts:
-    """Prompts, before it is known which models answer them."""
-
-    prompts: tuple[Prompt, ...]
-
-    def __len__(self) -> int:
-        return len(self.prompts)
-
-
-@dataclass(frozen=True, eq=False)
 class PromptReader(Reader):
     """Reads rows of codes as the contexts of prompts.
 
@@ -71,7 +61,7 @@ class Answers(Texts):
     name: ClassVar[str] = "answers"
     words: ClassVar[str] = "prompts"
     forms: ClassVar[str] = "prompts, where the model is an AnswerModel"
-    given: ClassVar[type] = GivenPrompts
+    given: ClassVar[type] = list
 
     @classmethod
     def takes(cls, inputs: object, models: Sequence[object]) -> bool:
@@ -82,8 +72,13 @@ class Answers(Texts):
         return "prompts"
 
     @classmethod
-    def give(cls, inputs: Any) -> GivenPrompts:  # type: ignore[override]
-        return GivenPrompts(tuple(list_prompts(inputs)))
+    def is_given(cls, data: object) -> bool:
+        is_list = isinstance(data, list | tuple) and len(data) > 0
+        return is_list and all(isinstance(each, Prompt) for each in data)  # type: ignore[union-attr]
+
+    @classmethod
+    def give(cls, inputs: Any) -> Any:
+        return list_prompts(inputs)
 
     @classmethod
     def read(cls, given: Given) -> Answers:
@@ -101,8 +96,8 @@ class Answers(Texts):
             if not met:
                 continue
             with given.places.at("data", name):
-                samples[name] = _read_samples(data.prompts, met)
-        prompts = [prompt for data in given.data.values() for prompt in data.prompts]
+                samples[name] = _read_samples(list_prompts(data), met)
+        prompts = [prompt for data in given.data.values() for prompt in data]
         for name, model in given.models.items():
             if isinstance(model, ModelSource):
                 sources[name] = model

@@ -77,7 +77,7 @@ class TextReader(Reader):
 
     @classmethod
     def takes(cls, model: object) -> bool:
-        return isinstance(model, TextModel)
+        return isinstance(model, TextModel) and not isinstance(model, AnswerModel)
 
     def make_model(self, model: Any, task: Task | None, device: str) -> Model:
         check(isinstance(model, TextModel), "model", self.expected, type(model).__name__)
@@ -106,7 +106,7 @@ class Texts(Inputs):
 
     @classmethod
     def takes(cls, inputs: object, models: Sequence[object]) -> bool:
-        return any(isinstance(model, TextModel) and not isinstance(model, AnswerModel) for model in models)
+        return any(map(TextReader.takes, models))
 
     @classmethod
     def title(cls, inputs: Any) -> str:

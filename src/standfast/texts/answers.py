@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,33 @@ from standfast.texts.wrapped import find_attribute, walk_wrappers
 _PROMPTS = "a Prompt, or several in a list: standfast.Prompt(question, documents)"
 #: marks that a message needs
 _PLACES = ("{documents}", "{question}")
+
+
+class FixedAnswer(NamedTuple):
+    """An answer whose probability is explained.
+
+    Attributes:
+        ids: of its tokens.
+        text: what it says.
+        spans: where each token begins and ends in the text.
+    """
+
+    ids: tuple[int, ...]
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    def find_tokens(self, statement: str | int | None) -> tuple[int, ...]:
+        """The numbers of the tokens that have a part of a statement.
+
+        Raises:
+            ArgumentError: the answer does not have it.
+        """
+        if statement is None:
+            return tuple(range(len(self.ids)))
+        start, stop = find_statement(self.text, statement)
+        numbers = [number for number, (begin, end) in enumerate(self.spans) if begin < stop and end > start]
+        check(len(numbers) > 0, "statement", "a part of the answer that has a token", repr(statement))
+        return tuple(numbers)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,7 +102,7 @@ class AnswerModel(TextModel):
     chat: bool = True
     longest: int = 64
     batch_tokens: int | None = None
-    _generated: dict[Prompt, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
+    _answers: dict[Prompt, FixedAnswer] = field(default_factory=dict, init=False, repr=False)
 
     granularities: ClassVar[tuple[str, ...]] = UNITS
 
@@ -130,9 +157,7 @@ class AnswerModel(TextModel):
             ArgumentError: the prompt is too long.
             ModelError: the model ends its answer before it begins.
         """
-        if prompt.answer is not None:
-            return prompt.answer
-        return self.asked.write(self._find_answer(prompt)).strip()
+        return self._find_answer(prompt).text
 
     def score_tokens(self, prompt: Prompt) -> list[tuple[str, float]]:
         """Each token of the answer as a string, with its log-probability in nats, given the prompt and those before."""
@@ -143,7 +168,9 @@ class AnswerModel(TextModel):
         network = replace(self._network, answer=written.answer)
         with torch.no_grad(), _evaluating(self.model):
             scores = network.score_each(tokens, torch.ones_like(tokens, dtype=torch.bool))[0].tolist()
-        return list(zip(self._write_pieces(written.answer), scores, strict=True))
+        answer = self._find_answer(prompt)
+        pieces = [answer.text[start:end] for start, end in answer.spans]
+        return list(zip(pieces, scores, strict=True))
 
     def split(self, prompts: Sequence[Prompt]) -> list[list[Word]]:  # type: ignore[override]
         """The units of the context of each prompt.
@@ -170,50 +197,39 @@ class AnswerModel(TextModel):
         """
         written = write_prompt(prompt, self.asked, self.message, self.chat)
         answer = self._find_answer(prompt)
-        explained = self._find_explained(answer, prompt.statement)
-        self._check_length(prompt, written, len(answer))
-        return replace(written, answer=answer, explained=explained)
+        explained = answer.find_tokens(prompt.statement)
+        self._check_length(prompt, written, len(answer.ids))
+        return replace(written, answer=answer.ids, explained=explained)
 
-    def _find_answer(self, prompt: Prompt) -> tuple[int, ...]:
-        """The tokens of the answer of a prompt."""
+    def _find_answer(self, prompt: Prompt) -> FixedAnswer:
+        """The answer of a prompt, which is generated once."""
         asked = replace(prompt, statement=None)
-        if asked not in self._generated:
-            ids = self._generate(asked) if asked.answer is None else self._read_answer(asked)
-            self._generated[asked] = ids
-        return self._generated[asked]
+        if asked not in self._answers:
+            self._answers[asked] = self._generate(asked) if asked.answer is None else self._read_answer(asked)
+        return self._answers[asked]
 
-    def _read_answer(self, prompt: Prompt) -> tuple[int, ...]:
-        """The tokens of an answer that is given, as they follow the prompt."""
+    def _read_answer(self, prompt: Prompt) -> FixedAnswer:
+        """An answer that is given, with its tokens as they follow the prompt."""
         assert prompt.answer is not None
         written = write_prompt(prompt, self.asked, self.message, self.chat)
-        answer = prompt.answer.strip()
+        text = prompt.answer.strip()
         if written.after[-1:].isspace():
-            alone = self.asked.read([answer], special=False)[0]
-            return tuple(alone.ids)
-        start, full = self.asked.read([written.after, f"{written.after} {answer}"], special=False)
-        count = len(start.ids)
+            alone = self.asked.read([text], special=False)[0]
+            return FixedAnswer(tuple(alone.ids), text, tuple(alone.spans))
+        start, full = self.asked.read([written.after, f"{written.after} {text}"], special=False)
+        count, offset = len(start.ids), len(written.after) + 1
         follows = list(full.ids[:count]) == list(start.ids) and len(full.ids) > count
         expected = "a text that ends so that the answer begins a token of its own"
-        check(follows, "template", expected, f"{written.after[-12:]!r} before {answer[:20]!r}")
-        return tuple(full.ids[count:])
+        check(follows, "template", expected, f"{written.after[-12:]!r} before {text[:20]!r}")
+        spans = tuple((max(0, begin - offset), end - offset) for begin, end in full.spans[count:])
+        return FixedAnswer(tuple(full.ids[count:]), text, spans)
 
-    def _find_explained(self, answer: tuple[int, ...], statement: str | int | None) -> tuple[int, ...]:
-        """The numbers of the tokens that have a part of the statement."""
-        if statement is None:
-            return tuple(range(len(answer)))
-        ends = [0]
-        for piece in self._write_pieces(answer):
-            ends.append(ends[-1] + len(piece))
-        start, stop = find_statement(self.asked.write(answer), statement)
-        spans = enumerate(pairwise(ends))
-        numbers = tuple(number for number, (begin, end) in spans if begin < stop and end > start)
-        check(len(numbers) > 0, "statement", "a part of the answer that has a token", repr(statement))
-        return numbers
-
-    def _write_pieces(self, ids: tuple[int, ...]) -> list[str]:
-        """What each token adds to the string of the answer."""
+    def _read_generated(self, ids: tuple[int, ...]) -> FixedAnswer:
+        """An answer that the model has generated: what each token adds to its string."""
         texts = [self.asked.write(ids[:count]) for count in range(len(ids) + 1)]
-        return [text[len(before) :] for before, text in pairwise(texts)]
+        blanks = len(texts[-1]) - len(texts[-1].lstrip())
+        ends = [max(0, len(text) - blanks) for text in texts]
+        return FixedAnswer(ids, texts[-1].strip(), tuple(pairwise(ends)))
 
     def _check_length(self, prompt: Prompt, written: WrittenPrompt, answer: int) -> None:
         """Raise `ArgumentError` for a prompt that is longer, with its answer, than what the model takes."""
@@ -231,7 +247,7 @@ class AnswerModel(TextModel):
         check(not ends, "tokenizer", "one that adds no token at the end of a text", "one that does")
         return list(tokens.ids)
 
-    def _generate(self, prompt: Prompt) -> tuple[int, ...]:
+    def _generate(self, prompt: Prompt) -> FixedAnswer:
         """The likeliest token after the other, up to an end or the most tokens."""
         written = write_prompt(prompt, self.asked, self.message, self.chat)
         ids = self._read_prompt(prompt, written)
@@ -245,8 +261,8 @@ class AnswerModel(TextModel):
                 " Prompt(answer=...) takes one"
             )
         if len(answer) == self.longest:
-            warn_user(f"the answer is cut after {self.longest} tokens; AnswerModel(longest=...) takes more")
-        return answer
+            warn_user(f"the answer is cut at its most tokens ({self.longest}); AnswerModel(longest=...) takes more")
+        return self._read_generated(answer)
 
     def _list_ends(self) -> set[int]:
         """The tokens with which an answer ends."""
