@@ -17,7 +17,17 @@ from standfast.metrics.base import metrics
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "tabular.md"
 
 #: what needs predictions alone; everything else must refuse, with a word of why
-EXPLAINERS = {"centre", "input_copy", "kernel_shap", "lime", "occlusion", "random", "rise", "shapley_sampling"}
+EXPLAINERS = {
+    "centre",
+    "context_cite",
+    "input_copy",
+    "kernel_shap",
+    "lime",
+    "occlusion",
+    "random",
+    "rise",
+    "shapley_sampling",
+}
 METRICS = {
     "reasons",
     "aopc",
