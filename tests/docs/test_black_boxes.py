@@ -29,6 +29,8 @@ EXPLAINERS = {
     "shapley_sampling",
 }
 METRICS = {
+    "groundedness",
+    "linear_datamodeling_score",
     "reasons",
     "aopc",
     "corruption_curve",

@@ -40,13 +40,6 @@ def make_model(network: Any = None, **options: Any) -> standfast.AnswerModel:
     return standfast.AnswerModel(network, make_tokenizer(), device="cpu", **options)
 
 
-def make_bound(model: standfast.AnswerModel, prompt: standfast.Prompt) -> tuple[standfast.Model, Tensor]:
-    """The model of rows of one prompt, and its row."""
-    rows = model.encode([prompt])
-    made = model.make_model(rows, prompts=[prompt])
-    return made.for_sample({"prompt": torch.tensor([[prompt.number]])}, 0), rows
-
-
 def list_coalitions(count: int) -> Tensor:
     """Which units each coalition has, bool `(2^count, count)`."""
     return torch.tensor(list(itertools.product([False, True], repeat=count)))
@@ -74,7 +67,7 @@ def score_slowly(network: Any, text: str, answer: str) -> list[float]:
 def test_the_score_is_that_of_a_slow_loop() -> None:
     network, prompt = make_llama(), make_prompt(answer=ANSWER)
     model = make_model(network)
-    made, rows = make_bound(model, prompt)
+    made, rows = model.bind(prompt)
     for kept in ([True] * 5, [False, True, True, False, True], [False] * 5):
         row = torch.where(torch.tensor(kept), rows[0], float(GONE))[None]
         expected = score_slowly(network, write_context(prompt, kept), ANSWER)
@@ -127,7 +120,7 @@ def test_the_first_tokens_are_kept_just_where_greedy_decoding_says_so() -> None:
     model = make_model(network, task="answer:first=2", longest=2)
     prompt = make_prompt(answer=None)
     with pytest.warns(UserWarning, match="cut at its most tokens"):
-        made, rows = make_bound(model, prompt)
+        made, rows = model.bind(prompt)
     coalitions = list_coalitions(5)
     outputs = made.logits(torch.where(coalitions, rows, float(GONE)))
     margins = made.task.margin(outputs, made.task.answer(outputs[-1:]).expand(32, -1))
@@ -186,10 +179,10 @@ def test_a_row_does_not_depend_on_its_batch(architecture: str, tokens: int | Non
         config = {"vocab_size": len(make_tokenizer()), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 512}
         network = make_gpt2(**config)
     prompt = make_prompt(answer=ANSWER)
-    reference, rows = make_bound(make_model(network), prompt)
+    reference, rows = make_model(network).bind(prompt)
     contexts = torch.where(list_coalitions(5), rows, float(GONE))
     together = read_rows(reference, contexts)
-    made, _ = make_bound(make_model(network, batch_tokens=tokens), prompt)
+    made, _ = make_model(network, batch_tokens=tokens).bind(prompt)
     assert torch.equal(read_rows(made, contexts.flip(0)).flip(0), together)
     alone = torch.cat([read_rows(made, row[None]) for row in contexts])
     assert torch.equal(alone, together)
@@ -206,7 +199,7 @@ def make_gpt2(**options: Any) -> Any:
 def test_padding_at_the_left_and_a_cache_give_the_same_scores() -> None:
     """By transformers alone: a batch padded at the left, and the answer behind a prompt that is in a cache."""
     network, prompt, tokenizer = make_llama(), make_prompt(answer=ANSWER), make_tokenizer()
-    made, rows = make_bound(make_model(network), prompt)
+    made, rows = make_model(network).bind(prompt)
     kept = [[True] * 5, [False, True, False, False, False], [False] * 5]
     found = made.logits(torch.where(torch.tensor(kept), rows, float(GONE)))[:, EXPLAINED]
     answer = tokenizer(ANSWER, add_special_tokens=False)["input_ids"]
@@ -244,7 +237,7 @@ class Counting(nn.Module):
 
 def test_batches_are_bounded_by_tokens_and_contexts_run_once() -> None:
     network = Counting(CopyingModel())
-    made, rows = make_bound(make_model(network, batch_tokens=120), make_prompt())
+    made, rows = make_model(network, batch_tokens=120).bind(make_prompt())
     contexts = torch.where(list_coalitions(5), rows, float(GONE))
     network.batches.clear()
     read_rows(made, contexts)
@@ -257,7 +250,7 @@ def test_batches_are_bounded_by_tokens_and_contexts_run_once() -> None:
 
 def test_other_weights_are_asked_again() -> None:
     network = BagOfWords(WEIGHTS)
-    made, rows = make_bound(make_model(network), make_prompt())
+    made, rows = make_model(network).bind(make_prompt())
     before = made.logits(rows)
     with torch.no_grad():
         network.words.weight[number("Ann"), 0] += 1
@@ -271,7 +264,7 @@ def test_shapley_values_of_an_additive_model() -> None:
     """The log-odds of the answer are the sum of the weights of the words, so that a sentence is worth its own."""
     model = make_model(BagOfWords(WEIGHTS))
     prompt = make_prompt()
-    made, rows = make_bound(model, prompt)
+    made, rows = model.bind(prompt)
     worth = [sum(WEIGHTS.get(word, 0.0) for word in sentence.replace(".", " .").split()) for sentence in SENTENCES]
     around = WEIGHTS["built"]  # of the question
     coalitions = list_coalitions(5)
@@ -553,6 +546,6 @@ def test_a_study_file_and_pickles(tmp_path: Path) -> None:
     options: dict[str, Any] = {"sanity": False, "controls": False, "progress": False}
     python = standfast.evaluate(make_model(), "occlusion", prompts, "aopc", **options)
     assert python.frame()["value"].to_list() == found.frame()["value"].to_list()
-    made, rows = make_bound(make_model(), prompts[0])
+    made, rows = make_model().bind(prompts[0])
     again = pickle.loads(pickle.dumps(made))
     assert torch.equal(again.logits(rows), made.logits(rows))

@@ -159,11 +159,12 @@ class AnswerBox(TextBox):
         self.tokens = tokens
         self.prompts = dict(prompts)
         self.is_bound = False
+        self._bound: dict[WrittenPrompt, AnswerBox] = {}
         self._outputs: dict[bytes, Tensor] = {}
         self._weights: tuple[Any, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_outputs": {}, "_weights": ()}
+        return {**super().__getstate__(), "_bound": {}, "_outputs": {}, "_weights": ()}
 
     def bind(self, extras: Mapping[str, Tensor]) -> AnswerBox:
         """The box of one prompt, of which the number is the extra `"prompt"`.
@@ -177,7 +178,12 @@ class AnswerBox(TextBox):
         return self.bind_prompt(self.prompts[number])
 
     def bind_prompt(self, prompt: WrittenPrompt) -> AnswerBox:
-        """The box of one prompt."""
+        """The box of one prompt, the same one at each call, so that it remembers what it was asked."""
+        if prompt not in self._bound:
+            self._bound[prompt] = self._make_bound(prompt)
+        return self._bound[prompt]
+
+    def _make_bound(self, prompt: WrittenPrompt) -> AnswerBox:
         bound = self.__new__(type(self))
         nn.Module.__init__(bound)
         state = {**self.__dict__, "_modules": dict(self._modules)}
@@ -187,7 +193,7 @@ class AnswerBox(TextBox):
         tokenizer, most = self.reader.tokenizer, self.reader.most
         bound.reader = Reader(tokenizer, prompt.before, prompt.after, most, prompt.special, prompt.answer)
         bound.is_bound = True
-        bound._engines, bound._outputs, bound._weights = {}, {}, ()
+        bound._engines, bound._bound, bound._outputs, bound._weights = {}, {}, {}, ()
         return bound
 
     def forward(self, x: Tensor) -> Tensor:

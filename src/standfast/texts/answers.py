@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -273,9 +273,19 @@ class AnswerModel(TextModel):
             ends += own if isinstance(own, list | tuple) else [own]
         return {end for end in ends if isinstance(end, int)}
 
-    def _make_box(self, prompts: Mapping[int, WrittenPrompt]) -> AnswerBox:
+    @cached_property
+    def _box(self) -> AnswerBox:
         self.model.to(self._device)
-        return AnswerBox(self._network, self.asked, self._most, prompts, self.batch_tokens)
+        return AnswerBox(self._network, self.asked, self._most, {}, self.batch_tokens)
+
+    def bind(self, prompt: Prompt) -> tuple[Model, Tensor]:
+        """The model of the context of one prompt, and the row of its units `(1, W)`: for metrics and explainers alone.
+
+        What it has answered is remembered: explainers and metrics that look at the same contexts share them.
+        """
+        rows = self.encode([prompt])
+        made = self.make_model(rows, prompts=[prompt])
+        return made.for_sample({"prompt": torch.tensor([[prompt.number]])}, 0), rows
 
     def make_model(  # type: ignore[override]
         self, rows: Tensor, removal: Removal | None = None, prompts: Sequence[Prompt] = ()
@@ -293,7 +303,8 @@ class AnswerModel(TextModel):
         """
         check(len(prompts) == len(rows), "prompts", f"one for each of {len(rows)} rows", len(prompts))
         written = {prompt.number: self.write(prompt) for prompt in prompts}
-        box = self._make_box(written)
+        box = self._box
+        box.prompts.update(written)
         fill = self.make_fill(rows, removal or self.removals[0])
         box.remember(rows)
         for operator in self.removals:
@@ -326,7 +337,7 @@ class AnswerModel(TextModel):
         for prompt in list_prompts(prompts):
             written = self.write(prompt)
             with torch.no_grad(), _evaluating(self.model):
-                outputs.append(self._make_box({}).bind_prompt(written)(self.encode([prompt])))
+                outputs.append(self._box.bind_prompt(written)(self.encode([prompt])))
         return torch.cat(outputs)
 
     def predict(self, prompts: Sequence[Prompt]) -> Tensor:  # type: ignore[override]

@@ -42,7 +42,7 @@ class ContextCite(CoalitionExplainer):
     """Coefficients of a sparse linear surrogate of the log-odds of the answer, over which sources are there.
 
     Cohen-Wang, Shah, Georgiev and Madry, ContextCite: attributing model generation to context, NeurIPS 2024
-    (arXiv 2409.00729), Section 3: each of R ablations keeps each source with probability 1/2; of the probability p of
+    (arXiv 2409.00729): each of R ablations keeps each source with probability 1/2; of the probability p of
     the answer without the others, `g = log(p / (1 - p))` is fitted by
 
         argmin over w, b of  1 / (2 R) sum over ablations v of (g(v) - w v - b)^2 + penalty |w|_1
