@@ -574,7 +574,7 @@ class Model:
         own = {name: extras[name][row : row + 1] for name in self.extras}
         bound = None if self.black_box is None else self.black_box.bind(own)
         if bound is not None:
-            return self._with_box(bound)
+            return self.with_box(bound)
 
         def run(module: nn.Module, x: Tensor) -> Any:
             return module(x, **{name: one.to(x.device).expand(len(x), *one.shape[1:]) for name, one in own.items()})
@@ -583,7 +583,7 @@ class Model:
         found.module, found.extras = ForwardWrapper(self.module, run), ()
         return found
 
-    def _with_box(self, box: BlackBox) -> Model:
+    def with_box(self, box: BlackBox) -> Model:
         """This model with another black box in the place of its own, which needs no further inputs."""
         found = copy.copy(self)
         found.module = found.black_box = box

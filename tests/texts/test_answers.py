@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.errors import ArgumentError, ModelError
+from standfast.explainers.adapters.other_prompts import OtherPromptExplainer
 from standfast.neighbourhoods.text import GONE, Word, decode_word, encode_word
 from standfast.study.file.spec import study_from
 from standfast.tasks import GeneratedAnswer
@@ -255,6 +256,12 @@ def test_other_weights_are_asked_again() -> None:
     with torch.no_grad():
         network.words.weight[number("Ann"), 0] += 1
     assert made.logits(rows)[0, EXPLAINED] > before[0, EXPLAINED]
+    own, seen = network.words.weight.data, []
+    for shift in (0.1, 0.2, 0.3):
+        network.words.weight.data = own + shift  # in the place of one that was freed
+        seen.append(float(made.logits(rows)[0, EXPLAINED]))
+        network.words.weight.data = own
+    assert len(set(seen)) == 3
 
 
 # Models whose truth is known
@@ -549,3 +556,29 @@ def test_a_study_file_and_pickles(tmp_path: Path) -> None:
     made, rows = make_model().bind(prompts[0])
     again = pickle.loads(pickle.dumps(made))
     assert torch.equal(again.logits(rows), made.logits(rows))
+
+
+def test_controls_explain_another_answer_and_an_unrelated_question() -> None:
+    model, prompt = make_model(make_llama(seed=1)), make_prompt(answer="by Ann")
+    bound, rows = model.bind(prompt)
+    own = standfast.explainers.get("occlusion")
+    found = {}
+    for other in ("answer", "question"):
+        control = OtherPromptExplainer(own, other)  # type: ignore[arg-type]
+        found[other] = control(bound, rows)
+    same_prompt = make_prompt(answer="I do not know.")
+    unrelated = standfast.Prompt("What is two plus two?", prompt.documents, answer="Four.")
+    for other, expected in (("answer", same_prompt), ("question", unrelated)):
+        values = [value for _, value in standfast.explain(model, "occlusion", expected)]
+        assert found[other][0].tolist() == pytest.approx(values, abs=1e-6)
+    assert not torch.allclose(found["answer"], own(bound, rows))
+    options: dict[str, Any] = {"sanity": False, "progress": False}
+    evaluated = standfast.evaluate(model, "occlusion", [prompt], "aopc", **options)
+    assert list(evaluated.manifest["controls"]) == [
+        "random",
+        "randomised:occlusion",
+        "other_answer:occlusion",
+        "other_question:occlusion",
+    ]
+    with pytest.raises(ArgumentError, match="model: expected an AnswerModel"):
+        OtherPromptExplainer(own)(standfast.Model(nn.Linear(3, 2), (0.0, 1.0)), torch.ones(1, 3))

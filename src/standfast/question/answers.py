@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
 from standfast.explainers.adapters.callables import CallableExplainer
+from standfast.explainers.adapters.other_prompts import OtherPrompt, OtherPromptExplainer
 from standfast.model import Model
 from standfast.neighbourhoods.text import Word
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
@@ -73,8 +74,9 @@ class Answers(Texts):
 
     @classmethod
     def is_given(cls, data: object) -> bool:
-        is_list = isinstance(data, list | tuple) and len(data) > 0
-        return is_list and all(isinstance(each, Prompt) for each in data)  # type: ignore[union-attr]
+        if not isinstance(data, list | tuple) or not data:
+            return False
+        return all(isinstance(each, Prompt) for each in data)
 
     @classmethod
     def give(cls, inputs: Any) -> Any:
@@ -109,6 +111,17 @@ class Answers(Texts):
     def fit_explainer(self, explainer: Any) -> Explainer:
         """An explainer of embeddings, or of units."""
         return fit_answer_explainer(explainer)
+
+    def default_controls(self, explainers: Mapping[str, Explainer], models: Sequence[Model]) -> dict[str, Explainer]:
+        """As for texts, and the first explainer on another answer to the prompt, and on an unrelated question."""
+        controls = super().default_controls(explainers, models)
+        first = next((explainer for explainer in explainers.values() if not explainer.control), None)
+        if first is None:
+            return controls
+        for other in get_args(OtherPrompt):
+            control = OtherPromptExplainer(first, other)
+            controls[control.label] = control
+        return controls
 
 
 def fit_answer_explainer(explainer: Any) -> Explainer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,6 +32,8 @@ _LEAST_GRADIENTS = 4
 _LOGITS = 1 << 26
 #: prompts whose outputs are remembered, four numbers each
 _REMEMBERED = 1 << 17
+#: for how many weights of a network, such as its own and those of controls
+_REMEMBERED_WEIGHTS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,13 +160,14 @@ class AnswerBox(TextBox):
         super().__init__(network, Reader(tokenizer, most=most))
         self.tokens = tokens
         self.prompts = dict(prompts)
-        self.is_bound = False
+        #: to which it is bound
+        self.prompt: WrittenPrompt | None = None
         self._bound: dict[WrittenPrompt, AnswerBox] = {}
-        self._outputs: dict[bytes, Tensor] = {}
-        self._weights: tuple[Any, ...] = ()
+        #: what was answered, by the rows' bytes, for each of the last weights
+        self._outputs: dict[tuple[Any, ...], dict[bytes, Tensor]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_bound": {}, "_outputs": {}, "_weights": ()}
+        return {**super().__getstate__(), "_bound": {}, "_outputs": {}}
 
     def bind(self, extras: Mapping[str, Tensor]) -> AnswerBox:
         """The box of one prompt, of which the number is the extra `"prompt"`.
@@ -183,6 +186,16 @@ class AnswerBox(TextBox):
             self._bound[prompt] = self._make_bound(prompt)
         return self._bound[prompt]
 
+    def bind_other(self, other: Literal["answer", "question"]) -> AnswerBox:
+        """The box of the same context with another answer, or with another question and its answer."""
+        prompt = self.prompt
+        found = None if prompt is None else prompt.other_answer
+        if other == "question" and prompt is not None:
+            found = prompt.other_question
+        if found is None:
+            raise ModelError("model: expected one prompt at a time, since each has an answer of its own, got several")
+        return self.bind_prompt(found)
+
     def _make_bound(self, prompt: WrittenPrompt) -> AnswerBox:
         bound = self.__new__(type(self))
         nn.Module.__init__(bound)
@@ -192,8 +205,8 @@ class AnswerBox(TextBox):
         bound.network = replace(self.network, answer=prompt.answer, explained=prompt.explained)
         tokenizer, most = self.reader.tokenizer, self.reader.most
         bound.reader = Reader(tokenizer, prompt.before, prompt.after, most, prompt.special, prompt.answer)
-        bound.is_bound = True
-        bound._engines, bound._bound, bound._outputs, bound._weights = {}, {}, {}, ()
+        bound.prompt = prompt
+        bound._engines, bound._bound, bound._outputs = {}, {}, {}
         return bound
 
     def forward(self, x: Tensor) -> Tensor:
@@ -203,27 +216,32 @@ class AnswerBox(TextBox):
             ModelError: it is bound to no prompt.
             NoGradientsError: the codes require gradients; gradients are those by embeddings.
         """
-        if not self.is_bound:
+        if self.prompt is None:
             raise ModelError("model: expected one prompt at a time, since each has an answer of its own, got several")
         self.refuse_gradients(x)
-        self._forget_other_weights()
+        outputs = self._find_outputs()
         keys = [row.tobytes() for row in np.ascontiguousarray(x.detach().cpu().numpy())]
-        places = {key: place for place, key in enumerate(keys) if key not in self._outputs}
+        places = {key: place for place, key in enumerate(keys) if key not in outputs}
         if places:
-            if len(self._outputs) + len(places) > _REMEMBERED:
-                self._outputs.clear()
+            if len(outputs) + len(places) > _REMEMBERED:
+                outputs.clear()
                 places = {key: place for place, key in enumerate(keys)}
-            outputs = super().forward(x[list(places.values())])
-            self._outputs.update(zip(places, outputs.detach().cpu(), strict=True))
-        return torch.stack([self._outputs[key] for key in keys]).to(x.device)
+            new = super().forward(x[list(places.values())])
+            outputs.update(zip(places, new.detach().cpu(), strict=True))
+        return torch.stack([outputs[key] for key in keys]).to(x.device)
 
-    def _forget_other_weights(self) -> None:
-        """Forget what other weights have answered, such as those of a control."""
-        weights = tuple((weight.data_ptr(), weight._version) for weight in self.network.module.parameters())
-        device = next(self.network.module.parameters(), torch.zeros(0)).device
-        if (*weights, device, self.network.module.training) != self._weights:
-            self._outputs.clear()
-            self._weights = (*weights, device, self.network.module.training)
+    def _find_outputs(self) -> dict[bytes, Tensor]:
+        """What is remembered of the weights as they are: a control, such as shuffled ones, has other answers."""
+        module = self.network.module
+        weights = list(module.parameters())
+        places = tuple((weight.data_ptr(), weight._version) for weight in weights)
+        key = (places, _look_at(weights), module.training)
+        if key not in self._outputs:
+            while len(self._outputs) >= _REMEMBERED_WEIGHTS:
+                del self._outputs[next(iter(self._outputs))]
+            self._outputs[key] = {}
+        self._outputs[key] = self._outputs.pop(key)  # the last one that is forgotten
+        return self._outputs[key]
 
     def _count_tokens(self, device: torch.device) -> int:
         """How many tokens are run together."""
@@ -259,6 +277,16 @@ class AnswerBox(TextBox):
         """About how many tokens a row has: those of the last one that was read."""
         readings = self.reader._known
         return max((len(reading.ids) for reading in readings.values()), default=1)
+
+
+def _look_at(weights: Sequence[nn.Parameter]) -> tuple[float, ...]:
+    """Some numbers of each of the weights: memory may be used again for others, which are as old."""
+    some: list[Tensor] = []
+    for weight in weights:
+        values = weight.detach().reshape(-1)
+        if len(values):
+            some.append(values[[0, len(values) // 2, -1]].float())
+    return tuple(torch.cat([part.to(some[0].device) for part in some]).tolist()) if some else ()
 
 
 def find_answer_box(model: Model) -> AnswerBox | None:

@@ -21,7 +21,10 @@ from standfast.texts.answer_network import AnswerBox, AnswerNetwork
 from standfast.texts.model import Removal, TextModel, explain_padding_fault
 from standfast.texts.network import CODE_BOUNDS
 from standfast.texts.prompts import (
+    ANSWER_TO_OTHER,
     CHAT_TEMPLATE,
+    OTHER_ANSWER,
+    OTHER_QUESTION,
     PLAIN_TEMPLATE,
     UNITS,
     Prompt,
@@ -199,7 +202,16 @@ class AnswerModel(TextModel):
         answer = self._find_answer(prompt)
         explained = answer.find_tokens(prompt.statement)
         self._check_length(prompt, written, len(answer.ids))
-        return replace(written, answer=answer.ids, explained=explained)
+        other_answer = self._read_answer(replace(prompt, answer=OTHER_ANSWER, statement=None))
+        other_prompt = replace(prompt, question=OTHER_QUESTION, answer=ANSWER_TO_OTHER, statement=None)
+        other = write_prompt(other_prompt, self.asked, self.message, self.chat)
+        return replace(
+            written,
+            answer=answer.ids,
+            explained=explained,
+            other_answer=written.with_answer(other_answer.ids),
+            other_question=other.with_answer(self._read_answer(other_prompt).ids),
+        )
 
     def _find_answer(self, prompt: Prompt) -> FixedAnswer:
         """The answer of a prompt, which is generated once."""
@@ -287,7 +299,7 @@ class AnswerModel(TextModel):
         made = self.make_model(rows, prompts=[prompt])
         return made.for_sample({"prompt": torch.tensor([[prompt.number]])}, 0), rows
 
-    def make_model(  # type: ignore[override]
+    def make_model(
         self, rows: Tensor, removal: Removal | None = None, prompts: Sequence[Prompt] = ()
     ) -> Model:
         """The model of rows of codes `(N, W)` of prompts, which is bound to one of them before it is run.

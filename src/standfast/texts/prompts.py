@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from standfast.errors import ArgumentError, check
@@ -22,6 +22,9 @@ _BETWEEN = "\n\n"
 _MARK = "STANDFASTDOCUMENTS"
 #: the most characters of a prompt: a longer one is a file that was taken for a text
 _MOST_CHARACTERS = 10**6
+#: another answer to any question; and a question that has nothing to do with a context, and its answer
+OTHER_ANSWER = "I do not know."
+OTHER_QUESTION, ANSWER_TO_OTHER = "What is two plus two?", "Four."
 #: how a question and its documents are put into one message, and into a prompt without a chat template
 CHAT_TEMPLATE = "Context: {documents}\n\nQuery: {question}"
 PLAIN_TEMPLATE = "Context: {documents}\n\nQuery: {question}\n\nAnswer:"
@@ -170,6 +173,8 @@ class WrittenPrompt:
         special: whether the tokenizer adds its special tokens; a chat template has written them.
         answer: the tokens of the answer.
         explained: the numbers of those that are explained.
+        other_answer: the same prompt with another answer; None where it is not known.
+        other_question: a prompt that has nothing to do with the context, with its answer.
     """
 
     before: str
@@ -177,6 +182,12 @@ class WrittenPrompt:
     special: bool
     answer: tuple[int, ...] = ()
     explained: tuple[int, ...] = ()
+    other_answer: WrittenPrompt | None = None
+    other_question: WrittenPrompt | None = None
+
+    def with_answer(self, answer: tuple[int, ...]) -> WrittenPrompt:
+        """The same prompt with an answer, all of which is explained."""
+        return replace(self, answer=answer, explained=tuple(range(len(answer))))
 
 
 def write_prompt(prompt: Prompt, tokenizer: Tokenizer, template: str, chat: bool) -> WrittenPrompt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +37,7 @@ class Ablations:
         cls,
         probe: Probe,
         call: Call,
-        baseline: float | tuple[float, ...] | None,
+        baseline: float | Sequence[float] | None,
         region: int | None,
         segments: SegmentChoice | None,
         score: Scale,

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -166,7 +166,7 @@ class Groundedness(Metric):
         ranks = rank_with_random_ties(attributions, keys)
         cited_regions = exist & (ranks < self.cited)
         names = ("value", "low", "high", "cited", "random", "whole", "beaten", "grounded")
-        measured = {name: torch.full_like(ablations.start, torch.nan) for name in names}
+        measured: dict[str, Any] = {name: torch.full_like(ablations.start, torch.nan) for name in names}
         start = ablations.start
         for row in probe.usable().tolist():
             count = int(ablations.regions.count[row])
