@@ -28,6 +28,7 @@ from standfast.explainers.adapters.other_prompts import OtherPromptExplainer
 from standfast.neighbourhoods.text import GONE, Word, decode_word, encode_word
 from standfast.study.file.spec import study_from
 from standfast.tasks import GeneratedAnswer
+from standfast.tasks.base import count_parts, find_log_odds
 from standfast.tasks.generated import EXPLAINED, MEAN, TOKENS
 from standfast.texts.answer_network import find_answer_box
 from standfast.texts.prompts import find_statement
@@ -154,10 +155,10 @@ def test_a_fall_of_the_mean_log_probability_is_another_answer() -> None:
 
 def test_log_odds_of_an_answer() -> None:
     scores = torch.tensor([math.log(0.25), math.log(0.999), -200.0, 0.0], dtype=torch.float64)
-    found = GeneratedAnswer().read_log_odds(scores)
+    found = find_log_odds(GeneratedAnswer(), scores)
     assert found[:3].tolist() == pytest.approx([math.log(1 / 3), math.log(999), -200.0])
     assert bool(found.isfinite().all())
-    assert GeneratedAnswer().count_parts(torch.tensor([[0.0, 0.0, 0.0, 7.0]])).tolist() == [7.0]
+    assert count_parts(GeneratedAnswer(), torch.tensor([[0.0, 0.0, 0.0, 7.0]])).tolist() == [7.0]
 
 
 # Batches
@@ -276,7 +277,7 @@ def test_shapley_values_of_an_additive_model() -> None:
     around = WEIGHTS["built"]  # of the question
     coalitions = list_coalitions(5)
     scores = made.logits(torch.where(coalitions, rows, float(GONE)))[:, EXPLAINED].double()
-    log_odds = made.task.read_log_odds(scores)
+    log_odds = find_log_odds(made.task, scores)
     expected = (coalitions.double() @ torch.tensor(worth, dtype=torch.float64)) + around
     torch.testing.assert_close(log_odds, expected, rtol=1e-4, atol=1e-4)
     values = brute_force_shapley(scores, coalitions)
@@ -536,7 +537,9 @@ def test_aopc_is_the_mean_fall_of_the_log_probability() -> None:
 def test_a_study_file_and_pickles(tmp_path: Path) -> None:
     (tmp_path / "asked.py").write_text(
         "from small_answers import *\nimport standfast\n"
-        "def load():\n    return [make_prompt(answer='by Ann'), make_prompt(SENTENCES[:4], answer='Bob')]\n"
+        "def load():\n"
+        "    prompts = [make_prompt(answer='by Ann'), make_prompt(SENTENCES[:4], answer='Bob')]\n"
+        "    return standfast.texts.Prompts(prompts)\n"
         "def build():\n    return standfast.AnswerModel(make_llama(), make_tokenizer(), device='cpu')\n"
     )
     content = {

@@ -20,7 +20,7 @@ from standfast.question.inputs import Given, kinds
 from standfast.question.texts import Texts, check_removal, fit_explainer
 from standfast.segments import FEWEST
 from standfast.tasks import Task
-from standfast.texts import AnswerModel, Prompt, encode_texts
+from standfast.texts import AnswerModel, Prompt, Prompts, encode_texts
 from standfast.texts.answers import list_prompts
 from standfast.texts.network import CODE_BOUNDS
 
@@ -62,7 +62,7 @@ class Answers(Texts):
     name: ClassVar[str] = "answers"
     words: ClassVar[str] = "prompts"
     forms: ClassVar[str] = "prompts, where the model is an AnswerModel"
-    given: ClassVar[type] = list
+    given: ClassVar[type] = Prompts
 
     @classmethod
     def takes(cls, inputs: object, models: Sequence[object]) -> bool:
@@ -73,14 +73,8 @@ class Answers(Texts):
         return "prompts"
 
     @classmethod
-    def is_given(cls, data: object) -> bool:
-        if not isinstance(data, list | tuple) or not data:
-            return False
-        return all(isinstance(each, Prompt) for each in data)
-
-    @classmethod
     def give(cls, inputs: Any) -> Any:
-        return list_prompts(inputs)
+        return Prompts(list_prompts(inputs))
 
     @classmethod
     def read(cls, given: Given) -> Answers:

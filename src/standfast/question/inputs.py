@@ -106,11 +106,6 @@ class Inputs(ABC):
         return "inputs"
 
     @classmethod
-    def is_given(cls, data: object) -> bool:
-        """Whether data are as this kind takes them: of the type `given`."""
-        return isinstance(data, cls.given)
-
-    @classmethod
     @abstractmethod
     def give(cls, inputs: Any) -> Any:
         """Inputs that a user hands over, as `given`.
@@ -264,7 +259,7 @@ def list_other_kinds(name: str) -> list[type[Inputs]]:
 
 def find_given_kind(data: object) -> type[Inputs] | None:
     """The kind whose `given` data are; None for anything else."""
-    return next((kind for kind in _load_kinds(kinds.names()) if kind.is_given(data)), None)
+    return next((kind for kind in _load_kinds(kinds.names()) if isinstance(data, kind.given)), None)
 
 
 def _load_kinds(names: Iterable[str]) -> list[type[Inputs]]:

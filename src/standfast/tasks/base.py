@@ -119,7 +119,9 @@ class Task(metaclass=ConfigurationType):
             gradient there. Searches for the least change look for a direction to leave it.
         may_be_empty: whether a module may find nothing at all, and then returns what has no gradients.
         scales: whether scores are logits that also are probabilities; otherwise both scales are the same.
-        odds_scale: the scale of scores from which `read_log_odds` makes log-odds.
+        chance: what a score is, on which scale, where it says how probable the answer is: a `"probability"`, or its
+            logarithm (`"log_probability"`); empty where it is neither, or log-odds already.
+        parts_column: where the outputs `(N, K)` say of how many parts, such as tokens, a score is the sum.
     """
 
     name: ClassVar[str]
@@ -134,7 +136,8 @@ class Task(metaclass=ConfigurationType):
     peaks: ClassVar[bool] = False
     may_be_empty: ClassVar[bool] = False
     scales: ClassVar[bool] = False
-    odds_scale: ClassVar[Scale] = "logit"
+    chance: ClassVar[Literal["", "probability", "log_probability"]] = ""
+    parts_column: ClassVar[int | None] = None
 
     @property
     def reads_logits(self) -> bool:
@@ -225,16 +228,6 @@ class Task(metaclass=ConfigurationType):
         """How near scores, by their probabilities, are to others `(N,)`: 1 where they are the same, and at least 0."""
         return (1 - (first - second).abs()).clamp(min=0)
 
-    def read_log_odds(self, scores: Tensor) -> Tensor:
-        """Scores on the scale `odds_scale` as what a linear surrogate fits: of a probability its logit, which has no
-        bounds; by default the scores as they are.
-        """
-        return scores
-
-    def count_parts(self, outputs: Tensor) -> Tensor:
-        """Of how many parts each score is the sum, such as tokens, `(N,)`: by default of one."""
-        return outputs.new_ones(len(outputs))
-
     def read_answer(self, outputs: Tensor, answer: Tensor) -> Tensor:
         """What the answer has become, as one number `(N,)`: another class, or else the score by which it is compared.
 
@@ -256,14 +249,31 @@ tasks: Registry[type[Task]] = Registry(
 )
 
 
-def find_log_odds(probabilities: Tensor) -> Tensor:
-    """The logits of probabilities; of 0 and 1 those of the nearest numbers that have one.
+def find_log_odds(task: Task, scores: Tensor) -> Tensor:
+    """Scores as log-odds, which have no bounds: those of probabilities, and scores of other tasks as they are.
 
-    >>> find_log_odds(torch.tensor([0.5, 0.75], dtype=torch.float64))
-    tensor([0.0000, 1.0986], dtype=torch.float64)
+    Args:
+        task: of the model.
+        scores: as probabilities where the task has some, else of any scale.
+
+    >>> from standfast.tasks import Classification, GeneratedAnswer
+    >>> find_log_odds(Classification(), torch.tensor([0.5, 0.75]))
+    tensor([0.0000, 1.0986])
+    >>> find_log_odds(GeneratedAnswer(), torch.tensor([0.5, 0.75]).log())
+    tensor([0.0000, 1.0986])
     """
-    information = torch.finfo(probabilities.dtype)
-    return probabilities.clamp(information.tiny, 1 - information.eps).logit()
+    information = torch.finfo(scores.dtype)
+    if task.chance == "probability":
+        return scores.clamp(information.tiny, 1 - information.eps).logit()
+    if task.chance == "log_probability":
+        below = scores.clamp(max=-information.tiny)
+        return below - torch.log(-torch.expm1(below))
+    return scores
+
+
+def count_parts(task: Task, outputs: Tensor) -> Tensor:
+    """Of how many parts each score is the sum, such as tokens, `(N,)`: by default of one."""
+    return outputs.new_ones(len(outputs)) if task.parts_column is None else outputs[:, task.parts_column]
 
 
 def make_mask(finite: Tensor, values: Tensor) -> Tensor:

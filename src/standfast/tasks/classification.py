@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ from standfast.tasks.base import (
     TaskWords,
     check_range,
     expect_tensor,
-    find_log_odds,
     pick,
     tasks,
 )
@@ -43,7 +42,7 @@ class Classification(Task):
     classes: ClassVar[bool] = True
     switches: ClassVar[bool] = True
     scales: ClassVar[bool] = True
-    odds_scale: ClassVar[Scale] = "probability"
+    chance: ClassVar[Literal["", "probability", "log_probability"]] = "probability"
 
     def read(self, output: Any, count: int) -> Tensor:
         shape = "logits of shape (N, classes) with at least two classes"
@@ -65,10 +64,6 @@ class Classification(Task):
         values = outputs if scale == "logit" else outputs.softmax(1)
         others = values.scatter(1, answer[:, None], -torch.inf)
         return others.amax(1) - pick(values, answer)
-
-    def read_log_odds(self, scores: Tensor) -> Tensor:
-        """The logits of the probability of the class against all others."""
-        return find_log_odds(scores)
 
 
 @tasks.register("zero_shot")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -61,6 +61,8 @@ class GeneratedAnswer(Task):
         kind="",
         classes=False,
     )
+    chance: ClassVar[Literal["", "probability", "log_probability"]] = "log_probability"
+    parts_column: ClassVar[int | None] = TOKENS
     tolerance: Positive | None = None
     first: Count | None = None
 
@@ -109,13 +111,3 @@ class GeneratedAnswer(Task):
     def measure_closeness(self, first: Tensor, second: Tensor) -> Tensor:
         """1 where the log-probabilities are the same, and a half where they differ by 1 nat."""
         return 1 / (1 + (first - second).abs())
-
-    def read_log_odds(self, scores: Tensor) -> Tensor:
-        """The logit of the answer's probability, from log-probabilities."""
-        certain = -torch.finfo(scores.dtype).tiny
-        below = scores.clamp(max=certain)
-        return below - torch.log(-torch.expm1(below))
-
-    def count_parts(self, outputs: Tensor) -> Tensor:
-        """How many tokens are explained."""
-        return outputs[:, TOKENS]

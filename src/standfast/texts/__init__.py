@@ -8,7 +8,7 @@ from standfast.texts.answers import AnswerModel
 from standfast.texts.embedded import EmbeddedText, TransformersText, padded_batch, token_relevance
 from standfast.texts.model import CausalModel, TextModel
 from standfast.texts.network import Batch, TextBox, find_text_box
-from standfast.texts.prompts import Prompt
+from standfast.texts.prompts import Prompt, Prompts
 from standfast.texts.words import encode_texts, split_words, sum_sentences, write_text
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "CausalModel",
     "EmbeddedText",
     "Prompt",
+    "Prompts",
     "TextBox",
     "TextModel",
     "TransformersText",

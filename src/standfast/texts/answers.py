@@ -299,9 +299,7 @@ class AnswerModel(TextModel):
         made = self.make_model(rows, prompts=[prompt])
         return made.for_sample({"prompt": torch.tensor([[prompt.number]])}, 0), rows
 
-    def make_model(
-        self, rows: Tensor, removal: Removal | None = None, prompts: Sequence[Prompt] = ()
-    ) -> Model:
+    def make_model(self, rows: Tensor, removal: Removal | None = None, prompts: Sequence[Prompt] = ()) -> Model:
         """The model of rows of codes `(N, W)` of prompts, which is bound to one of them before it is run.
 
         Args:

@@ -107,6 +107,12 @@ class Prompt:
         return parts
 
 
+class Prompts(tuple[Prompt, ...]):
+    """Several prompts, as a function of a study returns them."""
+
+    __slots__ = ()
+
+
 def _check_statement(answer: str | None, statement: str | int | None) -> None:
     """Raise `ArgumentError` unless a statement can be a part of the answer."""
     if statement is None:

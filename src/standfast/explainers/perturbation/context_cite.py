@@ -16,6 +16,7 @@ from standfast.explainers.perturbation.coalitions import CoalitionExplainer, Coa
 from standfast.explainers.perturbation.lasso import fit_lasso
 from standfast.model import Model, Output
 from standfast.records import AtLeastZero, Range
+from standfast.tasks.base import count_parts, find_log_odds
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,14 @@ class ContextCite(CoalitionExplainer):
         return _draw_ablations(self.samples, features, self.seed, device)
 
     def choose_scale(self, model: Model) -> Output:
-        return model.task.odds_scale if self.output == "logit" else "probability"
+        if self.output == "logit" and not model.task.chance:
+            return "logit"  # log-odds already, or a score of its own
+        return "probability"
 
     def solve(self, model: Model, coalitions: Coalitions, scores: Tensor, outputs: Tensor) -> Tensor:
         assert isinstance(coalitions, _Ablations)
-        fitted = model.task.read_log_odds(scores) if self.output == "logit" else scores
-        return coalitions.solve_for(fitted, self.penalty * model.task.count_parts(outputs))
+        fitted = find_log_odds(model.task, scores) if self.output == "logit" else scores
+        return coalitions.solve_for(fitted, self.penalty * count_parts(model.task, outputs))
 
 
 @lru_cache(maxsize=64)
