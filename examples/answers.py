@@ -16,7 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,16 @@ def load(folder: Path | None = None) -> standfast.AnswerModel:
 
     kept = folder or Path.home() / ".cache" / "standfast-examples" / "smollm2-135m-instruct"
     if not (kept / "config.json").exists():
-        package = Path(str(files(PACKAGE)))
+        spec = find_spec(PACKAGE)  # not imported: it is a plug-in of a program that is not needed
+        if spec is None or spec.origin is None:
+            sys.exit(f"{PACKAGE} is not installed: see the first lines of this file")
+        package = Path(spec.origin).parent
         (gguf,) = package.glob("*.gguf")
         for kind in (AutoTokenizer, AutoModelForCausalLM):
             loaded: Any = kind.from_pretrained(str(package), gguf_file=gguf.name)
+            if kind is AutoModelForCausalLM:  # its weights are plain numbers by now
+                loaded.hf_quantizer = None
+                del loaded.config.quantization_config
             loaded.save_pretrained(str(kept))
     network = AutoModelForCausalLM.from_pretrained(str(kept), dtype=torch.float32)
     return standfast.AnswerModel(network.eval(), AutoTokenizer.from_pretrained(str(kept)), longest=40)
