@@ -171,7 +171,7 @@ def find_interval(correlation: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The ends of a 95% interval of Spearman's correlations `(N,)` of so many pairs, by Bonett and Wright.
 
     >>> [round(float(end), 3) for end in find_interval(torch.tensor([0.8], dtype=torch.float64), 64)]
-    [0.668, 0.883]
+    [0.67, 0.882]
     """
     width = _QUANTILE * ((1 + correlation**2 / 2) / (count - 3)).sqrt()
     middle = correlation.clamp(-1, 1).atanh()
