@@ -204,10 +204,10 @@ def explain_answers(
     check_removal(model, [fitted])
     units_of_prompts = model.split(prompts)
     rows = encode_texts(units_of_prompts)
-    made = model.make_model(rows, prompts=prompts)
+    model_of_all = model.make_model(rows, prompts=prompts)
     explained: list[CitedAnswer] = []
     for number, (prompt, units) in enumerate(zip(prompts, units_of_prompts, strict=True)):
-        bound = made.for_sample({"prompt": number_prompts([prompt])}, 0).with_width(len(units))
+        bound = model_of_all.for_sample({"prompt": number_prompts([prompt])}, 0).with_width(len(units))
         values = fitted(bound, rows[number : number + 1, : len(units)], progress=progress)[0].tolist()
         parts = [(unit.text, value) for unit, value in zip(units, values, strict=True)]
         explained.append(CitedAnswer(parts, prompt.question, model.answer(prompt)))

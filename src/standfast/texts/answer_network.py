@@ -93,9 +93,9 @@ class AnswerNetwork(Network):
         last = (present * torch.arange(length, device=present.device)).argmax(1)
         # a token is predicted at the place before it
         numbers = torch.arange(len(self.answer), device=present.device)
-        places = last[:, None] - len(self.answer) + numbers - skipped
+        predicting = last[:, None] - len(self.answer) + numbers - skipped
         rows = torch.arange(len(out), device=out.device)[:, None]
-        return out[rows, places]
+        return out[rows, predicting]
 
 
 def check_logits(out: Tensor, present: Tensor) -> None:
@@ -115,10 +115,11 @@ def read_answer(logits: Tensor, answer: Sequence[int], explained: Sequence[int],
     >>> read_answer(logits, (1, 0), (0, 1), None)[0, 0].exp()  # 0.8 * 0.4
     tensor(0.3200)
     """
-    others, own = find_log_shares(logits, answer)
-    rivals = others - own.detach()
+    of_others, of_answer = find_log_shares(logits, answer)
+    rivals = of_others - of_answer.detach()
     deciding = rivals if first is None else rivals[:, :first]
-    total, mean = row_sum(own[:, list(explained)]), row_sum(own) / own.shape[1]
+    total = row_sum(of_answer[:, list(explained)])
+    mean = row_sum(of_answer) / len(answer)
     count = torch.full_like(total, len(explained))
     outputs = torch.stack([total, mean, deciding.amax(1), count], 1)
     assert outputs.shape[1] == COLUMNS
@@ -189,12 +190,12 @@ class AnswerBox(TextBox):
     def bind_other(self, other: Literal["answer", "question"]) -> AnswerBox:
         """The box of the same context with another answer, or with another question and its answer."""
         prompt = self.prompt
-        found = None if prompt is None else prompt.other_answer
-        if other == "question" and prompt is not None:
-            found = prompt.other_question
-        if found is None:
+        other_prompt: WrittenPrompt | None = None
+        if prompt is not None:
+            other_prompt = prompt.other_question if other == "question" else prompt.other_answer
+        if other_prompt is None:
             raise ModelError("model: expected one prompt at a time, since each has an answer of its own, got several")
-        return self.bind_prompt(found)
+        return self.bind_prompt(other_prompt)
 
     def _make_bound(self, prompt: WrittenPrompt) -> AnswerBox:
         bound = self.__new__(type(self))
@@ -221,21 +222,21 @@ class AnswerBox(TextBox):
         self.refuse_gradients(x)
         outputs = self._find_outputs()
         keys = [row.tobytes() for row in np.ascontiguousarray(x.detach().cpu().numpy())]
-        places = {key: place for place, key in enumerate(keys) if key not in outputs}
-        if places:
-            if len(outputs) + len(places) > _REMEMBERED:
-                outputs.clear()
-                places = {key: place for place, key in enumerate(keys)}
-            new = super().forward(x[list(places.values())])
-            outputs.update(zip(places, new.detach().cpu(), strict=True))
+        if len(outputs) + len(keys) > _REMEMBERED:
+            outputs.clear()
+        # equal rows, such as those that fill a batch up, are run once
+        new_rows = {key: row for row, key in enumerate(keys) if key not in outputs}
+        if new_rows:
+            new_outputs = super().forward(x[list(new_rows.values())])
+            outputs.update(zip(new_rows, new_outputs.detach().cpu(), strict=True))
         return torch.stack([outputs[key] for key in keys]).to(x.device)
 
     def _find_outputs(self) -> dict[bytes, Tensor]:
         """What is remembered of the weights as they are: a control, such as shuffled ones, has other answers."""
         module = self.network.module
         weights = list(module.parameters())
-        places = tuple((weight.data_ptr(), weight._version) for weight in weights)
-        key = (places, _look_at(weights), module.training)
+        memory = tuple((weight.data_ptr(), weight._version) for weight in weights)
+        key = (memory, _look_at(weights), module.training)
         if key not in self._outputs:
             while len(self._outputs) >= _REMEMBERED_WEIGHTS:
                 del self._outputs[next(iter(self._outputs))]
@@ -281,12 +282,12 @@ class AnswerBox(TextBox):
 
 def _look_at(weights: Sequence[nn.Parameter]) -> tuple[float, ...]:
     """Some numbers of each of the weights: memory may be used again for others, which are as old."""
-    some: list[Tensor] = []
+    numbers: list[float] = []
     for weight in weights:
         values = weight.detach().reshape(-1)
         if len(values):
-            some.append(values[[0, len(values) // 2, -1]].float())
-    return tuple(torch.cat([part.to(some[0].device) for part in some]).tolist()) if some else ()
+            numbers += values[[0, len(values) // 2, -1]].tolist()
+    return tuple(numbers)
 
 
 def find_answer_box(model: Model) -> AnswerBox | None:

@@ -143,8 +143,9 @@ class AnswerModel(TextModel):
     def _network(self) -> AnswerNetwork:
         padding = self.asked.padding
         assert padding is not None
-        known = getattr(find_attribute(self.model, "config"), "pad_token_id", None)
-        fill = known if isinstance(known, int) and known >= 0 else padding
+        of_model = getattr(find_attribute(self.model, "config"), "pad_token_id", None)
+        is_token = isinstance(of_model, int) and of_model >= 0
+        fill = of_model if is_token else padding
         task = get_task(self.task)
         assert isinstance(task, GeneratedAnswer)
         return AnswerNetwork(self.model, fill, embedding=self.embedding, first=task.first)
@@ -281,8 +282,8 @@ class AnswerModel(TextModel):
         ends: list[Any] = []
         configurations = [find_attribute(self.model, name) for name in ("config", "generation_config")]
         for holder in [*configurations, self.tokenizer]:
-            own = getattr(holder, "eos_token_id", None)
-            ends += own if isinstance(own, list | tuple) else [own]
+            of_holder = getattr(holder, "eos_token_id", None)
+            ends += of_holder if isinstance(of_holder, list | tuple) else [of_holder]
         return {end for end in ends if isinstance(end, int)}
 
     @cached_property
@@ -296,8 +297,8 @@ class AnswerModel(TextModel):
         What it has answered is remembered: explainers and metrics that look at the same contexts share them.
         """
         rows = self.encode([prompt])
-        made = self.make_model(rows, prompts=[prompt])
-        return made.for_sample({"prompt": torch.tensor([[prompt.number]])}, 0), rows
+        model_of_all = self.make_model(rows, prompts=[prompt])
+        return model_of_all.for_sample({"prompt": torch.tensor([[prompt.number]])}, 0), rows
 
     def make_model(self, rows: Tensor, removal: Removal | None = None, prompts: Sequence[Prompt] = ()) -> Model:
         """The model of rows of codes `(N, W)` of prompts, which is bound to one of them before it is run.
@@ -319,10 +320,10 @@ class AnswerModel(TextModel):
         box.remember(rows)
         for operator in self.removals:
             box.remember(self.make_fill(rows, operator))
-        made = Model(box, CODE_BOUNDS, device=self._device, task=get_task(self.task), extras=("prompt",))
+        model = Model(box, CODE_BOUNDS, device=self._device, task=get_task(self.task), extras=("prompt",))
         if not self._tried:
             self._try_prompt(box.bind_prompt(written[prompts[0].number]), rows[:1])
-        return made.with_rows(fill)
+        return model.with_rows(fill)
 
     def _try_prompt(self, box: AnswerBox, row: Tensor) -> None:
         """Run the first prompt twice, with padding beside it and without, and without any context."""
@@ -378,7 +379,7 @@ def list_prompts(prompts: Any) -> list[Prompt]:
     listed = [prompts] if isinstance(prompts, Prompt) else prompts
     is_list = isinstance(listed, list | tuple) and len(listed) > 0
     check(is_list, "inputs", _PROMPTS, type(prompts).__name__ if listed else "none")
-    wrong = next((each for each in listed if not isinstance(each, Prompt)), None)
+    wrong = next((entry for entry in listed if not isinstance(entry, Prompt)), None)
     if wrong is not None:
         raise ArgumentError("inputs", _PROMPTS, f"{type(wrong).__name__} among them")
     return list(listed)

@@ -50,13 +50,16 @@ def _descend(gram: Array, moments: Array, penalty: Array, is_constant: Array) ->
         for column in range(len(gram)):
             if is_constant[column]:
                 continue
-            own = coefficients[column]
-            rest = moments[column] - _sum_rows(gram[column][:, None] * coefficients) + gram[column, column] * own
-            shrunk = np.sign(rest) * np.maximum(np.abs(rest) - penalty, 0) / gram[column, column]
-            coefficients[column] = np.where(moving, shrunk, own)
+            size = gram[column, column]
+            # what the other columns do not say of the responses
+            explained_by_all = _sum_rows(gram[column][:, None] * coefficients)
+            rest = moments[column] - explained_by_all + size * coefficients[column]
+            beyond_penalty = np.maximum(np.abs(rest) - penalty, 0)
+            minimum = np.sign(rest) * beyond_penalty / size
+            coefficients[column] = np.where(moving, minimum, coefficients[column])
         change = np.abs(coefficients - before).max(0, initial=0.0)
-        size = np.abs(coefficients).max(0, initial=0.0)
-        moving &= change > _PRECISION * size
+        largest = np.abs(coefficients).max(0, initial=0.0)
+        moving &= change > _PRECISION * largest
         if not moving.any():
             break
     return coefficients

@@ -163,8 +163,9 @@ def correlate_ranks(predictions: Tensor, scores: Tensor) -> Tensor:
     """Spearman's correlation of each row, `(N,)`; NaN where the scores are equal, or not finite."""
     finite = scores.isfinite().all(1)
     differ = finite & (scores.amax(1) > scores.amin(1))
-    found = get_similarity("spearman").compare(predictions, torch.where(differ[:, None], scores, 0.0)).double()
-    return torch.where(differ, found, torch.nan)
+    compared = torch.where(differ[:, None], scores, 0.0)
+    correlations = get_similarity("spearman").compare(predictions, compared).double()
+    return torch.where(differ, correlations, torch.nan)
 
 
 def find_interval(correlation: Tensor, count: int) -> tuple[Tensor, Tensor]:
