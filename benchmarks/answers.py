@@ -62,7 +62,7 @@ def score_with_prefix(network: Any, ids: list[list[int]], shared: int, answer: i
         for own in ids:
             rest = torch.tensor([own[shared:]])
             logits = network(rest, past_key_values=cache, logits_to_keep=answer + 1).logits[0, :-1]
-            cache.crop(shared)
+            cache.crop(shared - len(own))  # so many tokens are removed at its end
             scores.append(float(logits.log_softmax(1)[range(answer), own[-answer:]].sum()))
     return scores
 

@@ -144,8 +144,9 @@ class AnswerModel(TextModel):
         padding = self.asked.padding
         assert padding is not None
         of_model = getattr(find_attribute(self.model, "config"), "pad_token_id", None)
-        is_token = isinstance(of_model, int) and of_model >= 0
-        fill = of_model if is_token else padding
+        fill = padding
+        if isinstance(of_model, int) and of_model >= 0:
+            fill = of_model
         task = get_task(self.task)
         assert isinstance(task, GeneratedAnswer)
         return AnswerNetwork(self.model, fill, embedding=self.embedding, first=task.first)
