@@ -95,7 +95,7 @@ def main() -> None:
     cached, with_prefix = measure(lambda: score_with_prefix(model.model, ids, shared, answer))
     difference = float((torch.tensor(cached) - torch.tensor(bare)).abs().max())
     print(f"with a shared prefix {with_prefix:.1f} s: {seconds / with_prefix:.2f} times as fast, {difference:.1e} nats")
-    long = standfast.Prompt(example.QUESTION, list(example.DOCUMENTS) * (LONG // 150), answer=prompt.answer)
+    long = standfast.Prompt(example.QUESTION, list(example.DOCUMENTS) * (LONG // 122), answer=prompt.answer)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     bound, row = model.bind(long)
     ids, _, _ = list_ids(model, long, row)
