@@ -61,6 +61,8 @@ def figures() -> dict[str, Figure]:
     inside = of.RelevanceLocalisation(regions=waves.extras["blocks"])
     of_series = ("saliency", "input_x_gradient", "integrated_gradients", "random")
     return {
+        "groundedness": Figure(of.Groundedness(), 30),
+        "linear_datamodeling_score": Figure(of.LinearDatamodelingScore(), 30),
         "reasons": Figure(of.Reasons(small, draws=60), 30),
         "worst_case": Figure(of.WorstCase(standfast.LinfBall(0.2), budget=200), 8, "convergence"),
         "misinterpretation_probability": Figure(rare, 2, "curve_sample0", EXPLAINERS[:3]),

@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from standfast.frames import Table
     from standfast.model import Model
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
-    from standfast.question.texts import explain
+    from standfast.question.explanations import explain
     from standfast.race import choose
     from standfast.reason_cards import background_curve, reasons
     from standfast.report import Results, load_results
     from standfast.report.plots import show
-    from standfast.texts import CausalModel, TextModel
+    from standfast.texts import AnswerModel, CausalModel, Prompt, TextModel
 
     __version__: str
 
 __all__ = [
+    "AnswerModel",
     "ArgumentError",
     "CausalModel",
     "Compose",
@@ -40,6 +41,7 @@ __all__ = [
     "Model",
     "ModelError",
     "Neighbourhood",
+    "Prompt",
     "Results",
     "StandfastError",
     "Table",
@@ -77,10 +79,10 @@ _HOMES = {
     "model": ("Model",),
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "report.plots": ("show",),
-    "question.texts": ("explain",),
+    "question.explanations": ("explain",),
     "race": ("choose",),
     "reason_cards": ("background_curve", "reasons"),
-    "texts": ("CausalModel", "TextModel"),
+    "texts": ("AnswerModel", "CausalModel", "Prompt", "TextModel"),
     "report": ("Results", "load_results"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

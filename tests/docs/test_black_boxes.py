@@ -17,8 +17,20 @@ from standfast.metrics.base import metrics
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "tabular.md"
 
 #: what needs predictions alone; everything else must refuse, with a word of why
-EXPLAINERS = {"centre", "input_copy", "kernel_shap", "lime", "occlusion", "random", "rise", "shapley_sampling"}
+EXPLAINERS = {
+    "centre",
+    "context_cite",
+    "input_copy",
+    "kernel_shap",
+    "lime",
+    "occlusion",
+    "random",
+    "rise",
+    "shapley_sampling",
+}
 METRICS = {
+    "groundedness",
+    "linear_datamodeling_score",
     "reasons",
     "aopc",
     "corruption_curve",

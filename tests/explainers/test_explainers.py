@@ -31,6 +31,7 @@ NO_BACKWARD = [
     "callable",
     "lime",
     "kernel_shap",
+    "context_cite",
 ]  # explainers without a backward pass through the whole module
 NO_BACKWARD += ["shapley_sampling", "occlusion", "rise", "input_copy", "edges"]
 NO_TARGET = ("random", "input_copy", "edges")  # controls that ignore the class
@@ -57,6 +58,7 @@ ALL = {
     "fullgrad": hx.FullGrad(),
     "fullgrad_layer": hx.FullGrad(rescale="layer"),
     "lime": hx.LIME(samples=40, ridge=0.01),
+    "context_cite": hx.ContextCite(samples=30),
     "kernel_shap": hx.KernelSHAP(samples=30),
     "shapley_sampling": hx.ShapleySampling(permutations=5),
     "occlusion": hx.Occlusion(window=4, stride=3),

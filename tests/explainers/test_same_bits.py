@@ -19,6 +19,7 @@ from standfast import explainers as hx
 COUNT = 19
 #: options with which an explainer is quick
 QUICK = {
+    "context_cite": "samples=24",
     "extremal_perturbations": "steps=6",
     "gradient_shap": "samples=6",
     "integrated_gradients": "steps=5",
@@ -66,7 +67,12 @@ def list_cases() -> dict[str, tuple[str, hx.Explainer]]:
     found["gradient_shap of 16"] = "images", hx.GradientSHAP(draw("images", 16, 8), samples=6)
     found["kernel_shap of 3"] = "table", hx.KernelSHAP(background=draw("table", 3, 8), samples=24)
     # with other numbers of segments for each input, and with sums that are long enough to depend on their order
-    for text in ("lime:samples=150", "kernel_shap:samples=150", "shapley_sampling:permutations=3"):
+    for text in (
+        "context_cite:samples=80",
+        "lime:samples=150",
+        "kernel_shap:samples=150",
+        "shapley_sampling:permutations=3",
+    ):
         found[f"{text} of superpixels"] = "images", hx.get(text, segments="quickshift")
     found["captum"] = "images", hx.from_captum(ca.Saliency)
     found["captum, drawn"] = "images", hx.from_captum(ca.GradientShap, n_samples=3, baselines=torch.zeros(2, 1, 12, 12))

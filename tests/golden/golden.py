@@ -159,6 +159,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "rise": {"samples": 60},
     "shapley_sampling": {"permutations": 3},
     "lime": {"samples": 60},
+    "context_cite": {"samples": 60},
     "kernel_shap": {"samples": 60},
     "smoothgrad": {"samples": 6},
     "gradient_shap": {"samples": 6},

@@ -23,6 +23,7 @@ from standfast.explainers.cam.guided_gradcam import GuidedGradCAM
 from standfast.explainers.gradients.gradient_shap import GradientSHAP
 from standfast.explainers.gradients.input_gradients import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
 from standfast.explainers.gradients.surrogates import smooth_relu
+from standfast.explainers.perturbation.context_cite import ContextCite
 from standfast.explainers.perturbation.extremal_perturbations import ExtremalPerturbations
 from standfast.explainers.perturbation.kernel_shap import KernelSHAP
 from standfast.explainers.perturbation.lime import LIME
@@ -54,6 +55,7 @@ __all__ = [
     "AttnLRP",
     "Background",
     "CentreExplainer",
+    "ContextCite",
     "Deconvolution",
     "DeepLift",
     "DeepSHAP",

@@ -18,6 +18,8 @@ from standfast.metrics.c_eval.c_eval_plot import CEvalPlot, CEvalPlotResult
 from standfast.metrics.c_eval.near_affinity import NearAffinity, NearAffinityResult
 from standfast.metrics.coarse_to_fine.corruption_curve import CorruptionCurve, CorruptionCurveResult
 from standfast.metrics.faithfulness.aopc import AOPC, AOPCResult
+from standfast.metrics.faithfulness.groundedness import Groundedness
+from standfast.metrics.faithfulness.linear_datamodeling_score import LinearDatamodelingScore
 from standfast.metrics.faithfulness.localisation import LocalisationResult, RelevanceLocalisation
 from standfast.metrics.faithfulness.log_odds import LogOdds, LogOddsResult
 from standfast.metrics.lens.attribution_attack import AttributionAttack, AttributionAttackResult
@@ -54,6 +56,8 @@ __all__ = [
     "Cost",
     "DataSencResult",
     "DataSensitivityConsistency",
+    "Groundedness",
+    "LinearDatamodelingScore",
     "LocalLipschitz",
     "LocalisationResult",
     "LogOdds",

@@ -49,11 +49,14 @@ class Chunks:
     needs_bits: bool
 
     @classmethod
-    def plan(cls, rows: int, rows_per_input: int, batches: int, needs_bits: bool) -> Chunks:
+    def plan(cls, rows: int, rows_per_input: int, batches: int, needs_bits: bool, fills: bool = True) -> Chunks:
         """Chunks of so many rows, with as much padding as equal bits need.
 
-        Without it one row still gets a copy, since some modules drop the axis of a batch of one.
+        Without it one row still gets a copy, since some modules drop the axis of a batch of one; or none at all, if
+        the module needs no chunks that are filled up (`fills`).
         """
+        if not fills:
+            return cls(rows, rows_per_input, batches, multiple=1, least=1, needs_bits=False)
         if not needs_bits:
             return cls(rows, rows_per_input, batches, multiple=1, least=2, needs_bits=False)
         multiple = divide_up(ROW_ALIGNMENT, rows_per_input)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -121,6 +121,10 @@ class BlackBox(nn.Module):
 
     def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor | None:
         """Inputs `(N, W)` with a share of their features from others; None where features are numbers to move."""
+        return None
+
+    def bind(self, extras: Mapping[str, Tensor]) -> BlackBox | None:
+        """The box for one sample that has further inputs `(1, ...)`, by name; None where it takes them as arguments."""
         return None
 
     def refuse_gradients(self, x: Tensor) -> None:

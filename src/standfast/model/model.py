@@ -207,6 +207,9 @@ class Model:
         self._depth = 0
         self._on_inputs: Callable[[int], None] | None = None
         self._on_rows: Callable[[int], None] | None = None
+        #: whether `map_rows` fills batches up, so that results have the same bits for all batch sizes; False for a
+        #: module of which the rows have as many parts as that, such as tokens
+        self.fills_batches = True
         #: whether somebody counts what it does (`watch`)
         self.is_watched = False
         #: the shape of the user's inputs, which errors name
@@ -377,6 +380,9 @@ class Model:
             if name not in extras:
                 raise UnknownNameError("extras", name, extras)
         extras_of_row = {name: extras[name][row : row + 1] for name in self.extras}
+        bound = None if self.black_box is None else self.black_box.bind(extras_of_row)
+        if bound is not None:
+            return self.with_box(bound)
 
         def run(module: nn.Module, x: Tensor) -> Any:
             copies = {
@@ -385,6 +391,10 @@ class Model:
             return module(x, **copies)
 
         return self._replace(module=ForwardWrapper(self.module, run), extras=())
+
+    def with_box(self, box: BlackBox) -> Model:
+        """This model with another black box in the place of its own, which needs no further inputs."""
+        return self._replace(module=box, black_box=box, extras=())
 
     def of_score(self, answer: Tensor) -> Model:
         """A model whose class 0 has the score of one answer `(1, ...)` of this model's task as its logit.
@@ -817,7 +827,7 @@ class Model:
         inputs = tensors[0] if like is None else like
         total = len(tensors[0])
         rows = self.inputs_per_chunk(inputs, rows_per_input, kind, total, batches)
-        chunks = Chunks.plan(rows, rows_per_input, batches, needs_bits)
+        chunks = Chunks.plan(rows, rows_per_input, batches, needs_bits, self.fills_batches)
         pieces: list[tuple[Tensor, ...]] = []
         start = 0
         while start < total:

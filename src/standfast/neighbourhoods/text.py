@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
 import string
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,8 @@ SwapTable = Mapping[str, Sequence[str]]
 NO_WORD, GONE, GONE_AT_END = 0, 1, 2
 #: the number of codes; each is exact in double precision
 CODES = 2**52
+#: a word of a passage, with apostrophes and hyphens inside, or a mark
+_WORD_OF_PASSAGE = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _MOST_LISTED = 1000  # words that may come of a word, where another change follows
 
 
@@ -45,7 +48,7 @@ class Word(NamedTuple):
     """A word of a text.
 
     Attributes:
-        text: the word, or a punctuation mark.
+        text: the word, or a punctuation mark; or a passage, with blanks, where a model explains such units.
         gap: what stands before it, such as a blank.
         ends: whether a sentence ends with it, where sentences are explained.
         fixed: whether no change touches it, as a part of a word.
@@ -97,6 +100,9 @@ def decode_word(code: float) -> Word:
 @dataclass(frozen=True)
 class TextChange(Transformation):
     """The base of changes of texts: a class says which `candidates` a word has. Inputs are codes of words, `(N, W)`.
+
+    Where a unit is a passage of several words (`standfast.AnswerModel`), its candidates are it with one of its words
+    changed. So at most one word of each passage changes, with probability `rate`.
 
     Args:
         rate: the probability that a word with candidates changes, above 0 and below 1.
@@ -198,7 +204,8 @@ def count_too_long(change: TextChange, codes: Tensor) -> int:
     """How many different words of codes `(N, W)` have no candidates, because they are too long."""
     if change.longest is None:
         return 0
-    return sum(len(decode_word(code).text) > change.longest for code in torch.unique(codes).tolist())
+    words = {word for code in torch.unique(codes).tolist() for word in _list_words(decode_word(code).text)}
+    return sum(len(word) > change.longest for word in words)
 
 
 def find_present(codes: Tensor) -> Tensor:
@@ -255,12 +262,41 @@ def _list_options(change: TextChange, inputs: Tensor) -> _Options:
 
 
 def _find_others(change: TextChange, code: int) -> Iterator[str]:
-    """The candidates of a word one by one, some perhaps twice."""
+    """The candidates of a word one by one, some perhaps twice; of a passage it with another word in one place."""
     word = decode_word(code)
-    too_long = change.longest is not None and len(word.text) > change.longest
-    if code <= GONE_AT_END or word.fixed or too_long:
+    if code <= GONE_AT_END or word.fixed:
         return
-    yield from (candidate for candidate in change.candidates(word.text) if candidate != word.text)
+    if _is_passage(word.text):
+        yield from _change_one_word(change, word.text)
+    else:
+        yield from _change_word(change, word.text)
+
+
+def _change_word(change: TextChange, word: str) -> Iterator[str]:
+    """What else may stand in the place of a word; nothing for one that is too long."""
+    too_long = change.longest is not None and len(word) > change.longest
+    if not too_long:
+        yield from (candidate for candidate in change.candidates(word) if candidate != word)
+
+
+def _change_one_word(change: TextChange, passage: str) -> Iterator[str]:
+    """The passage with one of its words changed, in all ways."""
+    for place in _WORD_OF_PASSAGE.finditer(passage):
+        before, after = passage[: place.start()], passage[place.end() :]
+        for candidate in _change_word(change, place[0]):
+            changed = before + candidate + after if candidate else before.rstrip() + after
+            if changed.strip():
+                yield changed.strip()
+
+
+def _is_passage(text: str) -> bool:
+    """Whether a text is a unit of several words, such as a sentence that a model of answers reads."""
+    return any(map(str.isspace, text))
+
+
+def _list_words(text: str) -> list[str]:
+    """The words of a passage, or the word itself."""
+    return _WORD_OF_PASSAGE.findall(text) if _is_passage(text) else [text]
 
 
 @lru_cache(maxsize=1 << 18)

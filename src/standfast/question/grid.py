@@ -128,7 +128,7 @@ class Samples:
         """The rows that a model runs together: all of `rows`, or one at a time if it has further inputs."""
         numbers = range(*rows.indices(len(self)))
         if model.extras:
-            return [Part(model.for_sample(self.extras, row), slice(row, row + 1)) for row in numbers]
+            return [self._take_one(model, row) for row in numbers]
         if self.lengths is None:
             return [Part(model, rows)]
         parts = []
@@ -137,6 +137,14 @@ class Samples:
             width = max(length, FEWEST)  # shorter ones are skipped by the metrics, which expect so many features
             parts.append(Part(model.with_width(width), slice(places[0], places[-1] + 1), width))
         return parts
+
+    def _take_one(self, model: Model, row: int) -> Part:
+        """One sample alone, with the further inputs that its model has."""
+        own_model, rows = model.for_sample(self.extras, row), slice(row, row + 1)
+        if self.lengths is None:
+            return Part(own_model, rows)
+        width = max(self.lengths[row], FEWEST)
+        return Part(own_model.with_width(width), rows, width)
 
 
 class ModelSource(ABC):

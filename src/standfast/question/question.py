@@ -19,12 +19,12 @@ from standfast.metrics.base import Ladder, warn_of_radius
 from standfast.metrics.sanity import make_checks
 from standfast.model import Model, check_finite
 from standfast.neighbourhoods.transformations import check_fits
-from standfast.question import frames, tensors, texts
+from standfast.question import answers, frames, tensors, texts
 from standfast.question.grid import MOST_ANSWERS, Extra, Freedom, Grid, ModelSource, Samples, Tried
 from standfast.question.inputs import NOWHERE, Inputs, Places
 
 #: the kinds of inputs of this package; importing them registers them
-KINDS = (tensors.Tensors, frames.Frames, texts.Texts)
+KINDS = (tensors.Tensors, frames.Frames, texts.Texts, answers.Answers)
 #: a model that has answered; with its answers, if it stays in memory
 Answered = Model | Tried
 #: runs a model on samples of the data of a name, so that what cannot work is known before anything is computed

@@ -20,18 +20,17 @@ from standfast.frames import is_frame
 from standfast.metrics import Metric
 from standfast.model import Model
 from standfast.neighbourhoods import Compose, Neighbourhood, TextChange, Typos
-from standfast.neighbourhoods.text import CODES, Word, count_too_long
+from standfast.neighbourhoods.text import Word, count_too_long
 from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
 from standfast.question.inputs import Given, Inputs, kinds
 from standfast.segments import FEWEST
 from standfast.tasks import Task
-from standfast.texts import TextModel, encode_texts
+from standfast.texts import AnswerModel, TextModel, encode_texts
 from standfast.texts.model import Removal
+from standfast.texts.network import CODE_BOUNDS
 
 _CHANGES = "changes of texts, such as standfast.neighbourhoods.Typos(rate=0.1)"
 _TEXTS = "a list of texts, a column of a data frame, or a data set of the package datasets with a column 'text'"
-#: the lowest and the highest code of a word
-_BOUNDS = (0.0, float(CODES + 8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +77,7 @@ class TextReader(Reader):
 
     @classmethod
     def takes(cls, model: object) -> bool:
-        return isinstance(model, TextModel)
+        return isinstance(model, TextModel) and not isinstance(model, AnswerModel)
 
     def make_model(self, model: Any, task: Task | None, device: str) -> Model:
         check(isinstance(model, TextModel), "model", self.expected, type(model).__name__)
@@ -107,7 +106,7 @@ class Texts(Inputs):
 
     @classmethod
     def takes(cls, inputs: object, models: Sequence[object]) -> bool:
-        return any(isinstance(model, TextModel) for model in models)
+        return any(map(TextReader.takes, models))
 
     @classmethod
     def title(cls, inputs: Any) -> str:
@@ -214,7 +213,7 @@ def _read_samples(data: GivenTexts, models: Sequence[TextModel]) -> Samples:
     return Samples(
         encode_texts(words),
         labels if data.explains_labels else None,
-        _BOUNDS,
+        CODE_BOUNDS,
         about,
         extras,
         tokens=tuple(map(_write_tokens, words)),
@@ -390,40 +389,10 @@ def fit_explainer(explainer: Any) -> Explainer:
     return fit_text_explainer(explainer, name_function, get_explainer)
 
 
-def explain(
-    model: TextModel,
-    explainer: Any,
-    texts: Sequence[str] | Any,
-    targets: Tensor | int | None = None,
-    *,
-    progress: bool = True,
+def explain_texts(
+    model: TextModel, explainer: Any, texts: Any, targets: Tensor | int | None, *, progress: bool
 ) -> list[list[tuple[str, float]]]:
-    """Explain texts: for each the words, and the number of each.
-
-    Args:
-        model: of texts.
-        explainer: a name, an explainer, or a function of a predictor, strings and classes, as for `evaluate`.
-        texts: a list of texts, or a column of a data frame.
-        targets: classes `(N,)`, one class for all, or None for the predicted ones.
-        progress: show how far it is, from ten seconds on.
-
-    Raises:
-        ArgumentError: another model, no texts, or an explainer that is not known.
-        ModelError: the model fails.
-
-    >>> import standfast
-    >>> model = TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
-    >>> found = explain(model, "occlusion", ["a great film"])
-    >>> [word for word, value in found[0]], max(found[0], key=lambda pair: pair[1])[0]
-    (['a', 'great', 'film'], 'great')
-    """
-    if not isinstance(model, TextModel):
-        expected = (
-            "a TextModel, since explain takes texts alone. Tensors are explained by"
-            " standfast.explainers.get(name)(model, inputs), rows of a data frame by standfast.reasons; explainers of"
-            " all kinds of inputs are compared by standfast.evaluate"
-        )
-        raise ArgumentError("model", expected, type(model).__name__)
+    """For each text the words, and the number of each; see `standfast.explain`."""
     words_of_texts = model.split(list_texts(texts))
     fitted = fit_explainer(explainer)
     check_removal(model, [fitted])

@@ -178,7 +178,7 @@ class Worker:
         """The samples of a job that are evaluated together."""
         samples, rows = self.grid.data[job.data], slice(job.start, job.stop)
         compares_samples = self.grid.measured[job.label].samples_together is not None
-        if samples.lengths is not None and compares_samples:
+        if samples.lengths is not None and compares_samples and not model.extras:
             return [Part(model, rows)]
         return samples.split(model, rows)
 

@@ -16,6 +16,7 @@ from standfast.tasks.classification import Classification, ZeroShot, zero_shot
 from standfast.tasks.decision import Decision
 from standfast.tasks.detection import Detection
 from standfast.tasks.embedding import Embedding
+from standfast.tasks.generated import GeneratedAnswer
 from standfast.tasks.labels import Binary, MultiLabel
 from standfast.tasks.outputs import find_output
 from standfast.tasks.regression import Regression
@@ -28,6 +29,7 @@ __all__ = [
     "Decision",
     "Detection",
     "Embedding",
+    "GeneratedAnswer",
     "MultiLabel",
     "Regression",
     "Scale",

@@ -122,6 +122,9 @@ class Task(metaclass=ConfigurationType):
             gradient there. Searches for the least change look for a direction to leave it.
         may_be_empty: whether a module may find nothing at all, and then returns what has no gradients.
         scales: whether scores are logits that also are probabilities; otherwise both scales are the same.
+        chance: what a score is, on which scale, where it says how probable the answer is: a `"probability"`, or its
+            logarithm (`"log_probability"`); empty where it is neither, or log-odds already.
+        parts_column: where the outputs `(N, K)` say of how many parts, such as tokens, a score is the sum.
     """
 
     name: ClassVar[str]
@@ -136,6 +139,8 @@ class Task(metaclass=ConfigurationType):
     peaks: ClassVar[bool] = False
     may_be_empty: ClassVar[bool] = False
     scales: ClassVar[bool] = False
+    chance: ClassVar[Literal["", "probability", "log_probability"]] = ""
+    parts_column: ClassVar[int | None] = None
 
     @property
     def reads_logits(self) -> bool:
@@ -253,6 +258,33 @@ class Task(metaclass=ConfigurationType):
 tasks: Registry[type[Task]] = Registry(
     "task", "standfast.tasks", lambda entry: isinstance(entry, type) and issubclass(entry, Task), named=True
 )
+
+
+def find_log_odds(task: Task, scores: Tensor) -> Tensor:
+    """Scores as log-odds, which have no bounds: those of probabilities, and scores of other tasks as they are.
+
+    Args:
+        task: of the model.
+        scores: as probabilities where the task has some, else of any scale.
+
+    >>> from standfast.tasks import Classification, GeneratedAnswer
+    >>> find_log_odds(Classification(), torch.tensor([0.5, 0.75]))
+    tensor([0.0000, 1.0986])
+    >>> find_log_odds(GeneratedAnswer(), torch.tensor([0.5, 0.75]).log())
+    tensor([0.0000, 1.0986])
+    """
+    information = torch.finfo(scores.dtype)
+    if task.chance == "probability":
+        return scores.clamp(information.tiny, 1 - information.eps).logit()
+    if task.chance == "log_probability":
+        below = scores.clamp(max=-information.tiny)
+        return below - torch.log(-torch.expm1(below))
+    return scores
+
+
+def count_parts(task: Task, outputs: Tensor) -> Tensor:
+    """Of how many parts each score is the sum, such as tokens, `(N,)`: by default of one."""
+    return outputs.new_ones(len(outputs)) if task.parts_column is None else outputs[:, task.parts_column]
 
 
 def make_mask(finite: Tensor, values: Tensor) -> Tensor:

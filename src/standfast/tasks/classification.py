@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,16 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, check
 from standfast.records import Positive, TensorOption
-from standfast.tasks.base import CLASS_WORDS, Scale, Task, TaskWords, check_range, expect_tensor, pick, tasks
+from standfast.tasks.base import (
+    CLASS_WORDS,
+    Scale,
+    Task,
+    TaskWords,
+    check_range,
+    expect_tensor,
+    pick,
+    tasks,
+)
 
 
 @tasks.register("classification")
@@ -33,6 +42,7 @@ class Classification(Task):
     classes: ClassVar[bool] = True
     switches: ClassVar[bool] = True
     scales: ClassVar[bool] = True
+    chance: ClassVar[Literal["", "probability", "log_probability"]] = "probability"
 
     def read(self, output: Any, count: int) -> Tensor:
         shape = "logits of shape (N, classes) with at least two classes"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ def _is_pair(value: object) -> bool:
     return isinstance(parts, tuple | list) and len(parts) > 1 and all(isinstance(part, str) for part in parts)
 
 
-def _explain_padding_fault(model: nn.Module) -> str:
+def explain_padding_fault(model: nn.Module) -> str:
     """Why padding may change the answer of a model."""
     dynamic = [name for name, part in model.named_modules() if ".quantized.dynamic." in f"{type(part).__module__}."]
     if dynamic:
@@ -127,13 +127,15 @@ class TextModel:
     device: str | torch.device = "auto"
     _tried: bool = field(default=False, init=False, repr=False)
 
+    granularities: ClassVar[tuple[str, ...]] = get_args(Granularity)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self.model).__name__}, {type(self.tokenizer).__name__})"
 
     def __post_init__(self) -> None:
         check(isinstance(self.model, nn.Module), "model", "a torch.nn.Module", describe_no_module(self.model))
         check(self.tokenizer is not None, "tokenizer", f"{TOKENIZERS}: TextModel(model, tokenizer)", "none")
-        check(self.granularity in get_args(Granularity), "granularity", str(get_args(Granularity)), self.granularity)
+        check(self.granularity in self.granularities, "granularity", str(self.granularities), self.granularity)
         fits = self.word is None or (type(self.word) is int and self.word >= 0)
         check(fits, "word", "the number of a word, from 0, or None", repr(self.word))
         fits = self.word is None or self.granularity != "token"
@@ -144,11 +146,12 @@ class TextModel:
         for operator in self.removals:
             got = f"{operator!r}; the tokenizer has no such token"
             check(operator in get_args(Removal), "removal", f"one or several of {get_args(Removal)}", repr(operator))
-            check(operator != "mask" or self._asked.mask is not None, "removal", "'delete', 'pad' or 'retrieve'", got)
-            check(operator != "pad" or self._asked.blank is not None, "removal", "'delete', 'mask' or 'retrieve'", got)
+            check(operator != "mask" or self.asked.mask is not None, "removal", "'delete', 'pad' or 'retrieve'", got)
+            check(operator != "pad" or self.asked.blank is not None, "removal", "'delete', 'mask' or 'retrieve'", got)
 
     @cached_property
-    def _asked(self) -> Tokenizer:
+    def asked(self) -> Tokenizer:
+        """The tokenizer, asked in one way for all packages."""
         return read_tokenizer(self.tokenizer)
 
     @property
@@ -162,20 +165,20 @@ class TextModel:
     def removals(self) -> tuple[Removal, ...]:
         """What stands in the place of removed words, the one that explainers use first."""
         if self.removal is None and self.word is not None:
-            return ("mask",) if self._asked.mask is not None else ("retrieve",)
+            return ("mask",) if self.asked.mask is not None else ("retrieve",)
         if self.removal is None:
-            return ("mask", "delete") if self._asked.mask is not None else ("delete",)
+            return ("mask", "delete") if self.asked.mask is not None else ("delete",)
         return (self.removal,) if isinstance(self.removal, str) else tuple(self.removal)
 
     @cached_property
     def _box(self) -> TextBox:
-        padding = self._asked.padding
+        padding = self.asked.padding
         assert padding is not None
         known = getattr(find_attribute(self.model, "config"), "pad_token_id", None)
-        unseen = padding if self._asked.own_padding and self._asked.blank is not None else None
+        unseen = padding if self.asked.own_padding and self.asked.blank is not None else None
         fill = known if isinstance(known, int) and known >= 0 else padding
         network = Network(self.model, fill, unseen, self._find_labels(), self.word, self.embedding)
-        return TextBox(network, Reader(self._asked, *self._frame, self._most), self.granularity == "sentence")
+        return TextBox(network, Reader(self.asked, *self._frame, self._most), self.granularity == "sentence")
 
     @property
     def _frame(self) -> tuple[str, str]:
@@ -191,7 +194,7 @@ class TextModel:
         layers = (layer for name, layer in self.model.named_modules() if name.endswith("position_embeddings"))
         unused = [each.padding_idx + 1 for each in layers if getattr(each, "padding_idx", None) is not None]
         positions = positions - max(unused, default=0) if isinstance(positions, int) else None  # RoBERTa counts from 2
-        known = [each for each in (self._asked.most, positions) if isinstance(each, int) and each > 0]
+        known = [each for each in (self.asked.most, positions) if isinstance(each, int) and each > 0]
         return min(known, default=None)
 
     def split(self, texts: Sequence[str]) -> list[list[Word]]:
@@ -227,7 +230,7 @@ class TextModel:
     def _split_tokens(self, words: Sequence[Word]) -> list[Word]:
         """The tokens of words, as pieces of them."""
         pieces: list[Word] = []
-        spans = self._asked.read(["".join(w.gap + w.text for w in words)])[0]
+        spans = self.asked.read(["".join(w.gap + w.text for w in words)])[0]
         written = write_text([encode_word(word) for word in words])
         ends = sorted(
             {
@@ -293,7 +296,7 @@ class TextModel:
         if fault:
             raise ModelError(
                 "model: expected the same answer for a text with padding beside it, got differences of up to"
-                f" {fault:.2g}. {_explain_padding_fault(self.model)}"
+                f" {fault:.2g}. {explain_padding_fault(self.model)}"
             )
         if "delete" in self.removals and not bool(torch.isfinite(empty).all()):
             warn_user(
@@ -313,7 +316,7 @@ class TextModel:
 
     def find_removed(self, removal: Removal) -> int:
         """The code of what stands in the place of every removed word."""
-        text = {"mask": self._asked.mask, "pad": self._asked.blank, "delete": ""}[removal]
+        text = {"mask": self.asked.mask, "pad": self.asked.blank, "delete": ""}[removal]
         assert text is not None
         return encode_word(Word(text, " ")) if text else GONE
 
@@ -328,12 +331,23 @@ class TextModel:
         return self.make_model(rows).predict(rows)
 
 
+def _describe_long_label(label: str) -> str:
+    """What is compared of a label that has several tokens; and what explains whole answers."""
+    first = f"labels: {label!r} has several tokens, of which the first one counts"
+    if len(label.split()) < 2:
+        return first
+    return (
+        f"{first}: the beginnings of answers are compared, and not the answers. A whole answer is explained by"
+        " standfast.AnswerModel(model, tokenizer) with standfast.Prompt(question, documents, answer=...)"
+    )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class CausalModel(TextModel):
     """A language model as a classifier of texts: which of some words comes next, after a prompt.
 
     The logits of the first tokens of the labels are those of the classes. Only the text is perturbed and explained; the
-    rest of the prompt stays.
+    rest of the prompt stays. Whole answers are explained by `standfast.AnswerModel`.
 
     Args:
         model: a `...ForCausalLM` of transformers, or a module `(ids (N, T), present (N, T)) -> logits (N, T, V)`.
@@ -369,17 +383,17 @@ class CausalModel(TextModel):
         many = isinstance(self.labels, list | tuple) and len(self.labels) > 1
         check(many, "labels", "at least two words", repr(self.labels))
         prompt = "x".join(self._frame)
-        start = self._asked.read([prompt])[0]
+        start = self.asked.read([prompt])[0]
         check(not start.special[-1], "tokenizer", "one that adds no token at the end of a text", "one that does")
         gap = "" if prompt[-1].isspace() else " "
         found: list[int] = []
         for label in self.labels:
-            ids = self._asked.read([f"{prompt}{gap}{label.lstrip()}"])[0].ids
+            ids = self.asked.read([f"{prompt}{gap}{label.lstrip()}"])[0].ids
             same = len(ids) > len(start.ids) and list(ids[: len(start.ids)]) == list(start.ids)
             expected = "a text that ends so that a label begins a token of its own"
             check(same, "template", expected, f"{prompt[-12:]!r} before {label!r}")
             if len(ids) > len(start.ids) + 1:
-                warn_user(f"labels: {label!r} has several tokens, of which the first one counts")
+                warn_user(_describe_long_label(label))
             found.append(ids[len(start.ids)])
         got = ", ".join(self.labels)
         check(len(set(found)) == len(found), "labels", "words that begin with different tokens", got)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,14 +20,16 @@ from standfast.segments import FEWEST
 from standfast.tasks import Task, find_output
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
-from standfast.texts.tokenizers import Reading, Tokenizer, assign_tokens
-from standfast.texts.words import encode_texts, split_words, sum_sentences, write_text
+from standfast.texts.tokenizers import Reading, Tokenizer, Tokens, assign_tokens
+from standfast.texts.words import Written, encode_texts, split_words, sum_sentences, write_text
 from standfast.texts.wrapped import find_attribute, find_mask_argument
 
 #: lengths of batches are multiples of this, so that a text is read alike whatever the others are
 _STEP = 8
 #: tokens of one batch on a processor and on a card
 _TOKENS, _TOKENS_ON_CARD = 1 << 13, 1 << 17
+#: the lowest and the highest code of a word
+CODE_BOUNDS = (0.0, float(CODES + 8))
 #: texts whose tokens are remembered, and the words of all of them, so that long texts fill no memory
 _REMEMBERED, _REMEMBERED_WORDS = 1 << 13, 1 << 22
 
@@ -40,16 +42,20 @@ class Reader:
         tokenizer: the user's.
         before, after: what stands before and after each text, such as the parts of a prompt.
         most: the largest number of tokens; None for any.
+        special: whether the tokenizer adds its special tokens.
+        answer: the tokens of an answer, which follow behind all of it.
     """
 
     tokenizer: Tokenizer
     before: str = ""
     after: str = ""
     most: int | None = None
+    special: bool = True
+    answer: tuple[int, ...] = ()
     _known: dict[bytes, Reading] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> tuple[type[Reader], tuple[Any, ...]]:
-        return type(self), (self.tokenizer, self.before, self.after, self.most)
+        return type(self), (self.tokenizer, self.before, self.after, self.most, self.special, self.answer)
 
     def read(self, rows: Array) -> list[Reading]:
         """The tokens of rows of codes `(M, W)`."""
@@ -60,10 +66,18 @@ class Reader:
             new = dict(zip(keys, rows, strict=True))
         if new:
             written = [write_text(row.tolist()) for row in new.values()]
-            found = self.tokenizer.read([f"{self.before}{each.text}{self.after}" for each in written])
-            for key, tokens, each in zip(new, found, written, strict=True):
-                self._known[key] = assign_tokens(tokens, each, len(self.before), self.most, self.tokenizer.keeps_end)
+            prompts = [f"{self.before}{each.text}{self.after}" for each in written]
+            for key, tokens, each in zip(new, self.tokenizer.read(prompts, self.special), written, strict=True):
+                self._known[key] = self._assign(tokens, each)
         return [self._known[key] for key in keys]
+
+    def _assign(self, tokens: Tokens, written: Written) -> Reading:
+        """Which words the tokens belong to; those of the answer belong to none."""
+        most = None if self.most is None else self.most - len(self.answer)
+        reading = assign_tokens(tokens, written, len(self.before), most, self.tokenizer.keeps_end)
+        if not self.answer:
+            return reading
+        return replace(reading, ids=np.concatenate([reading.ids, np.array(self.answer, dtype=np.int64)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,14 +105,20 @@ class Network:
         module = self.module
         if isinstance(module, EmbeddedText):
             return self._select(module(module.embed(ids)), present, place)
+        return self._select(self.call(ids, present), present, place)
+
+    def call(self, ids: Tensor, present: Tensor, **options: Any) -> Tensor:
+        """What the module returns for ids and a mask, `(N, T)` each."""
+        module = self.module
         mask = find_mask_argument(module)
         if mask == "name":
-            returned = module(ids, attention_mask=present.long())
+            returned = module(ids, attention_mask=present.long(), **options)
         elif mask == "position":
-            returned = module(ids, present)
+            returned = module(ids, present, **options)
         else:
-            returned = module(ids)
-        return self._select(find_output(returned, rows=len(ids)), present, place)
+            returned = module(ids, **options)
+        output: Tensor = find_output(returned, rows=len(ids))
+        return output
 
     def _select(self, out: Tensor, present: Tensor, place: int | None) -> Tensor:
         if place is not None:
@@ -287,7 +307,7 @@ class TextBox(BlackBox):
             most = self._count_rows(batch.length, device)
             for start in range(0, len(ids), most):
                 some, there = ids[start : start + most], present[start : start + most]
-                padding = count_padding(len(some), max(most, len(some)), device)
+                padding = self._count_padding(len(some), most, device)
                 out = self._ask(pad_rows(some, padding), pad_rows(there, padding), batch.place)
                 pieces.append((batch.rows[start : start + most], widen_half(out)[: len(some)]))
         first = pieces[0][1]
@@ -381,9 +401,13 @@ class TextBox(BlackBox):
         found: Array = outputs.cpu().numpy()
         return found
 
-    @staticmethod
-    def _count_rows(length: int, device: torch.device) -> int:
+    def _count_rows(self, length: int, device: torch.device) -> int:
+        """How many texts of so many tokens are run together."""
         return max(16, (_TOKENS if device.type == "cpu" else _TOKENS_ON_CARD) // length // 8 * 8)
+
+    def _count_padding(self, count: int, most: int, device: torch.device) -> int:
+        """How many rows a batch of `count` rows gets in addition."""
+        return count_padding(count, max(most, count), device)
 
     def cut(self, x: Tensor, around: bool = True, exact: bool = False) -> Iterator[Batch]:
         """The rows of codes `(N, W)` in batches of about the same number of tokens.
@@ -424,8 +448,13 @@ class TextBox(BlackBox):
             module = self.network.make_engine(*frame, batch.place)
             low, high = module.bounds()
             bounds = widen_half(low), widen_half(high)
-            self._engines[key] = module, Model(module, bounds, device=device, task=task)
+            self._engines[key] = module, self._make_engine_model(module, bounds, device, task)
         return self._engines[key]
+
+    def _make_engine_model(
+        self, module: EmbeddedText, bounds: tuple[Tensor, Tensor], device: torch.device, task: Task
+    ) -> Model:
+        return Model(module, bounds, device=device, task=task)
 
 
 def find_text_box(model: Model) -> TextBox | None:
@@ -435,5 +464,5 @@ def find_text_box(model: Model) -> TextBox | None:
 
 def make_text_model(box: TextBox, task: str | Task, device: torch.device | str, rows: Tensor) -> Model:
     """The model of a box, with the rows of words `(B, W)` that stand in the place of removed ones."""
-    found = Model(box, (0.0, float(CODES + 8)), device=device, task=task)
+    found = Model(box, CODE_BOUNDS, device=device, task=task)
     return found.with_rows(rows)

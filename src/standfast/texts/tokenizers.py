@@ -18,6 +18,8 @@ from standfast.texts.words import Written
 
 #: what is expected of a tokenizer
 TOKENIZERS = "a fast tokenizer of transformers, or a Tokenizer of tokenizers, that gives the places of its tokens"
+#: what is expected where a conversation is to be written
+NO_CHAT = "one with a chat template (tokenizer.chat_template), or AnswerModel(chat=False) for a plain prompt"
 #: how tokens are called that stand for no token, and for a hidden one, where a tokenizer does not say
 _PADDING, _MASKS = ("[PAD]", "<pad>", "<|pad|>"), ("[MASK]", "<mask>")
 
@@ -55,8 +57,29 @@ class Tokenizer(ABC):
     keeps_end: bool = False
 
     @abstractmethod
-    def read(self, texts: list[str]) -> list[Tokens]:
-        """The tokens of strings, none cut off."""
+    def read(self, texts: list[str], special: bool = True) -> list[Tokens]:
+        """The tokens of strings, none cut off.
+
+        Args:
+            texts: the strings.
+            special: add the tokens that the tokenizer puts around a text; those written in the strings stay.
+        """
+
+    def write(self, ids: Sequence[int]) -> str:
+        """The string of tokens, without special ones.
+
+        Raises:
+            ArgumentError: the tokenizer writes no strings.
+        """
+        raise ArgumentError("tokenizer", "one that makes strings of tokens, for an answer", type(self.stored).__name__)
+
+    def write_chat(self, messages: list[dict[str, str]]) -> str:
+        """The string of a conversation, up to where the model answers.
+
+        Raises:
+            ArgumentError: there is no template for it, or that fails.
+        """
+        raise ArgumentError("tokenizer", NO_CHAT, "one without")
 
     @property
     @abstractmethod
@@ -87,11 +110,25 @@ class _OfTransformers(Tokenizer):
         special = sorted(self.tokenizer.all_special_tokens)
         return [_write_rules(self.tokenizer.backend_tokenizer), special, _find_class(self.tokenizer)]
 
-    def read(self, texts: list[str]) -> list[Tokens]:
+    def read(self, texts: list[str], special: bool = True) -> list[Tokens]:
         options = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "verbose": False}
-        found = self.tokenizer(texts, **options)
+        found = self.tokenizer(texts, add_special_tokens=special, **options)
         columns = (found["input_ids"], found["offset_mapping"], found["special_tokens_mask"])
-        return [Tokens(ids, spans, list(map(bool, special))) for ids, spans, special in zip(*columns, strict=True)]
+        return [Tokens(ids, spans, list(map(bool, marks))) for ids, spans, marks in zip(*columns, strict=True)]
+
+    def write(self, ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    def write_chat(self, messages: list[dict[str, str]]) -> str:
+        check(bool(getattr(self.tokenizer, "chat_template", None)), "tokenizer", NO_CHAT, "one without")
+        try:
+            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template may refuse a role, or be wrong
+            roles = ", ".join(message["role"] for message in messages)
+            expected = f"a chat template that takes the roles {roles}"
+            raise ArgumentError("tokenizer", expected, f"{type(error).__name__}: {error}") from error
+        return str(text)
 
 
 class _OfTokenizers(Tokenizer):
@@ -112,11 +149,15 @@ class _OfTokenizers(Tokenizer):
     def stored(self) -> object:
         return [_write_rules(self.tokenizer), _find_class(self.tokenizer)]
 
-    def read(self, texts: list[str]) -> list[Tokens]:
+    def read(self, texts: list[str], special: bool = True) -> list[Tokens]:
         return [
             Tokens(each.ids, each.offsets, list(map(bool, each.special_tokens_mask)))
-            for each in self.tokenizer.encode_batch(texts)
+            for each in self.tokenizer.encode_batch(texts, add_special_tokens=special)
         ]
+
+    def write(self, ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
 
 
 class _OfWords(Tokenizer):
@@ -129,7 +170,7 @@ class _OfWords(Tokenizer):
     def stored(self) -> object:
         return self.vocabulary
 
-    def read(self, texts: list[str]) -> list[Tokens]:
+    def read(self, texts: list[str], special: bool = True) -> list[Tokens]:
         found = map(self.vocabulary.find_words, texts)
         return [Tokens(ids, spans, [False] * len(ids)) for ids, spans in found]
 

@@ -152,10 +152,13 @@ class _Group:
         copied = self.x.index_select(0, owners)
         return torch.lerp(values, copied, kept.reshape(-1, *get_map_shape(self.x, self.labels)), out=copied)
 
-    def attribute(self, scores: Tensor, full: Tensor) -> Tensor:
-        """The maps `(N, ...)` from the scores of the copies `(total,)` and of the inputs `(N,)`."""
+    def average(self, scores: Tensor, full: Tensor) -> Tensor:
+        """The scores of all coalitions `(N, R)` from those of the copies `(total,)` and of the inputs `(N,)`."""
         mean = row_sum(scores.reshape(-1, len(self.others))) / len(self.others)
-        values = self.coalitions.solve(torch.cat([full[:, None], mean.reshape(len(self.x), self.made)], 1))
+        return torch.cat([full[:, None], mean.reshape(len(self.x), self.made)], 1)
+
+    def make_maps(self, values: Tensor) -> Tensor:
+        """The maps `(N, ...)` of which each segment has one of the values `(N, m)`."""
         maps = values.gather(1, self.labels).reshape(len(self.x), *get_map_shape(self.x, self.labels))
         return maps.to(self.x.dtype).expand_as(self.x).contiguous()
 
@@ -196,6 +199,21 @@ class CoalitionExplainer(CopyExplainer):
     @abstractmethod
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
         """The coalitions for inputs with that many features, the same on every call."""
+
+    def solve(self, model: Model, coalitions: Coalitions, scores: Tensor, outputs: Tensor) -> Tensor:
+        """The attributions of segments `(n, m)`; by default as the coalitions say.
+
+        Args:
+            model: within its session.
+            coalitions: of m segments.
+            scores: of n inputs, float64 `(n, R)`.
+            outputs: of the model at the inputs themselves, `(n, ...)`.
+        """
+        return coalitions.solve(scores)
+
+    def choose_scale(self, model: Model) -> Output:
+        """The scale of the scores that attributions follow from; by default the option `output`."""
+        return self.output
 
     def make_others(self, model: Model, x: Tensor) -> Tensor:
         """The values of features that are masked, `(B, ...)`; scores are averaged over the B of them."""
@@ -241,10 +259,15 @@ class CoalitionExplainer(CopyExplainer):
             ):
                 coalitions = self.draw_coalitions(counts[numbers[0]], x.device)
                 groups.append(_Group(inputs, segments, coalitions, others))
-            scores, full, logits = score_copies(model, x, targets, *_join(groups), self.output)
+            scale = self.choose_scale(model)
+            scores, full, logits = score_copies(model, x, targets, *_join(groups), scale)
             scores_of_groups = torch.split(scores, [group.total for group in groups])
-            parts = zip(groups, scores_of_groups, torch.split(full, sizes), strict=True)
-            maps = torch.cat([group.attribute(of_copies, of_inputs) for group, of_copies, of_inputs in parts])
+            parts = zip(groups, scores_of_groups, torch.split(full, sizes), torch.split(logits, sizes), strict=True)
+            maps_of_groups: list[Tensor] = []
+            for group, of_copies, of_inputs, outputs in parts:
+                values = self.solve(model, group.coalitions, group.average(of_copies, of_inputs), outputs)
+                maps_of_groups.append(group.make_maps(values))
+            maps = torch.cat(maps_of_groups)
             back = order.argsort()
             return (maps[back], logits[back]) if len(groups) > 1 else (maps, logits)
 

@@ -84,6 +84,10 @@ def _check_regions(segments: Method | int | Tensor | None, name: str) -> Segment
         raise ArgumentError(name, f"None (for cells), {error.expected}", error.got) from None
 
 
+#: regions that are not cells; None for cells
+Regions = Annotated[Method | int | Tensor | None, _check_regions]
+
+
 @metrics.register("aopc")
 @dataclass(frozen=True)
 class AOPC(Metric):
@@ -141,7 +145,7 @@ class AOPC(Metric):
     baseline: BaselineOption = None
     absolute: bool = False
     score: Scale = "probability"
-    segments: Annotated[Method | int | Tensor | None, _check_regions] = None
+    segments: Regions = None
 
     def __post_init__(self) -> None:
         alone = self.segments is None or self.region is None

@@ -1,0 +1,179 @@
+"""Linear datamodeling score: do attributions, added up, order random ablations as the model does?
+
+Problem: let w_i be the attribution of region i, and v one of R random ablations, each of which keeps each region with
+probability 1/2. With f(v) the score of the answer without the other regions,
+
+    LDS = Spearman's correlation over the ablations v between f(v) and sum over i of v_i w_i
+
+Source: Park, Georgiev, Ilyas, Leclerc and Madry, "TRAK: attributing model behavior at scale", ICML 2023, for
+training data; Cohen-Wang, Shah, Georgiev and Madry, "ContextCite", NeurIPS 2024, for sources of a context,
+whose ablations these are. A model that is additive in its regions has 1 with its own weights.
+
+We add an interval over ablations for each sample: that of Bonett and Wright, "Sample size requirements for estimating
+Pearson, Kendall and Spearman correlations", Psychometrika 65, 2000: atanh(LDS) plus or minus 1.96 times
+sqrt((1 + LDS^2 / 2) / (R - 3)). The ablations of a sample are the same for all explainers, so differences are paired.
+
+Cost: R predictions for each input, and one with explanation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.explainers.base import BaselineOption
+from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
+from standfast.metrics.faithfulness.ablations import Ablations
+from standfast.metrics.faithfulness.aopc import Regions, sum_over_regions
+from standfast.metrics.probe import Call, Probe
+from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
+from standfast.metrics.result import Result
+from standfast.records import Count, Range
+from standfast.similarity import get as get_similarity
+from standfast.similarity.rows import row_sum
+from standfast.tasks import Scale
+from standfast.tensors import hashed_uniform
+from standfast.value_spec import ValueSpec
+
+#: the normal quantile of a 95% interval
+_QUANTILE = 1.959963984540054
+
+
+@dataclass(frozen=True, repr=False)
+class LinearDatamodelingResult(Result):
+    """The linear datamodeling score of each sample, with an interval over ablations (`low`, `high`).
+
+    It is NaN where the model gives the same score to all ablations.
+
+    Attributes:
+        scores: of the ablations, `(N, R)`.
+        predictions: the sums of the attributions of what each ablation keeps, `(N, R)`.
+        regions: how many regions each sample has. `(N,)`
+        noise_key: the key of the ablations of each sample: results with the same keys saw the same ones. `(N,)`
+    """
+
+    stored: ClassVar[tuple[str, ...]] = ("scores", "predictions", "noise_key")
+
+    scores: Tensor
+    predictions: Tensor
+    regions: Tensor
+    noise_key: Tensor = field(metadata={"per_sample": False})
+
+
+@metrics.register("linear_datamodeling_score")
+@dataclass(frozen=True)
+class LinearDatamodelingScore(Metric):
+    """Linear datamodeling score: whether sums of attributions order random ablations as the model does.
+
+    Args:
+        ablations: how many, R, at least 10.
+        region: the width of the cells, as for `aopc`; each flat feature, word or source is a region.
+        baseline: what stands in the place of removed regions: one number, or one for each channel; within the bounds.
+            By default 0, and for tables the baseline of the model's reference.
+        score: of the explained class: its `"logit"` or its `"probability"`. Of a generated answer both are its
+            log-probability.
+        segments: regions that are not cells, as for `aopc`.
+
+    Raises:
+        ArgumentError: options out of range; in the call, a baseline outside the bounds.
+
+    >>> from standfast.model import Model
+    >>> layer = torch.nn.Linear(5, 2)
+    >>> model = Model(layer, (0.0, 1.0), device="cpu")
+    >>> x = torch.rand(2, 5, generator=torch.Generator().manual_seed(0))
+    >>> LinearDatamodelingScore()(model, "input_x_gradient", x).value.tolist()  # a linear model
+    [1.0, 1.0]
+    """
+
+    name: ClassVar[str] = "linear_datamodeling_score"
+    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
+    evidence: ClassVar[str] = "faithful"
+    controls: ClassVar[bool] = True
+    citation: ClassVar[str] = "park2023trak"
+    presets: ClassVar[Presets] = {"quick": {"ablations": 32}}
+    ladder: ClassVar[Ladder] = ({"ablations": 32},)
+    values: ClassVar[ValueSpec] = ValueSpec(
+        "Linear datamodeling score: whether sums of attributions order random ablations as the model does",
+        "linear datamodeling score",
+        "higher",
+        decimals=3,
+        good="more faithful",
+    )
+
+    ablations: Annotated[int, Range(least=10)] = 64
+    region: Count | None = None
+    baseline: BaselineOption = None
+    score: Scale = "logit"
+    segments: Regions = None
+
+    def __post_init__(self) -> None:
+        alone = self.segments is None or self.region is None
+        check(alone, "region", "None where segments are given", repr(self.region))
+
+    @classmethod
+    def example(cls) -> LinearDatamodelingScore:
+        return cls(ablations=12)
+
+    def cost(self, classes: int | None = None) -> Cost:
+        """The ablations, and the explanation of the sample itself."""
+        return Cost(self.ablations, explanations=1)
+
+    def evaluate(self, call: Call) -> LinearDatamodelingResult:
+        """Score random ablations, and compare them with the sums of the attributions that they keep."""
+        probe = Probe(call)
+        assert not isinstance(self.segments, Tensor)  # since `check_regions`
+        ablations = Ablations.of_call(probe, call, self.baseline, self.region, self.segments, self.score)
+        probe.skip_constant(probe.maps)
+        attributions = sum_over_regions(probe.maps, ablations.regions).nan_to_num()
+        keys = make_sample_keys(call.inputs, call.seed)
+        kept = draw_kept(keys, self.ablations, ablations.regions.width)
+        count, draws, width = kept.shape
+        predictions = row_sum((kept * attributions[:, None].double()).reshape(count * draws, width))
+        predictions = predictions.reshape(count, draws)
+        scores = torch.full_like(predictions, torch.nan)
+        rows = probe.usable()
+        owners = rows.repeat_interleave(draws)
+        scores[rows] = ablations.measure(owners, ~kept[rows].flatten(0, 1)).reshape(len(rows), draws)
+        value = correlate_ranks(predictions, scores)
+        low, high = find_interval(value, draws)
+        return LinearDatamodelingResult(
+            **probe.common_fields(self),
+            value=value,
+            low=low,
+            high=high,
+            scores=scores,
+            predictions=predictions,
+            regions=ablations.regions.count,
+            noise_key=keys,
+        )
+
+
+def draw_kept(keys: Tensor, draws: int, width: int) -> Tensor:
+    """Which regions each ablation keeps, each with probability 1/2: bool `(N, draws, width)`, from keys `(N,)`."""
+    of_draws = make_draw_keys(keys, draws)
+    uniform = hashed_uniform(of_draws.flatten(), width)
+    return (uniform < 0.5).reshape(len(keys), draws, width)
+
+
+def correlate_ranks(predictions: Tensor, scores: Tensor) -> Tensor:
+    """Spearman's correlation of each row, `(N,)`; NaN where the scores are equal, or not finite."""
+    finite = scores.isfinite().all(1)
+    differ = finite & (scores.amax(1) > scores.amin(1))
+    compared = torch.where(differ[:, None], scores, 0.0)
+    correlations = get_similarity("spearman").compare(predictions, compared).double()
+    return torch.where(differ, correlations, torch.nan)
+
+
+def find_interval(correlation: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ends of a 95% interval of Spearman's correlations `(N,)` of so many pairs, by Bonett and Wright.
+
+    >>> [round(float(end), 3) for end in find_interval(torch.tensor([0.8], dtype=torch.float64), 64)]
+    [0.67, 0.882]
+    """
+    width = _QUANTILE * ((1 + correlation**2 / 2) / (count - 3)).sqrt()
+    middle = correlation.clamp(-1, 1).atanh()
+    return (middle - width).tanh(), (middle + width).tanh()

@@ -1,0 +1,229 @@
+"""Prompts: rows of codes for the units of their contexts, and models that answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, get_args
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check
+from standfast.explainers import Explainer
+from standfast.explainers.adapters.callables import CallableExplainer
+from standfast.explainers.adapters.other_prompts import OtherPrompt, OtherPromptExplainer
+from standfast.model import Model
+from standfast.neighbourhoods.text import Word
+from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
+from standfast.question.inputs import Given, kinds
+from standfast.question.texts import Texts, check_removal, fit_explainer
+from standfast.segments import FEWEST
+from standfast.tasks import Task
+from standfast.texts import AnswerModel, Prompt, Prompts, encode_texts
+from standfast.texts.answers import list_prompts
+from standfast.texts.network import CODE_BOUNDS
+
+_FUNCTIONS = "an explainer of standfast for answers, since functions of strings and classes know no answers"
+
+
+@dataclass(frozen=True, eq=False)
+class PromptReader(Reader):
+    """Reads rows of codes as the contexts of prompts.
+
+    Attributes:
+        prompts: the user's.
+        units_of_prompts: the units of the context of each.
+    """
+
+    prompts: tuple[Prompt, ...]
+    units_of_prompts: tuple[Sequence[Word], ...] = field(repr=False)
+
+    words: ClassVar[str] = "a model of answers"
+    expected: ClassVar[str] = "a function that returns an AnswerModel, for prompts"
+
+    @classmethod
+    def takes(cls, model: object) -> bool:
+        return isinstance(model, AnswerModel)
+
+    def make_model(self, model: Any, task: Task | None, device: str) -> Model:
+        check(isinstance(model, AnswerModel), "model", self.expected, type(model).__name__)
+        rows = encode_texts(self.units_of_prompts)  # so that this process knows the units of the codes
+        chosen_task = model.task if task is None else task
+        made: Model = replace(model, device=device, task=chosen_task).make_model(rows, prompts=self.prompts)
+        return made
+
+
+@kinds.register("answers")
+@dataclass(eq=False)
+class Answers(Texts):
+    """Prompts, and models that answer them: texts whose words are the units of a context."""
+
+    name: ClassVar[str] = "answers"
+    words: ClassVar[str] = "prompts"
+    forms: ClassVar[str] = "prompts, where the model is an AnswerModel"
+    given: ClassVar[type] = Prompts
+
+    @classmethod
+    def takes(cls, inputs: object, models: Sequence[object]) -> bool:
+        return any(isinstance(model, AnswerModel) for model in models)
+
+    @classmethod
+    def title(cls, inputs: Any) -> str:
+        return "prompts"
+
+    @classmethod
+    def give(cls, inputs: Any) -> Any:
+        return Prompts(list_prompts(inputs))
+
+    @classmethod
+    def read(cls, given: Given) -> Answers:
+        """Prompts that no model can read are left out where errors have places."""
+        expected = "None for prompts; AnswerModel(removal=...) says how units go"
+        check(given.reference is None, "reference", expected, "rows")
+        readers: dict[str, Any] = {}
+        for name, model in given.models.items():
+            with given.places.at("models", name):
+                readers[name] = _load_reader(model)
+        samples: dict[str, Samples] = {}
+        sources: dict[str, ModelSource] = {}
+        for name, data in given.data.items():
+            met = [readers[model] for model in given.list_models_of(name) if model in readers]
+            if not met:
+                continue
+            with given.places.at("data", name):
+                samples[name] = _read_samples(list_prompts(data), met)
+        prompts = [prompt for data in given.data.values() for prompt in data]
+        for name, model in given.models.items():
+            if isinstance(model, ModelSource):
+                sources[name] = model
+            elif name in readers:
+                rows = encode_texts(model.split(prompts))
+                sources[name] = LoadedModel(model.make_model(rows, prompts=prompts))
+        return cls(samples, sources, readers=readers)
+
+    def fit_explainer(self, explainer: Any) -> Explainer:
+        """An explainer of embeddings, or of units."""
+        return fit_answer_explainer(explainer)
+
+    def default_controls(self, explainers: Mapping[str, Explainer], models: Sequence[Model]) -> dict[str, Explainer]:
+        """As for texts, and the first explainer on another answer to the prompt, and on an unrelated question."""
+        controls = super().default_controls(explainers, models)
+        first = next((explainer for explainer in explainers.values() if not explainer.control), None)
+        if first is None:
+            return controls
+        for other in get_args(OtherPrompt):
+            control = OtherPromptExplainer(first, other)
+            controls[control.label] = control
+        return controls
+
+
+def fit_answer_explainer(explainer: Any) -> Explainer:
+    """An explainer of answers: of embeddings where it needs gradients, else of units.
+
+    Raises:
+        ArgumentError: a function of strings and classes.
+    """
+    is_function = not isinstance(explainer, str | Explainer | type) and callable(explainer)
+    is_function = is_function or isinstance(explainer, CallableExplainer)
+    check(not is_function, "explainer", _FUNCTIONS, "a function")
+    return fit_explainer(explainer)
+
+
+def _load_reader(model: Any) -> AnswerModel:
+    """A model of answers, of a source or as it is.
+
+    Raises:
+        ArgumentError: it is another model.
+    """
+    if isinstance(model, ModelSource):
+        model = model.load(PromptReader)
+    check(isinstance(model, AnswerModel), "model", "an AnswerModel beside another", type(model).__name__)
+    reader: AnswerModel = model
+    return reader
+
+
+def _read_samples(prompts: Sequence[Prompt], models: Sequence[AnswerModel]) -> Samples:
+    """The prompts as the models read them.
+
+    Raises:
+        ArgumentError: no context has three units; the models cut contexts in different ways.
+    """
+    units = models[0].split(prompts)
+    longest = max(map(len, units))
+    expected = f"a context of at least {FEWEST} units, which maps put in an order"
+    check(longest >= FEWEST, "inputs", expected, f"contexts of at most {longest}")
+    for model in models[1:]:
+        fits = model.split(prompts) == units
+        check(fits, "model", "models that explain the same units (granularity)", "others")
+    return Samples(
+        encode_texts(units),
+        None,
+        CODE_BOUNDS,
+        {"texts": True, "prompts": [prompt.question for prompt in prompts]},
+        {"prompt": number_prompts(prompts)},
+        tokens=tuple(tuple(_write_token(unit) for unit in of_prompt) for of_prompt in units),
+        lengths=tuple(map(len, units)),
+        reader=PromptReader(tuple(prompts), tuple(units)),
+    )
+
+
+def _write_token(unit: Word) -> str:
+    """The unit for reports, with a blank before it where it has one."""
+    return f" {unit.text}" if unit.gap else unit.text
+
+
+def number_prompts(prompts: Sequence[Prompt]) -> Tensor:
+    """Which prompt each row belongs to, int64 `(N, 1)`."""
+    return torch.tensor([[prompt.number] for prompt in prompts])
+
+
+class CitedAnswer(list[tuple[str, float]]):
+    """The parts of the context of an answer with their numbers, in their order; printed, the largest first.
+
+    Attributes:
+        question: of the user.
+        answer: whose probability is explained.
+    """
+
+    def __init__(self, parts: Sequence[tuple[str, float]], question: str, answer: str) -> None:
+        super().__init__(parts)
+        self.question, self.answer = question, answer
+
+    def __str__(self) -> str:
+        ordered = sorted(self, key=lambda part: -part[1])
+        lines = [f"Q: {self.question}", f"A: {self.answer}", ""]
+        return "\n".join([*lines, *(f"{value:+9.2f}  {text}" for text, value in ordered)])
+
+
+def explain_answers(
+    model: AnswerModel, explainer: Any, prompts: Sequence[Prompt], *, progress: bool = True
+) -> list[CitedAnswer]:
+    """For each prompt the units of its context, and the number of each; see `standfast.explain`."""
+    fitted = fit_answer_explainer(explainer)
+    check_removal(model, [fitted])
+    units_of_prompts = model.split(prompts)
+    rows = encode_texts(units_of_prompts)
+    model_of_all = model.make_model(rows, prompts=prompts)
+    explained: list[CitedAnswer] = []
+    for number, (prompt, units) in enumerate(zip(prompts, units_of_prompts, strict=True)):
+        bound = model_of_all.for_sample({"prompt": number_prompts([prompt])}, 0).with_width(len(units))
+        values = fitted(bound, rows[number : number + 1, : len(units)], progress=progress)[0].tolist()
+        parts = [(unit.text, value) for unit, value in zip(units, values, strict=True)]
+        explained.append(CitedAnswer(parts, prompt.question, model.answer(prompt)))
+    return explained
+
+
+def make_prompts(inputs: Any, documents: Sequence[str] | None) -> list[Prompt]:
+    """Prompts as they are, or one of a question and its documents.
+
+    Raises:
+        ArgumentError: a question without documents, or documents beside prompts.
+    """
+    if isinstance(inputs, str):
+        expected = "a list of texts, which is the context of the question"
+        if documents is None:
+            raise ArgumentError("documents", expected, "none")
+        return [Prompt(inputs, documents)]
+    check(documents is None, "documents", "None beside prompts, which have their own", "documents")
+    return list_prompts(inputs)

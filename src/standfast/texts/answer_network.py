@@ -1,0 +1,296 @@
+"""A language model that is asked how probable a fixed answer is after a prompt."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from standfast.errors import ModelError
+from standfast.model import BlackBox, Model
+from standfast.similarity.rows import row_sum
+from standfast.tasks import Task
+from standfast.tasks.generated import COLUMNS
+from standfast.tensors import widen_half
+from standfast.texts.embedded import EmbeddedText
+from standfast.texts.network import Network, Reader, TextBox
+from standfast.texts.prompts import WrittenPrompt
+from standfast.texts.tokenizers import Tokenizer
+from standfast.texts.wrapped import walk_wrappers
+
+#: lengths of batches are multiples of this, so that a prompt is read alike whatever the others are
+_STEP = 8
+#: tokens that are run together, forward alone and with gradients, on a processor and on a card
+_TOKENS, _TOKENS_ON_CARD = 1 << 12, 1 << 16
+_LEAST_GRADIENTS = 4
+#: numbers in the logits of a batch: 256 MB
+_LOGITS = 1 << 26
+#: prompts whose outputs are remembered, four numbers each
+_REMEMBERED = 1 << 17
+#: for how many weights of a network, such as its own and those of controls
+_REMEMBERED_WEIGHTS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerNetwork(Network):
+    """A language model, `(ids (N, T), present (N, T)) -> logits (N, T, V)`, and an answer at the end of its tokens.
+
+    Attributes:
+        answer: its tokens.
+        explained: the numbers of the tokens of which the log-probabilities are summed.
+        first: how many first tokens of the greedy answer have to stay; None for all.
+    """
+
+    answer: tuple[int, ...] = ()
+    explained: tuple[int, ...] = ()
+    first: int | None = None
+
+    def ask(self, ids: Tensor, present: Tensor, place: int | None = None) -> Tensor:
+        if isinstance(self.module, EmbeddedText):
+            return super().ask(ids, present, place)
+        return self._select(self._call_for_few(ids, present), present, place)
+
+    def score_each(self, ids: Tensor, present: Tensor) -> Tensor:
+        """The log-probability of each token of the answer, `(N, A)`."""
+        logits = self._find_logits(self._call_for_few(ids, present), present)
+        return find_log_shares(logits, self.answer)[1]
+
+    def _call_for_few(self, ids: Tensor, present: Tensor) -> Tensor:
+        """Logits of the last tokens, or of all where the module knows no others."""
+        if not self._can_keep_few():
+            return self.call(ids, present)
+        return self.call(ids, present, logits_to_keep=min(self.count_logits(), ids.shape[1]))
+
+    def _can_keep_few(self) -> bool:
+        """Whether the module makes logits of the last tokens alone, if it is asked to."""
+        for part in walk_wrappers(self.module):
+            try:
+                parameters = inspect.signature(part.forward).parameters
+            except (TypeError, ValueError):  # a `forward` that is not written in Python
+                return False
+            if "logits_to_keep" in parameters:
+                return True
+        return False
+
+    def count_logits(self) -> int:
+        """Of how many last tokens logits are read: it depends on the answer alone, and so do the last bits."""
+        padding = _STEP
+        return -(-(len(self.answer) + 1 + padding) // _STEP) * _STEP
+
+    def _select(self, out: Tensor, present: Tensor, place: int | None) -> Tensor:
+        """What is read of logits `(N, K, V)` of the last K tokens: `(N, 4)`, as `standfast.tasks.generated` says."""
+        return read_answer(self._find_logits(out, present), self.answer, self.explained, self.first)
+
+    def _find_logits(self, out: Tensor, present: Tensor) -> Tensor:
+        """The logits `(N, A, V)` that predict the tokens of the answer, of those of the last K tokens `(N, K, V)`."""
+        check_logits(out, present)
+        length, skipped = present.shape[1], present.shape[1] - out.shape[1]
+        last = (present * torch.arange(length, device=present.device)).argmax(1)
+        # a token is predicted at the place before it
+        numbers = torch.arange(len(self.answer), device=present.device)
+        predicting = last[:, None] - len(self.answer) + numbers - skipped
+        rows = torch.arange(len(out), device=out.device)[:, None]
+        return out[rows, predicting]
+
+
+def check_logits(out: Tensor, present: Tensor) -> None:
+    """Raise `ModelError` unless logits have a row for each token, or for the last of them."""
+    fits = out.ndim == 3 and out.shape[1] <= present.shape[1]
+    if not fits:
+        raise ModelError(
+            "model: expected a language model, with logits (N, T, V) for token ids (N, T), got outputs of shape"
+            f" {tuple(out.shape)} for {tuple(present.shape)}"
+        )
+
+
+def read_answer(logits: Tensor, answer: Sequence[int], explained: Sequence[int], first: int | None) -> Tensor:
+    """The numbers of the task "answer", `(N, 4)`, from the logits `(N, A, V)` that predict each token of an answer.
+
+    >>> logits = torch.log(torch.tensor([[[0.2, 0.8], [0.4, 0.6]]]))
+    >>> read_answer(logits, (1, 0), (0, 1), None)[0, 0].exp()  # 0.8 * 0.4
+    tensor(0.3200)
+    """
+    of_others, of_answer = find_log_shares(logits, answer)
+    rivals = of_others - of_answer.detach()
+    deciding = rivals if first is None else rivals[:, :first]
+    total = row_sum(of_answer[:, list(explained)])
+    mean = row_sum(of_answer) / len(answer)
+    count = torch.full_like(total, len(explained))
+    outputs = torch.stack([total, mean, deciding.amax(1), count], 1)
+    assert outputs.shape[1] == COLUMNS
+    return outputs
+
+
+def find_log_shares(logits: Tensor, answer: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The log-probabilities of the likeliest other tokens, and of those of an answer, `(N, A)` each."""
+    log_shares = widen_half(logits).log_softmax(2)
+    ids = torch.tensor([list(answer)], device=logits.device).expand(len(logits), -1)[..., None]
+    # no search follows their gradient, as units have none, and relevance has no rule for a largest value
+    others = log_shares.detach().scatter(2, ids, -torch.inf).amax(2)
+    return others, log_shares.gather(2, ids)[..., 0]
+
+
+class AnswerBox(TextBox):
+    """A language model as a module of rows of codes `(N, W)`, one for each unit of the context of one prompt.
+
+    It is made for all prompts, and bound to one of them before it is run (`bind`). What it has answered to a row is
+    remembered, as long as its weights are the same: each is run alone or beside others with the same number of tokens,
+    and so nothing depends on who asks first.
+
+    Args:
+        network: of token ids.
+        tokenizer: the user's.
+        most: the largest number of tokens; None for any.
+        prompts: of all samples, with their answers, by the numbers of the user's (`Prompt.number`).
+        tokens: how many are run together; None for a usual number.
+    """
+
+    def __init__(
+        self,
+        network: AnswerNetwork,
+        tokenizer: Tokenizer,
+        most: int | None,
+        prompts: Mapping[int, WrittenPrompt],
+        tokens: int | None = None,
+    ) -> None:
+        super().__init__(network, Reader(tokenizer, most=most))
+        self.tokens = tokens
+        self.prompts = dict(prompts)
+        #: to which it is bound
+        self.prompt: WrittenPrompt | None = None
+        self._bound: dict[WrittenPrompt, AnswerBox] = {}
+        #: what was answered, by the rows' bytes, for each of the last weights
+        self._outputs: dict[tuple[Any, ...], dict[bytes, Tensor]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_bound": {}, "_outputs": {}}
+
+    def bind(self, extras: Mapping[str, Tensor]) -> AnswerBox:
+        """The box of one prompt, of which the number is the extra `"prompt"`.
+
+        Raises:
+            ModelError: it is not known in this process.
+        """
+        number = int(extras["prompt"].reshape(-1)[0])
+        if number not in self.prompts:
+            raise ModelError("model: expected one of the prompts that it was made for, got another one")
+        return self.bind_prompt(self.prompts[number])
+
+    def bind_prompt(self, prompt: WrittenPrompt) -> AnswerBox:
+        """The box of one prompt, the same one at each call, so that it remembers what it was asked."""
+        if prompt not in self._bound:
+            self._bound[prompt] = self._make_bound(prompt)
+        return self._bound[prompt]
+
+    def bind_other(self, other: Literal["answer", "question"]) -> AnswerBox:
+        """The box of the same context with another answer, or with another question and its answer."""
+        prompt = self.prompt
+        other_prompt: WrittenPrompt | None = None
+        if prompt is not None:
+            other_prompt = prompt.other_question if other == "question" else prompt.other_answer
+        if other_prompt is None:
+            raise ModelError("model: expected one prompt at a time, since each has an answer of its own, got several")
+        return self.bind_prompt(other_prompt)
+
+    def _make_bound(self, prompt: WrittenPrompt) -> AnswerBox:
+        bound = self.__new__(type(self))
+        nn.Module.__init__(bound)
+        state = {**self.__dict__, "_modules": dict(self._modules)}
+        bound.__dict__.update(state)
+        assert isinstance(self.network, AnswerNetwork)
+        bound.network = replace(self.network, answer=prompt.answer, explained=prompt.explained)
+        tokenizer, most = self.reader.tokenizer, self.reader.most
+        bound.reader = Reader(tokenizer, prompt.before, prompt.after, most, prompt.special, prompt.answer)
+        bound.prompt = prompt
+        bound._engines, bound._bound, bound._outputs = {}, {}, {}
+        return bound
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The numbers of the answer `(N, 4)` after the context of each row of codes `(N, W)`.
+
+        Raises:
+            ModelError: it is bound to no prompt.
+            NoGradientsError: the codes require gradients; gradients are those by embeddings.
+        """
+        if self.prompt is None:
+            raise ModelError("model: expected one prompt at a time, since each has an answer of its own, got several")
+        self.refuse_gradients(x)
+        outputs = self._find_outputs()
+        keys = [row.tobytes() for row in np.ascontiguousarray(x.detach().cpu().numpy())]
+        if len(outputs) + len(keys) > _REMEMBERED:
+            outputs.clear()
+        # equal rows, such as those that fill a batch up, are run once
+        new_rows = {key: row for row, key in enumerate(keys) if key not in outputs}
+        if new_rows:
+            new_outputs = super().forward(x[list(new_rows.values())])
+            outputs.update(zip(new_rows, new_outputs.detach().cpu(), strict=True))
+        return torch.stack([outputs[key] for key in keys]).to(x.device)
+
+    def _find_outputs(self) -> dict[bytes, Tensor]:
+        """What is remembered of the weights as they are: a control, such as shuffled ones, has other answers."""
+        module = self.network.module
+        weights = list(module.parameters())
+        memory = tuple((weight.data_ptr(), weight._version) for weight in weights)
+        key = (memory, _look_at(weights), module.training)
+        if key not in self._outputs:
+            while len(self._outputs) >= _REMEMBERED_WEIGHTS:
+                del self._outputs[next(iter(self._outputs))]
+            self._outputs[key] = {}
+        self._outputs[key] = self._outputs.pop(key)  # the last one that is forgotten
+        return self._outputs[key]
+
+    def _count_tokens(self, device: torch.device) -> int:
+        """How many tokens are run together."""
+        if self.tokens is not None:
+            return self.tokens
+        return _TOKENS if device.type == "cpu" else _TOKENS_ON_CARD
+
+    def _count_rows(self, length: int, device: torch.device) -> int:
+        """As many rows as have so many tokens, and no more logits than fit."""
+        assert isinstance(self.network, AnswerNetwork)
+        vocabulary = len(self.network.find_embedding().weight)
+        logits = min(length, self.network.count_logits()) * vocabulary
+        return max(1, min(self._count_tokens(device) // length, _LOGITS // logits))
+
+    def _count_padding(self, count: int, most: int, device: torch.device) -> int:
+        """None: the tokens of a row are a multiple of what gives a matrix product the same bits."""
+        return 0
+
+    def _make_engine_model(
+        self, module: EmbeddedText, bounds: tuple[Tensor, Tensor], device: torch.device, task: Task
+    ) -> Model:
+        """With gradients what every layer computes is held, so that fewer rows fit."""
+        assert isinstance(self.network, AnswerNetwork)
+        length = self._count_usual_tokens()
+        rows = max(1, self._count_tokens(device) // (_LEAST_GRADIENTS * length))
+        if device.type == "cpu":
+            rows = min(rows, _LEAST_GRADIENTS)
+        engine = Model(module, bounds, device=device, task=task, batch_size=rows)
+        engine.fills_batches = False
+        return engine
+
+    def _count_usual_tokens(self) -> int:
+        """About how many tokens a row has: those of the last one that was read."""
+        readings = self.reader._known
+        return max((len(reading.ids) for reading in readings.values()), default=1)
+
+
+def _look_at(weights: Sequence[nn.Parameter]) -> tuple[float, ...]:
+    """Some numbers of each of the weights: memory may be used again for others, which are as old."""
+    numbers: list[float] = []
+    for weight in weights:
+        values = weight.detach().reshape(-1)
+        if len(values):
+            numbers += values[[0, len(values) // 2, -1]].tolist()
+    return tuple(numbers)
+
+
+def find_answer_box(model: Model) -> AnswerBox | None:
+    """The box of a model of answers; None for another model."""
+    box: BlackBox | None = model.black_box
+    return box if isinstance(box, AnswerBox) else None
