@@ -1,6 +1,6 @@
 """Answers of a language model: passes and CPU time against a bare loop, memory, and what a shared prefix brings.
 
-    python benchmarks/answers.py --folder FOLDER [--ablations 16]
+    python benchmarks/answers/passes.py --folder FOLDER [--ablations 16]
 
 FOLDER is where `examples/answers.py` keeps SmolLM2-135M-Instruct. Without it, a Llama of random weights and the same
 sizes is used, which costs the same. CPU seconds of the process, on two threads; nothing depends on other programs.
@@ -22,7 +22,7 @@ from torch import Tensor
 import standfast
 from standfast.neighbourhoods.text import GONE
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import answers as example
 
 LONG = 2000  # tokens
