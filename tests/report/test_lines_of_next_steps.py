@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import standfast
 from standfast.cli.commands import app
+from standfast.errors import make_printable
 from standfast.report import Results, build_html, load_results
 from standfast.report.next_steps import PAGE, PrintedStep, write_steps
 from standfast.report.step_lines import is_harmless, list_session_names, wrap_line
@@ -228,6 +229,11 @@ def with_call(results: Results, call: Any) -> Results:
         "'saliency'], inputs, ['aopc']); print([1",
         "'saliency'\n",
         "(" * 500,
+        "model" + ".a" * 3000 + "()",
+        "'\x1b[2J'",
+        "'\u202e'",
+        "standfast.run_study('system.yaml')",
+        "standfast.evaluate(model, explainers, inputs, metrics, out='system')",
     ],
 )
 def test_a_call_of_a_stranger_does_nothing_but_evaluate(unstable: Results, code: str) -> None:
@@ -238,6 +244,8 @@ def test_a_call_of_a_stranger_does_nothing_but_evaluate(unstable: Results, code:
         for step in with_call(unstable, changed).next_steps():
             assert code.strip() not in step.line or is_harmless(step.line)
             assert "system" not in step.line
+            assert make_printable(step.line) == step.line
+            assert "\n" not in step.line
 
 
 @pytest.mark.parametrize(
