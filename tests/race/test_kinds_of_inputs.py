@@ -133,7 +133,7 @@ def test_a_table_of_a_study_has_one_reference_in_race_and_confirmation(tmp_path:
     np.savez(tmp_path / "rows.npz", inputs=rows.numpy())
     (tmp_path / "raced_net.py").write_text("from torch import nn\n\ndef build():\n    return nn.Linear(5, 3)\n")
     (tmp_path / "study.yaml").write_text(
-        "data: {rows: {path: rows.npz}}\nmodels: {net: {function: \"raced_net:build\"}}\n"
+        'data: {rows: {path: rows.npz}}\nmodels: {net: {function: "raced_net:build"}}\n'
         "explainers: [occlusion, input_x_gradient]\nmetrics: [corruption_curve]\n"
     )
     grid = load_study(tmp_path / "study.yaml").ask().make_grid()
