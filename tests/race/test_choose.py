@@ -15,10 +15,10 @@ from torch import Tensor
 import standfast
 from standfast.errors import ArgumentError
 from standfast.race import RaceOutcome, contest
-from standfast.race.running import Means
+from standfast.race.running import Means, RunningRace
 from standfast.race.split import Split
 from standfast.report import load_results
-from standfast.results.races import Race, read_race
+from standfast.results.races import Entrant, Race, read_race
 from standfast.study.forecast.choice import Choice
 from standfast.study.store import Store
 
@@ -264,6 +264,36 @@ def test_a_race_without_time_says_so(model: standfast.Model, digits: Any, monkey
     assert found.race.out_of_time
     assert (found.chosen, found.race.leader, found.confirmation) == (None, None, None)
     assert "the time was up before the first look" in found.why
+
+
+@pytest.mark.parametrize("turned_away", [1, 2])
+def test_who_leaves_as_unstable_at_a_look_without_an_end_is_out(
+    model: standfast.Model, digits: Any, monkeypatch: pytest.MonkeyPatch, turned_away: int
+) -> None:
+    """The first of the first look is unstable at the second, and then the time is up before the ranking."""
+    do, unstable = RunningRace._do, []
+
+    def do_until_the_second_look(race: RunningRace, labels: Any, names: Any, count: int) -> bool:
+        race._out_of_time = count > 8 and race.terms.label in labels
+        return not race._out_of_time and do(race, labels, names, count)
+
+    def leave_at_the_second_look(race: RunningRace, names: Any, count: int) -> None:
+        for name in names[:turned_away] if count > 8 else ():
+            unstable.append(name)
+            race._left[name] = Entrant(name, "unstable", count, "worst_case")
+
+    monkeypatch.setattr(RunningRace, "_do", do_until_the_second_look)
+    monkeypatch.setattr(RunningRace, "_leave_by_stability", leave_at_the_second_look)
+    metrics = ["worst_case:budget=4", "aopc:samples=1,steps=5"]
+    found = standfast.choose(model, digits, EXPLAINERS, metrics, budget=1.0, sanity=8, progress=False)
+    assert len(unstable) == turned_away
+    assert {entrant.name for entrant in found.race.entrants if entrant.left == "unstable"} == set(unstable)
+    assert found.race.leader not in unstable
+    assert found.race.confirmation is None or found.race.confirmation.explainer not in unstable
+    if turned_away == 1:
+        assert found.race.finalists[0].behind is None
+    else:
+        assert "all 2 explainers are unstable" in found.why
 
 
 def test_a_time_that_is_too_short_is_refused_or_ends_the_race(model: standfast.Model, digits: Any) -> None:

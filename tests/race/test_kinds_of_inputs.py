@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import standfast
 from standfast.question.arguments import Arguments
 from standfast.race.candidates import list_candidates
 from standfast.race.entry import fill_in
-from standfast.race.split import take_rows
+from standfast.race.split import take_part, take_rows
+from standfast.study.file.spec import load_study
 
 
 def list_for(model: Any, inputs: Any, reference: Any = None) -> list[str]:
@@ -123,3 +125,27 @@ def test_defaults_suit_the_inputs() -> None:
     pictures = fill_in(Arguments(model, "saliency", torch.rand(24, 1, 2, 2), ()), False, lacks_metrics=True)
     assert pictures.metrics == ["worst_case", "aopc"]
     assert pictures.explainers == "saliency"
+
+
+def test_a_table_of_a_study_has_one_reference_in_race_and_confirmation(tmp_path: Path) -> None:
+    """The rows that replace values are all of them, so that the confirmation is of the same explainer."""
+    rows = torch.rand(30, 5, generator=torch.Generator().manual_seed(0))
+    np.savez(tmp_path / "rows.npz", inputs=rows.numpy())
+    (tmp_path / "raced_net.py").write_text("from torch import nn\n\ndef build():\n    return nn.Linear(5, 3)\n")
+    (tmp_path / "study.yaml").write_text(
+        'data: {rows: {path: rows.npz}}\nmodels: {net: {function: "raced_net:build"}}\n'
+        "explainers: [occlusion, input_x_gradient]\nmetrics: [corruption_curve]\n"
+    )
+    grid = load_study(tmp_path / "study.yaml").ask().make_grid()
+    baselines: list[torch.Tensor] = []
+    for numbers in (range(16), range(16, 30)):
+        part = take_part(grid, numbers)
+        samples = part.data["rows"]
+        model = part.models["net"].model(samples, "cpu").with_reference(samples.inputs)  # as a job does it
+        assert model.reference is not None
+        baselines.append(model.reference.baseline)
+        assert part.models["net"].about == grid.models["net"].about
+    assert torch.equal(baselines[0], baselines[1])
+    of_all = grid.models["net"].model(grid.data["rows"], "cpu").with_reference(rows).reference
+    assert of_all is not None
+    assert torch.equal(baselines[0], of_all.baseline)

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 
 import standfast
 from standfast.cli.commands import app
+from standfast.errors import make_printable
 from standfast.report import Results, build_html, load_results
 from standfast.report.next_steps import PAGE, PrintedStep, write_steps
-from standfast.report.step_lines import is_harmless, list_session_names, wrap_line
+from standfast.report.step_lines import is_harmless, list_session_names, wrap_line, write_line
 
 METRICS = {"worst": standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40), "aopc": "aopc:steps=10,samples=1"}
 
@@ -212,9 +213,73 @@ def test_samples_of_a_study_that_takes_all_are_no_step(tmp_path: Path, monkeypat
     assert standfast.report.step_lines.write_line(found, step) is None
 
 
+@pytest.fixture(scope="module")
+def of_study(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Results of a study that was given as a mapping."""
+    study = {
+        "samples": 3,
+        "data": ["digits"],
+        "models": {"lenet": "lenet5-mnist"},
+        "neighbourhood": {"linf": 0.1},
+        "explainers": ["saliency"],
+        "metrics": [{"worst_case": {"budget": 4}}],
+        "sanity": False,
+        "controls": False,
+    }
+    return standfast.run_study(study, tmp_path_factory.mktemp("study") / "found", progress=False)
+
+
+MORE = standfast.results.NextStep("samples", ("saliency",), ("saliency",), samples=9)
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (
+            "standfast run my.yaml --minutes 3 --set seed=3",
+            "standfast run my.yaml --minutes 3 --set seed=3 --set samples=9",
+        ),
+        ("standfast run 'my", None),
+        ("standfast run ", None),
+        ("standfast run --out x", None),
+        ("standfast run my.yaml --executor slurm", None),
+        ("standfast run my.yaml; rm x", None),
+        ("standfast run my.yaml --set 'models={m: {path: m.joblib, trust: true}}'", None),
+    ],
+)
+def test_a_command_of_a_stranger_does_nothing_but_run_a_file(of_study: Results, command: str, line: str | None) -> None:
+    """Else the line is that of a study that Python has run."""
+    manifest = {**of_study.manifest, "origin": "my.yaml", "about": {"command": command}}
+    written = write_line(with_manifest(of_study, manifest), MORE)
+    assert written is not None
+    if line is None:
+        assert written.startswith("standfast run my.yaml --out ")
+        assert written.endswith(" --set samples=9")
+        assert "trust" not in written
+    else:
+        assert written == line
+
+
+def test_a_study_of_a_stranger_that_trusts_a_file_is_not_run(of_study: Results) -> None:
+    """Such a file runs code as soon as it is opened, so the study has to be that of the session."""
+    line = write_line(of_study, MORE)
+    assert line is not None
+    assert line.startswith("standfast.run_study({**results.manifest['study'], 'samples': 9}")
+    models = {"lenet": {"path": "model.joblib", "trust": True}}
+    manifest = {**of_study.manifest, "study": {**of_study.manifest["study"], "models": models}}
+    line = write_line(with_manifest(of_study, manifest), MORE)
+    assert line is not None
+    assert line.startswith("standfast.run_study({**study, 'samples': 9}")
+    assert list_session_names(line) == ["study"]
+
+
 def with_call(results: Results, call: Any) -> Results:
     """The results with another call in their manifest."""
-    manifest = {**results.manifest, "call": call}
+    return with_manifest(results, {**results.manifest, "call": call})
+
+
+def with_manifest(results: Results, manifest: dict[str, Any]) -> Results:
+    """The results with another manifest."""
     return Results(results.store, manifest, results.samples, results.jobs, results.planned, None, results.sanity_rows)
 
 
@@ -228,6 +293,11 @@ def with_call(results: Results, call: Any) -> Results:
         "'saliency'], inputs, ['aopc']); print([1",
         "'saliency'\n",
         "(" * 500,
+        "model" + ".a" * 3000 + "()",
+        "'\x1b[2J'",
+        "'\u202e'",
+        "standfast.run_study('system.yaml')",
+        "standfast.evaluate(model, explainers, inputs, metrics, out='system')",
     ],
 )
 def test_a_call_of_a_stranger_does_nothing_but_evaluate(unstable: Results, code: str) -> None:
@@ -238,6 +308,8 @@ def test_a_call_of_a_stranger_does_nothing_but_evaluate(unstable: Results, code:
         for step in with_call(unstable, changed).next_steps():
             assert code.strip() not in step.line or is_harmless(step.line)
             assert "system" not in step.line
+            assert make_printable(step.line) == step.line
+            assert "\n" not in step.line
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,19 @@ def test_the_budget_is_kept_beyond_the_first_look(budget: int) -> None:
     assert {departure.why for departure in finish.departures} <= {"budget", "worse"}  # type: ignore[attr-defined]
 
 
+def test_what_leaves_at_a_later_look_has_cost_it() -> None:
+    """It may have been measured by another metric, which found it unstable, so its look is paid for."""
+    values = np.random.default_rng(0).normal(0.0, 1.0, size=(80, 4))
+
+    def measure(columns: Sequence[int], count: int) -> tuple[Array, Array]:
+        has_left = (np.asarray(columns) == 3) & (count > 10)
+        return np.where(has_left, np.nan, values[:count, columns]), np.zeros((count, len(columns)))
+
+    finish = run_race(RaceRules(LADDER, 4, "higher", 0.05, (1.0,) * 4), measure)
+    assert [(departure.column, departure.samples) for departure in finish.departures] == [(3, 20)]
+    assert finish.spent == 4 * 20 + 3 * 60
+
+
 def test_what_cannot_go_on_keeps_the_last_look() -> None:
     values = np.random.default_rng(0).normal([0.0, 0.1], 1.0, size=(80, 2))
 

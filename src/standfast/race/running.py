@@ -267,9 +267,17 @@ class RunningRace:
         seconds = dict.fromkeys(self.names, 0.0)
         for explainer, spent in results.jobs.select("explainer", "seconds").iter_rows():
             seconds[explainer] = seconds.get(explainer, 0.0) + (spent or 0.0)
-        ended = [self._describe_finalist(column, finish, results) for column in finish.order]
+        # some have left at a last look for which the time or the budget did not suffice, so that it decided no more
+        turned_away = [self._left[self.names[column]] for column in finish.order if self.names[column] in self._left]
+        ended = [
+            self._describe_finalist(column, finish, results)
+            for column in finish.order
+            if self.names[column] not in self._left
+        ]
+        if ended and turned_away:
+            ended[0] = replace(ended[0], behind=None)
         left = [self._describe_departure(departure, results) for departure in reversed(finish.departures)]
-        return [replace(entrant, seconds=seconds[entrant.name]) for entrant in (*ended, *left)]
+        return [replace(entrant, seconds=seconds[entrant.name]) for entrant in (*ended, *turned_away, *left)]
 
     def _describe_finalist(self, column: int, finish: Finish, results: Results) -> Entrant:
         name = self.names[column]

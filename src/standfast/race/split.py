@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from standfast.errors import check
-from standfast.question.grid import Grid, LoadedModel, ModelSource, Samples
+from standfast.model import Model
+from standfast.question.grid import Grid, LoadedModel, ModelSource, Reader, Samples
 
 #: fewer samples pass no sanity check (`standfast.results.sanity.FEWEST`)
 FEWEST_CONFIRMING = 8
@@ -108,7 +110,42 @@ def take_part(grid: Grid, rows: Sequence[int]) -> Grid:
 
 
 def _fix_reference(source: ModelSource, samples: Samples) -> ModelSource:
-    if not isinstance(source, LoadedModel) or source.ready.reference is not None:
+    """The source of the same model, for which all rows of a table replace values, unless it has others."""
+    if samples.inputs.ndim != 2:
         return source
-    model = source.ready
-    return replace(source, ready=model.with_reference(model.check_inputs(samples.inputs.to(model.dtype))))
+    if isinstance(source, LoadedModel):
+        return replace(source, ready=_refer_to(source.ready, samples.inputs))
+    return _ReferringModel(source, samples.inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class _ReferringModel(ModelSource):
+    """A model that is made where a job runs, and gets all rows of a table there.
+
+    Attributes:
+        source: of the model.
+        inputs: the rows, `(N, F)`.
+    """
+
+    source: ModelSource
+    inputs: Tensor = field(repr=False)
+
+    @property
+    def about(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """What the source says of the model."""
+        return self.source.about
+
+    def model(self, samples: Samples, device: str) -> Model:
+        """The model of the source."""
+        return _refer_to(self.source.model(samples, device), self.inputs)
+
+    def load(self, reader: type[Reader]) -> Any:
+        """What the source loads."""
+        return self.source.load(reader)
+
+
+def _refer_to(model: Model, rows: Tensor) -> Model:
+    """The model with these rows in the place of values, unless it has others."""
+    if model.reference is not None:
+        return model
+    return model.with_reference(model.check_inputs(rows.to(model.device, model.dtype)))

@@ -39,7 +39,7 @@ def describe_choice(race: Race) -> str:
 
 def _describe_nobody(race: Race) -> str:
     """Why nobody led."""
-    if race.out_of_time:
+    if race.finalists:
         return "the time was up before the first look. The same call goes on from there."
     grounds = [
         ("check", "fails the sanity checks", "fail the sanity checks"),

@@ -15,6 +15,10 @@ from standfast.results import NextStep, StoredResults
 from standfast.results.next_steps import METRIC_OF
 from standfast.study.folders import LocalFolder
 
+#: what `standfast run` notes of its own options
+_OPTIONS = {"--preset", "--out", "--set", "--minutes"}
+#: the key of a study beside what runs code as soon as it is opened
+_TRUST = "trust"
 #: a key of a study file with its new value; with a plus behind the key, with one more entry
 Change = tuple[str, Any]
 
@@ -87,7 +91,7 @@ def _write_place(change: Neighbourhood) -> dict[str, Any]:
 def _write_command(results: StoredResults, origin: str, changes: Sequence[Change], step: NextStep) -> str:
     """The command of the user with the changes; the file stays as it is."""
     command = str((results.manifest.get("about") or {}).get("command") or "")
-    words = shlex.split(command) if command.startswith("standfast run ") else _find_command(results, origin)
+    words = _read_command(command) or _find_command(results, origin)
     if results.summary.minutes is not None:
         words = [*_leave_out(words, "--minutes"), "--minutes", write_minutes(results.summary.minutes, step)]
     if step.changes:
@@ -96,6 +100,24 @@ def _write_command(results: StoredResults, origin: str, changes: Sequence[Change
     for key, value in changes:
         words += ["--set", f"{key}={_write_flow(value)}"]
     return shlex.join(words)
+
+
+def _read_command(command: str) -> list[str]:
+    """The words of a command that ran a study; none if it does more, since results may be a stranger's.
+
+    >>> _read_command("standfast run 'my study.yaml' --set seed=3"), _read_command("standfast run study.yaml; rm x")
+    (['standfast', 'run', 'my study.yaml', '--set', 'seed=3'], [])
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a quotation mark without an end
+        return []
+    names, options, values = words[:2], words[3::2], words[4::2]
+    has_file = len(words) > 2 and not words[2].startswith("-")
+    is_of_options = set(options) <= _OPTIONS and len(options) == len(values)
+    if names != ["standfast", "run"] or not has_file or not is_of_options:
+        return []
+    return [] if any(_TRUST in value for value in values) else words
 
 
 def _find_command(results: StoredResults, origin: str) -> list[str]:
@@ -116,14 +138,25 @@ def _leave_out(words: Sequence[str], option: str) -> list[str]:
 
 
 def _write_call(results: StoredResults, changes: Sequence[Change]) -> str | None:
-    """A call of `run_study` for a study that was given as a mapping; `results` are these."""
+    """A call of `run_study` for a study that was given as a mapping; `results` are these.
+
+    A study that trusts files or modules is that of the user's session, since results may be a stranger's.
+    """
     keys = [key for key, _ in changes]
     if any(key.endswith("+") for key in keys):
         return None
     address = _find_address(results)
     entries = ", ".join(f"{key!r}: {value!r}" for key, value in changes)
     out = "" if address is None or "neighbourhood" in keys else f", out={address!r}"
-    return f"standfast.run_study({{**results.manifest['study'], {entries}}}{out})"
+    study = "study" if _has_trust(results.manifest["study"]) else "results.manifest['study']"
+    return f"standfast.run_study({{**{study}, {entries}}}{out})"
+
+
+def _has_trust(content: Any) -> bool:
+    """Whether something in a study is trusted to run code."""
+    if isinstance(content, Mapping):
+        return bool(content.get(_TRUST)) or any(map(_has_trust, content.values()))
+    return isinstance(content, list | tuple) and any(map(_has_trust, content))
 
 
 def _find_address(results: StoredResults) -> str | None:

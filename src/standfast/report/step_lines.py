@@ -7,20 +7,21 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from standfast.errors import make_printable
 from standfast.report.step_calls import write_call, write_training
 from standfast.report.step_commands import write_study_step
 from standfast.results import NextStep, StoredResults
 
 #: what every session has, or imports
 _IMPORTED = ("standfast", "torch")
-#: what a line may call, beside classes of these rooms with options
-_CALLED = (
+#: what a line may be a call of; within it, as for an option, none of these is called
+_OUTERMOST = (
     "standfast.evaluate",
     "standfast.run_study",
     "standfast.training.classifier.train_classifier",
-    "torch.Generator",
-    "torch.Generator().manual_seed",
 )
+#: what may be called within a line, beside classes of these rooms with options
+_WITHIN = ("torch.Generator", "torch.Generator().manual_seed")
 _ROOMS = ("explainers", "metrics", "neighbourhoods", "similarity", "tasks", "training.schemes")
 _CLASS = re.compile(rf"standfast\.(({'|'.join(map(re.escape, _ROOMS))})\.)?[A-Z]\w*")
 #: the parts of values, of arguments, and of names that are not called
@@ -50,9 +51,14 @@ def write_line(results: StoredResults, step: NextStep) -> str | None:
         line = write_training(results)
     else:
         line = write_call(results, step)
-    if line is None or is_command(line) or is_harmless(line):
-        return line
-    return None
+    if line is None or not _is_one_line(line):
+        return None
+    return line if is_command(line) or is_harmless(line) else None
+
+
+def _is_one_line(line: str) -> bool:
+    """Whether a line is one, and shows all that is in it: no control characters, which a terminal would obey."""
+    return "\n" not in line and make_printable(line) == line
 
 
 def is_command(line: str) -> bool:
@@ -67,18 +73,23 @@ def is_harmless(line: str) -> bool:
     True
     >>> is_harmless("standfast.evaluate(model, [standfast.files.os.system('true')], inputs, metrics)")
     False
+    >>> is_harmless("standfast.evaluate(model, explainers, inputs, metrics, seed=standfast.run_study('other.yaml'))")
+    False
     """
     try:
-        tree = ast.parse(line, mode="eval")
+        outermost = ast.parse(line, mode="eval").body
+        if not isinstance(outermost, ast.Call) or ast.unparse(outermost.func) not in _OUTERMOST:
+            return False
+        arguments = [*outermost.args, *outermost.keywords]
+        return all(_is_harmless_part(node) for argument in arguments for node in ast.walk(argument))
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
-    return all(_is_harmless_part(node) for node in ast.walk(tree.body))
 
 
 def _is_harmless_part(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         called = ast.unparse(node.func)
-        return called in _CALLED or _CLASS.fullmatch(called) is not None
+        return called in _WITHIN or _CLASS.fullmatch(called) is not None
     return isinstance(node, _PLAIN_PARTS)
 
 

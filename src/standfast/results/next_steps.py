@@ -5,7 +5,8 @@ A step is proposed only where the results support it:
 - *samples*: an explainer is undecided, and its interval says how many more samples would decide it;
 - *question*: an explainer passes all that was asked, and a kind of question was not asked;
 - *neighbourhood*: explainers do not hold in a neighbourhood that is unlike what such inputs undergo. What is proposed
-  is never a smaller one of the same kind, and it asks another question;
+  asks another question, and is never the same one with a smaller reach: numbers of a table move as far as before where
+  categories stay;
 - *explainer*: an explainer does not hold, and a smoother one of its family was not tried;
 - *training*: no map of a network holds, so that the network is what has to change.
 

@@ -327,8 +327,11 @@ class _State:
         if measured is None:
             return None
         standings = _rank(rules, self.alive, measured)
-        # those without values were turned away before they were measured
-        self.spent += (count - self.samples) * sum(rules.costs[column] for column in standings.order)
+        # at the first look, those without values are turned away before they are measured; later ones leave at a look,
+        # after a part of it, and count in full, so that the budget is kept
+        is_first = not self.samples
+        measured_columns = standings.order if is_first else self.alive
+        self.spent += (count - self.samples) * sum(rules.costs[column] for column in measured_columns)
         self.samples = count
         self.gaps = standings.gaps
         return standings

@@ -42,7 +42,31 @@ def test_an_entry_is_added_to_a_list_or_a_mapping(file: Path) -> None:
     assert list(study.named_controls) == ["random"]
 
 
-@pytest.mark.parametrize("change", ["samples", "=80", "samples=", "samples=[", "a b=3", "samples=!!python/none x"])
+def make_copies(rounds: int) -> str:
+    """A short text that aliases make long: nine times as long with each round."""
+    lists = [f"b{number}: &b{number} [{', '.join([f'*b{number - 1}'] * 9)}]" for number in range(1, rounds + 1)]
+    return f"{{b0: &b0 [x], {', '.join(lists)}}}"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "samples",
+        "=80",
+        "samples=",
+        "samples=[",
+        "a b=3",
+        "samples=!!python/none x",
+        "samples=2001-99-99",
+        "samples=!!int x",
+        f"samples={'9' * 5000}",
+        f"samples={'[' * 5000}",
+        "samples=&all [*all]",
+        "samples={a: 1, a: 2}",
+        f"samples={make_copies(20)}",
+    ],
+    ids=lambda change: change[:30],
+)
 def test_another_form_is_refused(file: Path, change: str) -> None:
     with pytest.raises(ArgumentError, match="set: expected KEY=VALUE"):
         load_study(file, changes=[change])
@@ -53,3 +77,8 @@ def test_what_does_not_fit_is_an_error_of_the_study(file: Path) -> None:
         load_study(file, changes=["sampels=80"])
     with pytest.raises(StudyError, match="\n  samples: expected a number of at least 1, got -1"):
         load_study(file, changes=["samples=-1"])
+
+
+def test_an_entry_that_is_there_is_not_replaced(file: Path) -> None:
+    with pytest.raises(ArgumentError, match="set: expected a name that the study does not have yet, got 'worst'"):
+        load_study(file, changes=["metrics+={worst: {budget: 3}}"])

@@ -7,11 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from standfast.errors import check
-from standfast.study.file.document import Document, read_plain
+from standfast.study.file.document import UNREADABLE, Document, parse
 
 _CHANGE = re.compile(r"(?P<key>\w+)(?P<adds>\+?)=(?P<value>.*)", re.DOTALL)
 _FORM = "KEY=VALUE, or KEY+=VALUE for one more explainer or metric, with values as in a study file"
@@ -53,8 +50,8 @@ def _read_change(change: str) -> tuple[str, Any, bool]:
     check(parts is not None, "set", _FORM, repr(change))
     assert parts is not None
     try:
-        value = read_plain(YAML(typ="safe", pure=True).load(parts["value"]))
-    except YAMLError:
+        value = parse(parts["value"])
+    except UNREADABLE:
         value = None
     check(value is not None, "set", _FORM, repr(change))
     return parts["key"], value, bool(parts["adds"])
@@ -63,6 +60,9 @@ def _read_change(change: str) -> tuple[str, Any, bool]:
 def _add(entries: Any, entry: Any) -> Any:
     """The entries of a section with one more, which has its own name in a mapping.
 
+    Raises:
+        ArgumentError: there is an entry of this name, which would be lost.
+
     >>> _add(["lrp"], "saliency"), _add({"mine": "lrp"}, {"smoothgrad": {"samples": 8}})
     (['lrp', 'saliency'], {'mine': 'lrp', 'smoothgrad': {'smoothgrad': {'samples': 8}}})
     """
@@ -70,4 +70,5 @@ def _add(entries: Any, entry: Any) -> Any:
         listed = [] if entries is None else entries
         return [*(listed if isinstance(listed, list) else [listed]), entry]
     name = next(iter(entry)) if isinstance(entry, Mapping) and entry else str(entry)
+    check(name not in entries, "set", "a name that the study does not have yet", repr(name))
     return {**entries, name: entry}

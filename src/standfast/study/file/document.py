@@ -19,6 +19,8 @@ from standfast.study.file.problems import Keys, Problem, StudyFieldError, descri
 _PROBLEMS, _LINES, _WIDTH = 10, 20, 190  # that an error shows at most
 _DEEP, _MANY = 40, 20_000  # no study is deeper or larger; aliases can make a short file endless
 _LARGEST = 500_000  # bytes; reading YAML with the lines of its keys takes seconds from there on
+#: what `parse` raises for a text that is none of a study
+UNREADABLE = (StudyFieldError, YAMLError, ValueError, TypeError, RecursionError)
 
 
 class StudyError(StandfastError):
@@ -100,20 +102,34 @@ def read_document(path: str | Path) -> Document:
     """
     path = Path(path)
     lines: dict[Keys, int] = {}
-    parser = YAML(typ="safe", pure=True)
-    parser.allow_duplicate_keys = False
     try:
         text = read_content(path, largest=_LARGEST).decode("utf-8-sig")
-        node = parser.compose(text)
-        if node is not None:
-            _number(node, (), lines)
-        content = read_plain(parser.load(text))
+        content = parse(text, lines)
         if content is None:
             raise reject("a study: data, models, explainers and metrics", "an empty file")
-    except (StudyFieldError, YAMLError, ValueError, TypeError, RecursionError) as error:
+    except UNREADABLE as error:
         (problem,) = error.problems if isinstance(error, StudyFieldError) else [_describe(error)]
         raise StudyError(str(path), [replace(problem, line=problem.line or lines.get(problem.path))]) from error
     return Document(str(path), path.resolve().parent, content, lines)
+
+
+def parse(text: str, lines: dict[Keys, int] | None = None) -> Any:
+    """The plain values of YAML 1.2; None of an empty text.
+
+    Args:
+        text: all of it.
+        lines: gets the line of every key and every list item, counted from 1.
+
+    Raises:
+        Exception: one of `UNREADABLE`.
+    """
+    parser = YAML(typ="safe", pure=True)
+    parser.allow_duplicate_keys = False
+    node = parser.compose(text)
+    if node is not None:
+        # before anything is made of it, as aliases can make it endless
+        _number(node, (), {} if lines is None else lines)
+    return read_plain(parser.load(text))
 
 
 def read_plain(value: Any, *path: str | int) -> Any:
