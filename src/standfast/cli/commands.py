@@ -667,7 +667,10 @@ def reasons(
     ] = None,
     speaking: Annotated[
         SpeakingSide,
-        typer.Option(help="for: only what speaks for the decision, such as the reasons for declining. both: the largest."),
+        typer.Option(
+            help="for: only what speaks for the decision, such as the reasons for declining; both: what speaks for it or"
+            " against it."
+        ),
     ] = SpeakingSide.both,
     reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
     unit: Annotated[

@@ -267,7 +267,7 @@ class _Opening:
     def _limit(self, limit: TimeLimit, store: Store) -> Scope:
         """What the time allows.
 
-        The settings and the samples of an earlier race in the same place stay, so that all that is done counts, and that
+        The settings and the samples of an earlier race in the same place stay, so that all that is done counts, and
         a second call goes on where the first has ended. A longer time may add samples.
 
         Raises:

@@ -362,7 +362,9 @@ class _Writer:
 
         Those of the others can be thousands, where a probability is near the demand.
         """
-        foreseen = [reason for reason in self.card.reasons if reason.foreseen is not None]
+        # a number as large as that of what was done already is no advice
+        done = self.card.models or self.card.draws
+        foreseen = [reason for reason in self.card.reasons if reason.foreseen and _count_foreseen(reason) > done]
         if not foreseen or not self.is_tested:
             return []
         nearest = min(foreseen, key=_count_foreseen)
