@@ -668,8 +668,8 @@ def reasons(
     speaking: Annotated[
         SpeakingSide,
         typer.Option(
-            help="for: only what speaks for the decision, such as the reasons for declining; both: what speaks for it or"
-            " against it."
+            help="for: only what speaks for the decision, such as the reasons for declining; both: what speaks for it"
+            " or against it."
         ),
     ] = SpeakingSide.both,
     reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
