@@ -47,6 +47,18 @@ def test_a_customer_gets_a_card(pipeline: Path) -> None:
     assert card["explainer"].startswith("kernel_shap")
 
 
+def test_only_reasons_for_the_decision_are_named_if_asked(pipeline: Path) -> None:
+    signs: dict[str, set[bool]] = {}
+    for side in ("both", "for"):
+        arguments = ("--row", "17", "--row", "18", "--speaking", side, "--out", "card.json")
+        code, shown, error = call(*CUSTOMER, *arguments)
+        assert code == 0, error
+        cards = [json.loads((pipeline / f"card-{row}.json").read_text()) for row in (17, 18)]
+        signs[side] = {reason["value"] > 0 for card in cards for reason in card["reasons"]}
+        assert ("what speaks against it is left out" in " ".join(shown.split())) == (side == "for")
+    assert signs == {"both": {True, False}, "for": {True}}
+
+
 def test_a_customer_gets_counter_examples(pipeline: Path) -> None:
     search = ("--measurement", "--counter-examples", "60")
     code, shown, error = call(*CUSTOMER, "--row", "17", *search, "--out", "card.json")

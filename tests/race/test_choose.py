@@ -258,6 +258,40 @@ def test_a_limited_time_chooses_settings_and_samples(
     assert second.race.rows == first.race.rows
 
 
+def test_a_race_that_was_out_of_time_goes_on_with_its_samples_however_slow_the_machine_is(
+    model: standfast.Model, digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitting: list[int] = []
+
+    def choose_settings(grid: Any, estimate: object, minutes: float, seconds: float, workers: int) -> Choice:
+        if not fitting:
+            raise ArgumentError("minutes", "at least about 9 for one sample of this question", f"{minutes:g}")
+        return Choice(minutes, {}, samples={"digits": fitting[0]}, seconds=1.0)
+
+    monkeypatch.setattr(contest, "choose_settings", choose_settings)
+
+    def choose(minutes: float, *count: int) -> RaceOutcome:
+        fitting[:] = count
+        metrics = ["aopc:samples=1,steps=5"]
+        return standfast.choose(
+            model, digits, EXPLAINERS, metrics, minutes=minutes, out=tmp_path, progress=False, sanity=8
+        )
+
+    with monkeypatch.context() as out_of_time:
+        out_of_time.setattr(Means, "find_seconds", lambda self, kept=0.0: 0.0)
+        first = choose(60, 16)
+    assert (first.race.out_of_time, len(first.race.rows)) == (True, 16)
+    for minutes in (60, 30, 90):  # not one sample would fit now
+        second = choose(minutes)
+        assert second.race.rows == first.race.rows
+        assert not second.race.out_of_time
+        assert any("16 of" in part for part in second.race.left_out)
+    fewer, more = choose(100, 4), choose(120, 20)
+    assert fewer.race.rows == first.race.rows
+    assert len(more.race.rows) == 20
+    assert more.race.rows[:16] == first.race.rows
+
+
 def test_a_race_without_time_says_so(model: standfast.Model, digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Means, "find_seconds", lambda self, kept=0.0: 0.0)
     found = standfast.choose(model, digits, EXPLAINERS, ["aopc:samples=1,steps=5"], minutes=60, progress=False)

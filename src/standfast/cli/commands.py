@@ -93,6 +93,7 @@ def options(
 
 Format = enum.StrEnum("Format", ["csv", "latex", "parquet", "json"])
 CacheAction = enum.StrEnum("CacheAction", ["show", "clear"])
+SpeakingSide = enum.StrEnum("SpeakingSide", ["both", "for"])
 Preset = enum.StrEnum("Preset", ["quick", "standard", "paper"])
 KindName = enum.StrEnum("KindName", list(KINDS))  # type: ignore[misc]
 Stored = Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")]
@@ -658,8 +659,19 @@ def reasons(
     ] = False,
     models: Annotated[
         int | None,
-        typer.Option(help="How many models --retrain trains; by default as many as can show --demand.", min=1),
+        typer.Option(
+            help="How many models --retrain trains; by default as many as can just show --demand, if all of them"
+            " decide alike and name a reason.",
+            min=1,
+        ),
     ] = None,
+    speaking: Annotated[
+        SpeakingSide,
+        typer.Option(
+            help="for: only what speaks for the decision, such as the reasons for declining; both: what speaks for it"
+            " or against it."
+        ),
+    ] = SpeakingSide.both,
     reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
     unit: Annotated[
         list[str] | None, typer.Option(help="Of a column: its unit, as income=EUR; may be given several times.")
@@ -724,6 +736,7 @@ def reasons(
         labels=asked.labels,
         others=other or [],
         decision=decision,
+        speaking="for" if speaking == SpeakingSide["for"] else "both",
         draws=draws,
         counter_examples=counter_examples,
         units=units,

@@ -22,7 +22,7 @@ from standfast.race.running import (
 )
 from standfast.race.split import Split, take_part
 from standfast.report import Results
-from standfast.results.races import RACE, SETTINGS, Race
+from standfast.results.races import LIMIT, RACE, SETTINGS, Race
 from standfast.results.sanity import FEWEST
 from standfast.statistics.elimination import count_first, make_ladder
 from standfast.study.cache import run_kept
@@ -232,6 +232,8 @@ class _Opening:
         scope = Scope(self.split()) if limit is None else self._limit(limit, store)
         if limit is not None:
             plan = self.make_plan(scope.split, scope.settings)
+            had = {"minutes": max(limit.minutes, _read_limit(store).minutes), "samples": scope.split.count}
+            plan = replace(plan, manifest={**plan.manifest, LIMIT: had})
         running = RunningRace(plan, store, self.find_terms(plan, scope.split), scope.split, self.contest.means)
         running.keep_time()
         entrants, results = running.run()
@@ -265,28 +267,53 @@ class _Opening:
     def _limit(self, limit: TimeLimit, store: Store) -> Scope:
         """What the time allows.
 
-        The settings of an earlier race in the same place stay, so that all that is done counts.
+        The settings and the samples of an earlier race in the same place stay, so that all that is done counts, and
+        a second call goes on where the first has ended. A longer time may add samples.
 
         Raises:
             ArgumentError: the time is too short for the fewest samples of a race.
         """
-        earlier = store.earlier_manifest().get(SETTINGS)
-        split = self.split()
-        plan = self.make_plan(split, earlier or _AS_ASKED)
-        grid: Grid = plan.grid if earlier is None else replace(plan.grid, free=Freedom())
-        choice = self._choose(plan, grid, limit)
-        ((name, fitting),) = choice.samples.items()
-        available = len(split.race)
-        all_of_them = fitting >= available
-        described = {**choice.describe(grid), "samples": {name: [fitting, available]}}
-        left_out = tuple(describe_left_out(described))
+        settings = store.earlier_manifest().get(SETTINGS)
+        had = _read_limit(store)
+        if settings is not None and had.minutes >= limit.minutes:
+            return self._tell(self._use(had.samples), settings, {})
+        plan = self.make_plan(self.split(), settings or _AS_ASKED)
+        grid: Grid = plan.grid if settings is None else replace(plan.grid, free=Freedom())
+        try:
+            choice = self._choose(plan, grid, limit)
+            ((_, fitting),) = choice.samples.items()
+            split = self._use(max(self._count_used(fitting), had.samples))
+        except ArgumentError:
+            # a longer time does not refuse what a shorter one has begun, however slow the machine is now
+            if settings is None or not had.samples:
+                raise
+            return self._tell(self._use(had.samples), settings, {})
+        return self._tell(split, choice.settings if settings is None else settings, choice.describe(grid))
+
+    def _count_used(self, fitting: int) -> int:
+        """The samples of race and confirmation, where so many fit into the race."""
+        whole = self.split()
+        return whole.count if fitting >= len(whole.race) else int(_ALL_FOR_ONE * fitting)
+
+    def _use(self, used: int) -> Split:
+        """The split of so many samples; of all where there are no more."""
+        whole = self.split()
+        return whole if used >= whole.count else self.split(used)
+
+    def _tell(self, split: Split, settings: Settings, described: Mapping[str, Any]) -> Scope:
+        """The scope of a race, after what it leaves out was said.
+
+        Args:
+            split: its samples.
+            settings: that the time allows.
+            described: what the manifest would say of the choice.
+        """
+        ((name, _),) = self.grid.data.items()
+        counts = [len(split.race), len(self.split().race)]
+        left_out = tuple(describe_left_out({**described, "samples": {name: counts}}))
         if self.contest.tell is not None and left_out:
             self.contest.tell("; ".join(left_out))
-        return Scope(
-            split if all_of_them else self.split(int(_ALL_FOR_ONE * fitting)),
-            choice.settings if earlier is None else earlier,
-            left_out,
-        )
+        return Scope(split, settings, left_out)
 
     def _choose(self, plan: Plan, grid: Grid, limit: TimeLimit) -> Choice:
         """The settings and the number of samples with which an evaluation of everything would cost as much as allowed.
@@ -322,6 +349,19 @@ class _Opening:
             make_ladder(self._find_first(split.count), len(split.race)),
             options.budget,
         )
+
+
+@dataclass(frozen=True)
+class _HadLimit:
+    """What an earlier race in the same place had: the minutes, and the samples; 0 where there was none."""
+
+    minutes: float = 0.0
+    samples: int = 0
+
+
+def _read_limit(store: Store) -> _HadLimit:
+    """The limit of an earlier race in this place."""
+    return _HadLimit(**store.earlier_manifest().get(LIMIT, {}))
 
 
 def _sum_seconds(results: Results) -> float:

@@ -20,6 +20,9 @@ RACE = "race.json"
 CONFIRMATION = "confirmation"
 #: the key, in the manifest, of the settings of a race, which a later call keeps; only races have it
 SETTINGS = "race settings"
+#: the key, in the manifest, of the minutes that a race had and of the samples that were chosen for them, those of the
+#: confirmation among them; a later call has at least these samples
+LIMIT = "race limit"
 
 #: why an explainer left: it fails a sanity check; a check is undecided, while others pass all of them; it is shown to
 #: be unstable; it is shown to be worse than the leader; it is behind, and there was no budget to go on; it has no

@@ -20,7 +20,7 @@ from card_samples import (
     name_columns,
 )
 
-from standfast.report.cards import describe_card
+from standfast.report.cards import describe_card, render_card
 from standfast.report.cards.facts import describe_score, format_share, lies_outside, measure_area, name_position
 from standfast.report.sentences import begin_sentence
 from standfast.results.reasons import Alone, Card, Wanted, make_card
@@ -94,6 +94,7 @@ def test_where_nothing_is_varied_nothing_has_a_share() -> None:
     words = describe_card(make_unvaried())
     assert [reason.name for reason in words.untested] == ["debt", "income", "town"]
     assert "Nothing was varied" in words.summary
+    assert all(way in words.varied for way in ("--retrain", "retrain=True", "--measurement", "measurement=True"))
     every = " ".join([words.summary, words.same, words.varied, *(reason.named for reason in words.untested)])
     assert "%" not in every
     assert [note.split(":")[0] for note in words.notes] == ["Random numbers", "Background"]
@@ -129,10 +130,40 @@ def test_a_card_says_how_to_make_the_variations_that_would_decide() -> None:
     card = make_customer()
     undecided = [replace(reason, state="undecided", foreseen=Foresight(2000, 60, 400)) for reason in card.reasons]
     notes = describe_card(replace(card, reasons=tuple(undecided))).notes
-    assert any("standfast.reasons(..., draws=2000), or --draws 2000 in a shell" in note for note in notes)
+    assert any("standfast.reasons(..., draws=2000) in Python, --draws 2000 in a shell" in note for note in notes)
     assert not any("draws=" in note for note in describe_card(card).notes)
     of_models = describe_card(make_retrained()).notes
-    assert any("models=40), or --retrain --models 40 in a shell" in note for note in of_models)
+    assert any("models=40) in Python" in note and "--retrain --models 40 in a shell" in note for note in of_models)
+
+
+def test_the_variations_that_are_advised_are_those_of_the_reason_that_needs_the_fewest() -> None:
+    card = make_customer()
+    counts = (3000, 250, 200)  # 200 were made
+    reasons = tuple(
+        replace(reason, state="undecided", foreseen=Foresight(count, 50, None))
+        for reason, count in zip(card.reasons, counts, strict=True)
+    )
+    advice = [note for note in describe_card(replace(card, reasons=reasons)).notes if "standfast.reasons(" in note]
+    assert len(advice) == 1
+    assert card.draws == 200
+    assert f"About 250 variations would decide {reasons[1].name}" in advice[0]
+
+
+def test_where_only_what_speaks_for_the_answer_is_named_a_card_says_so() -> None:
+    card = replace(make_customer(), speaking="for", answer="declined")
+    words = describe_card(card)
+    assert 'among the first 3 that speak for "declined"' in words.summary
+    assert "with the same sign" not in words.summary
+    assert any("what speaks against it is left out" in note for note in words.notes)
+    chance = [note for note in words.notes if "nothing to do with the decision" in note]
+    assert chance
+    assert chance[0].endswith(f"in at most {format_share(card.chance)}.")
+    page = render_card(card)
+    assert "chance: at most" in page
+    assert "that speak for &#34;declined&#34;, in at least" in page
+    without_signs = describe_card(replace(card, has_signs=False))
+    assert "speak for" not in without_signs.summary
+    assert not any("left out" in note for note in without_signs.notes)
 
 
 def test_a_value_outside_of_the_interval_of_its_mean_is_explained() -> None:

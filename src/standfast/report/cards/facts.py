@@ -98,6 +98,22 @@ def is_named_side(card: Card) -> bool:
     return bool(card.rule) and card.answer not in (card.rule, f"not {card.rule}")
 
 
+def supported_answer(card: Card) -> str:
+    """What all features speak for, where only such features are named; else empty."""
+    return name_answer(card) if card.speaking == "for" and card.has_signs is not False else ""
+
+
+def format_chance(card: Card) -> str:
+    """What chance would give. Where only features that speak for the answer are named, fewer than k may be.
+
+    >>> from types import SimpleNamespace as Named
+    >>> format_chance(Named(chance=0.5, speaking="both")), format_chance(Named(chance=0.5, speaking="for"))
+    ('50%', 'at most 50%')
+    """
+    share = format_share(card.chance)
+    return f"at most {share}" if card.speaking == "for" else share
+
+
 def name_answer(card: Card) -> str:
     """How a sentence calls the answer.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from standfast.files import write_atomically
-from standfast.report.cards.facts import format_share, has_map, is_text, name_answer
+from standfast.report.cards.facts import format_chance, format_share, has_map, is_text, name_answer, supported_answer
 from standfast.report.cards.pictures import draw_image, draw_series, draw_words
 from standfast.report.cards.rows import Span, make_rows, place_share
 from standfast.report.cards.words import describe_card
@@ -57,12 +57,13 @@ def render_card(
         "demand": place_share(card.demand),
         "demand_text": format_share(card.demand),
         "chance": place_share(chance) if chance else None,
-        "chance_text": format_share(chance),
+        "chance_text": format_chance(card),
         "ends": (place_share(0.0), place_share(1.0)),
         "legend_span": Span(5.0, 95.0),
         "decided": card.decided,
         "answer": name_answer(card),
         "signed": card.has_signs is not False,
+        "supported": supported_answer(card),
         "top": card.top,
         "case": columns,
         "more_columns": len(card.columns) - len(columns),

@@ -33,8 +33,7 @@ def format_card(card: Card) -> str:
         parts += _wrap(sentence)
     if card.reasons:
         parts += ["", *_tabulate(card, words), ""]
-    if card.varied:
-        parts += _wrap(words.varied)
+    parts += _wrap(words.varied)
     for sentence in (*words.alone, *words.notes):
         parts += _wrap(sentence, "- ")
     if card.digests:
@@ -50,7 +49,7 @@ def _wrap(sentence: str, mark: str = "") -> list[str]:
 def _tabulate(card: Card, words: CardWords) -> list[str]:
     """A line for each reason, with the reason why it cannot be stated below it."""
     is_tested = bool(card.varied) and card.draws > 0
-    heads = ("value", "mean", "90% of draws", "named") if is_tested else ("value",)
+    heads = ("value", "mean", "90% of variations", "named") if is_tested else ("value",)
     lines = [_format_line("reason", heads)]
     for reason in card.reasons:
         cells = _list_cells(reason) if is_tested else [format_signed(reason.value)]

@@ -214,7 +214,8 @@ def _describe_value(reason: Reason) -> str:
         ends = f"{format_signed(reason.low)} to {format_signed(reason.high)}"
         parts.append(f"mean {format_signed(reason.mean)}, its interval {ends}")
     if math.isfinite(reason.range_low):
-        parts.append(f"nine tenths of draws {format_signed(reason.range_low)} to {format_signed(reason.range_high)}")
+        ends = f"{format_signed(reason.range_low)} to {format_signed(reason.range_high)}"
+        parts.append(f"nine tenths of variations {ends}")
     return "; ".join(parts)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from standfast.report.cards.facts import (
     describe_score,
+    format_chance,
     format_share,
     format_shares,
     has_map,
@@ -18,6 +19,7 @@ from standfast.report.cards.facts import (
     name_answer,
     name_part,
     name_reason,
+    supported_answer,
     title_reason,
 )
 from standfast.report.sentences import fill
@@ -123,7 +125,7 @@ class _Writer:
         self.models = card.models - card.deciding_otherwise
         only_explainers = card.varied == ("explainer",)
         self.all_draws = say_of_card("variations", card.draws, self.models, only_explainers)
-        self.named = say_of_card("among_first", card.top, card.has_signs is not False)
+        self.named = say_of_card("among_first", card.top, card.has_signs is not False, supported_answer(card))
 
     def write(self) -> CardWords:
         by_state: dict[str, list[ReasonWords]] = {}
@@ -278,7 +280,7 @@ class _Writer:
         """What was varied, and how often."""
         card = self.card
         if not card.varied:
-            return say_of_card("nothing_varied")
+            return say_of_card("how_to_vary")
         sources = [say_of_card("source", source) for source in card.varied]
         return say_of_card("varied", sources, self.all_draws, card.kept, card.drawn)
 
@@ -321,8 +323,11 @@ class _Writer:
         return notes
 
     def _note_signs(self) -> list[str]:
-        """Whether the explainer declares that it has no signs, or shows none."""
+        """Whether features against the answer are left out, and whether the explainer has no signs, or shows none."""
         card = self.card
+        supported = supported_answer(card)
+        if supported:
+            return [say_of_card("only_for", supported)]
         if card.has_signs is False:
             return [say_of_card("declares_no_signs", card.explainer)]
         if card.has_signs is None and has_no_signs(card):
@@ -340,7 +345,7 @@ class _Writer:
             notes.append(say_of_card("fewer", len(card.reasons), card.top))
         if card.decided and self.is_tested and card.chance < 1:
             features = round(card.top / card.chance)
-            notes.append(say_of_card("chance", card.top, features, format_share(card.chance)))
+            notes.append(say_of_card("chance", card.top, features, format_chance(card), supported_answer(card)))
         return notes
 
     def _note_outside(self) -> list[str]:
@@ -353,11 +358,18 @@ class _Writer:
         return [say_of_card("outside", outside, sources)] if outside else []
 
     def _note_more(self) -> list[str]:
-        """How to make as many variations as would decide all reasons of which this can be said."""
-        needed = [reason.foreseen.count for reason in self.card.reasons if reason.foreseen is not None]
-        if not needed or not self.is_tested:
+        """How to make as many variations as would decide the reason that needs the fewest.
+
+        Those of the others can be thousands, where a probability is near the demand.
+        """
+        # a number as large as that of what was done already is no advice
+        done = self.card.models or self.card.draws
+        foreseen = [reason for reason in self.card.reasons if reason.foreseen and _count_foreseen(reason) > done]
+        if not foreseen or not self.is_tested:
             return []
-        return [say_of_card("more_models" if self.models else "more_draws", max(needed))]
+        nearest = min(foreseen, key=_count_foreseen)
+        macro = "more_models" if self.models else "more_draws"
+        return [say_of_card(macro, name_reason(self.card, nearest), _count_foreseen(nearest))]
 
     def _note_models(self) -> list[str]:
         """Whether there are too few retrained models."""
@@ -371,6 +383,12 @@ class _Writer:
         if card.few_models:
             notes.append(say_of_card("few_models", self.models))
         return notes
+
+
+def _count_foreseen(reason: Reason) -> int:
+    """How many variations would decide a reason of which this can be said."""
+    assert reason.foreseen is not None
+    return reason.foreseen.count
 
 
 def _join_shares(reasons: Sequence[Reason]) -> str:

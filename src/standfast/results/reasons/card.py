@@ -123,6 +123,7 @@ class Card:
             against it; False if they only say how much a feature matters; None where this is not known.
         digests: what identifies the model, the data, the explainer and the software, by name.
         names: of all features, such as columns or words, in their order; none for images and series.
+        speaking: `"both"`, or `"for"`: only features that speak for the answer are named.
     """
 
     data: str
@@ -163,6 +164,7 @@ class Card:
     has_signs: bool | None = None
     digests: Mapping[str, str] = field(default_factory=dict, repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
+    speaking: str = "both"
 
     @property
     def holding(self) -> tuple[Reason, ...]:

@@ -80,4 +80,5 @@ def make_card(
         signs=named.signs,
         held=None if wanted.decides_each else find_held(tally, hits, wanted, named),
         names=tuple(name for name, _ in names),
+        speaking=wanted.speaking,
     )
