@@ -27,7 +27,7 @@ def main() -> None:
     network.register_forward_pre_hook(lambda module, given: rows.append(len(given[0])))
     model = standfast.Model(network, bounds=(0.0, 1.0), device="cpu")
     print(
-        "| explainer | evaluations of a sample | samples of the job | rows of the job |\n| --- | ---: | ---: | ---: |"
+        "| explainer | evaluations | samples of the job | rows |\n| --- | ---: | ---: | ---: |"
     )
     for name in ("saliency", "gradcam", "integrated_gradients"):
         for budget in BUDGETS:
