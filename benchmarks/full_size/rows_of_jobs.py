@@ -26,9 +26,7 @@ def main() -> None:
     rows: list[int] = []
     network.register_forward_pre_hook(lambda module, given: rows.append(len(given[0])))
     model = standfast.Model(network, bounds=(0.0, 1.0), device="cpu")
-    print(
-        "| explainer | evaluations | samples of the job | rows |\n| --- | ---: | ---: | ---: |"
-    )
+    print("| explainer | evaluations | samples of the job | rows |\n| --- | ---: | ---: | ---: |")
     for name in ("saliency", "gradcam", "integrated_gradients"):
         for budget in BUDGETS:
             metric = WorstCase(LinfBall(8 / 255), budget=budget)
