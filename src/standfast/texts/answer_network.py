@@ -115,8 +115,7 @@ def read_answer(logits: Tensor, answer: Sequence[int], explained: Sequence[int],
     >>> read_answer(logits, (1, 0), (0, 1), None)[0, 0].exp()  # 0.8 * 0.4
     tensor(0.3200)
     """
-    of_others, of_answer = find_log_shares(logits, answer)
-    rivals = of_others - of_answer.detach()
+    rivals, of_answer = find_log_shares(logits, answer)
     deciding = rivals if first is None else rivals[:, :first]
     total = row_sum(of_answer[:, list(explained)])
     mean = row_sum(of_answer) / len(answer)
@@ -127,12 +126,24 @@ def read_answer(logits: Tensor, answer: Sequence[int], explained: Sequence[int],
 
 
 def find_log_shares(logits: Tensor, answer: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The log-probabilities of the likeliest other tokens, and of those of an answer, `(N, A)` each."""
-    log_shares = widen_half(logits).log_softmax(2)
+    """By how much the largest other logits exceed those of an answer, and its log-probabilities, `(N, A)` each.
+
+    The log-probability of a token follows from its log-odds. A softmax rounds probabilities close to 1 to 1, and the
+    log-odds of a sure answer could not be had back.
+
+    >>> logits = torch.tensor([[[40.0, 0.0, 0.0]]])
+    >>> rival, log_share = find_log_shares(logits, (0,))
+    >>> float(rival), f"{float(log_share):.4g}", f"{float(logits.log_softmax(2)[0, 0, 0].abs()):.4g}"
+    (-40.0, '-8.497e-18', '0')
+    """
+    wide = widen_half(logits)
     ids = torch.tensor([list(answer)], device=logits.device).expand(len(logits), -1)[..., None]
-    # no search follows their gradient, as units have none, and relevance has no rule for a largest value
-    others = log_shares.detach().scatter(2, ids, -torch.inf).amax(2)
-    return others, log_shares.gather(2, ids)[..., 0]
+    of_answer = wide.gather(2, ids)[..., 0]
+    others = wide.scatter(2, ids, -torch.inf)
+    log_shares = nn.functional.logsigmoid(of_answer - others.logsumexp(2))
+    # no search follows the gradient of rivals, as units have none, and relevance has no rule for a largest value
+    rivals = others.detach().amax(2) - of_answer.detach()
+    return rivals, log_shares
 
 
 class AnswerBox(TextBox):
