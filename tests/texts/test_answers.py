@@ -12,6 +12,7 @@ import pytest
 import torch
 from small_answers import (
     SENTENCES,
+    WORDS,
     BagOfWords,
     CopyingModel,
     make_llama,
@@ -23,7 +24,7 @@ from small_texts import make_network
 from torch import Tensor, nn
 
 import standfast
-from standfast.errors import ArgumentError, ModelError
+from standfast.errors import ArgumentError, ModelError, StandfastError
 from standfast.explainers.adapters.other_prompts import OtherPromptExplainer
 from standfast.neighbourhoods.text import GONE, Word, decode_word, encode_word
 from standfast.study.file.spec import study_from
@@ -32,6 +33,7 @@ from standfast.tasks.base import count_parts, find_log_odds
 from standfast.tasks.generated import EXPLAINED, MEAN, TOKENS
 from standfast.texts.answer_network import find_answer_box
 from standfast.texts.prompts import find_statement
+from standfast.texts.remembered import RememberedOutputs, read_state
 
 ANSWER = "the bridge was built by Ann. it is old."
 WEIGHTS = {"Ann": 1.5, "built": 0.75, "old": -0.5, "river": 0.25, "red": 0.4, "stone": -1.2}
@@ -585,3 +587,80 @@ def test_controls_explain_another_answer_and_an_unrelated_question() -> None:
     ]
     with pytest.raises(ArgumentError, match="model: expected an AnswerModel"):
         OtherPromptExplainer(own)(standfast.Model(nn.Linear(3, 2), (0.0, 1.0)), torch.ones(1, 3))
+
+
+class Adapted(nn.Module):
+    """A network with an adapter, which is turned on and off without another weight."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network, self.active = network, "none"
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        logits: Tensor = self.network(input_ids, attention_mask)
+        return 2 * logits if self.active == "double" else logits
+
+
+def test_what_changes_a_network_without_its_weights_is_asked_again() -> None:
+    network = Adapted(CopyingModel())
+    network.register_buffer("unused", torch.zeros(1))
+    made, rows = make_model(network).bind(make_prompt())
+    before = made.logits(rows)
+    network.active = "double"
+    assert not torch.equal(made.logits(rows), before)
+    network.active = "none"
+    handle = network.register_forward_hook(lambda part, args, out: 0.5 * out)
+    assert not torch.equal(made.logits(rows), before)
+    handle.remove()
+    assert torch.equal(made.logits(rows), before)
+    unused = network.get_buffer("unused")
+    state = read_state(network)
+    unused += 1
+    assert read_state(network) != state
+
+
+def test_a_network_of_inference_mode_and_networks_with_other_embeddings() -> None:
+    with torch.inference_mode():
+        llama = make_llama()
+    expected = standfast.explain(make_model(), "occlusion", make_prompt())
+    assert standfast.explain(make_model(llama), "occlusion", make_prompt()) == expected
+
+    class WithPlaces(CopyingModel):
+        def __init__(self) -> None:
+            super().__init__()
+            self.places = nn.Embedding(512, 4)
+
+    class OneHot(CopyingModel):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Module()
+            self.words.forward = lambda ids: nn.functional.one_hot(ids, len(make_tokenizer())).float()
+
+    expected = standfast.explain(make_model(CopyingModel()), "occlusion", make_prompt())
+    for network in (WithPlaces(), OneHot()):
+        assert standfast.explain(make_model(network), "occlusion", make_prompt()) == expected
+    with pytest.raises(StandfastError, match="embedding"):
+        standfast.explain(make_model(WithPlaces()), "saliency", make_prompt())
+
+
+def test_memory_is_bounded_over_all_prompts() -> None:
+    memory = RememberedOutputs(room=5000)
+    for group in range(4):
+        memory.add(group, {bytes([group, row]): torch.zeros(4) for row in range(3)})
+        assert memory.taken <= 5000
+    assert [len(memory.find(group)) for group in range(4)] == [0, 0, 3, 3]
+    memory.find(2)  # the other one is forgotten first
+    memory.add(5, {bytes([5, row]): torch.zeros(4) for row in range(3)})
+    assert [len(memory.find(group)) for group in (2, 3, 5)] == [3, 0, 3]
+    memory.add(6, {bytes([6, row]): torch.zeros(4) for row in range(99)})  # more than there is room for
+    assert memory.taken <= 5000
+    model = make_model(CopyingModel())
+    boxes = []
+    for number_of_prompt in range(12):
+        bound, rows = model.bind(make_prompt(answer=WORDS[8 + number_of_prompt]))
+        bound.logits(torch.where(list_coalitions(5), rows, float(GONE)))
+        boxes.append(find_answer_box(bound))
+    known = [len(box.reader._known) for box in boxes if box is not None]
+    assert known == [0] * 4 + [32] * 8
+    memories = {id(box._outputs) for box in boxes if box is not None}
+    assert len(memories) == 1

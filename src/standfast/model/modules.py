@@ -181,7 +181,9 @@ def _read_device(device: str | torch.device) -> torch.device:
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Inside the block the module is in evaluation mode, and its parameters need no gradients; then as before."""
     modes = {part: part.training for part in module.modules() if hasattr(part, "training")}  # not frozen TorchScript
-    wanting_gradients = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    # those of inference mode cannot be told
+    told = [parameter for parameter in module.parameters() if not parameter.is_inference()]
+    wanting_gradients = [parameter for parameter in told if parameter.requires_grad]
     try:
         _evaluate(module)
         for parameter in wanting_gradients:

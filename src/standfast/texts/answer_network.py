@@ -20,6 +20,7 @@ from standfast.tensors import widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.network import Network, Reader, TextBox
 from standfast.texts.prompts import WrittenPrompt
+from standfast.texts.remembered import RememberedOutputs, read_state
 from standfast.texts.tokenizers import Tokenizer
 from standfast.texts.wrapped import walk_wrappers
 
@@ -30,10 +31,8 @@ _TOKENS, _TOKENS_ON_CARD = 1 << 12, 1 << 16
 _LEAST_GRADIENTS = 4
 #: numbers in the logits of a batch: 256 MB
 _LOGITS = 1 << 26
-#: prompts whose outputs are remembered, four numbers each
-_REMEMBERED = 1 << 17
-#: for how many weights of a network, such as its own and those of controls
-_REMEMBERED_WEIGHTS = 4
+#: of how many prompts the tokens of contexts are remembered
+_READ_PROMPTS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +80,11 @@ class AnswerNetwork(Network):
         """Of how many last tokens logits are read: it depends on the answer alone, and so do the last bits."""
         padding = _STEP
         return -(-(len(self.answer) + 1 + padding) // _STEP) * _STEP
+
+    def count_vocabulary(self) -> int:
+        """How many logits a token has, about: as the largest layer of embeddings says; 1 where there is none."""
+        layers = (part for part in self.module.modules() if isinstance(part, nn.Embedding))
+        return max((len(layer.weight) for layer in layers), default=1)
 
     def _select(self, out: Tensor, present: Tensor, place: int | None) -> Tensor:
         """What is read of logits `(N, K, V)` of the last K tokens: `(N, 4)`, as `standfast.tasks.generated` says."""
@@ -175,11 +179,11 @@ class AnswerBox(TextBox):
         #: to which it is bound
         self.prompt: WrittenPrompt | None = None
         self._bound: dict[WrittenPrompt, AnswerBox] = {}
-        #: what was answered, by the rows' bytes, for each of the last weights
-        self._outputs: dict[tuple[Any, ...], dict[bytes, Tensor]] = {}
+        #: of all prompts
+        self._outputs = RememberedOutputs()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_bound": {}, "_outputs": {}}
+        return {**super().__getstate__(), "_bound": {}, "_outputs": RememberedOutputs(self._outputs.room)}
 
     def bind(self, extras: Mapping[str, Tensor]) -> AnswerBox:
         """The box of one prompt, of which the number is the extra `"prompt"`.
@@ -194,9 +198,19 @@ class AnswerBox(TextBox):
 
     def bind_prompt(self, prompt: WrittenPrompt) -> AnswerBox:
         """The box of one prompt, the same one at each call, so that it remembers what it was asked."""
-        if prompt not in self._bound:
-            self._bound[prompt] = self._make_bound(prompt)
-        return self._bound[prompt]
+        bound = self._bound.pop(prompt, None) or self._make_bound(prompt)
+        self._bound[prompt] = bound
+        if len(self._bound) > _READ_PROMPTS:
+            earlier = list(self._bound.values())[-_READ_PROMPTS - 1]
+            earlier.forget_tokens()
+        return bound
+
+    def forget_tokens(self) -> None:
+        """Forget how contexts are read, which is soon done again."""
+        self.reader.forget()
+        self._engines.clear()
+        for other in self._bound.values():
+            other.forget_tokens()
 
     def bind_other(self, other: Literal["answer", "question"]) -> AnswerBox:
         """The box of the same context with another answer, or with another question and its answer."""
@@ -218,7 +232,7 @@ class AnswerBox(TextBox):
         tokenizer, most = self.reader.tokenizer, self.reader.most
         bound.reader = Reader(tokenizer, prompt.before, prompt.after, most, prompt.special, prompt.answer)
         bound.prompt = prompt
-        bound._engines, bound._bound, bound._outputs = {}, {}, {}
+        bound._engines, bound._bound = {}, {}
         return bound
 
     def forward(self, x: Tensor) -> Tensor:
@@ -231,29 +245,18 @@ class AnswerBox(TextBox):
         if self.prompt is None:
             raise ModelError("model: expected one prompt at a time, since each has an answer of its own, got several")
         self.refuse_gradients(x)
-        outputs = self._find_outputs()
+        group = self.prompt, read_state(self.network.module)
         keys = [row.tobytes() for row in np.ascontiguousarray(x.detach().cpu().numpy())]
-        if len(outputs) + len(keys) > _REMEMBERED:
-            outputs.clear()
+        remembered = self._outputs.find(group)
+        outputs = {key: remembered[key] for key in keys if key in remembered}
         # equal rows, such as those that fill a batch up, are run once
         new_rows = {key: row for row, key in enumerate(keys) if key not in outputs}
         if new_rows:
-            new_outputs = super().forward(x[list(new_rows.values())])
-            outputs.update(zip(new_rows, new_outputs.detach().cpu(), strict=True))
+            answered = super().forward(x[list(new_rows.values())]).detach().cpu()
+            new_outputs = dict(zip(new_rows, answered, strict=True))
+            self._outputs.add(group, new_outputs)
+            outputs |= new_outputs
         return torch.stack([outputs[key] for key in keys]).to(x.device)
-
-    def _find_outputs(self) -> dict[bytes, Tensor]:
-        """What is remembered of the weights as they are: a control, such as shuffled ones, has other answers."""
-        module = self.network.module
-        weights = list(module.parameters())
-        memory = tuple((weight.data_ptr(), weight._version) for weight in weights)
-        key = (memory, _look_at(weights), module.training)
-        if key not in self._outputs:
-            while len(self._outputs) >= _REMEMBERED_WEIGHTS:
-                del self._outputs[next(iter(self._outputs))]
-            self._outputs[key] = {}
-        self._outputs[key] = self._outputs.pop(key)  # the last one that is forgotten
-        return self._outputs[key]
 
     def _count_tokens(self, device: torch.device) -> int:
         """How many tokens are run together."""
@@ -264,8 +267,7 @@ class AnswerBox(TextBox):
     def _count_rows(self, length: int, device: torch.device) -> int:
         """As many rows as have so many tokens, and no more logits than fit."""
         assert isinstance(self.network, AnswerNetwork)
-        vocabulary = len(self.network.find_embedding().weight)
-        logits = min(length, self.network.count_logits()) * vocabulary
+        logits = min(length, self.network.count_logits()) * self.network.count_vocabulary()
         return max(1, min(self._count_tokens(device) // length, _LOGITS // logits))
 
     def _count_padding(self, count: int, most: int, device: torch.device) -> int:
@@ -289,16 +291,6 @@ class AnswerBox(TextBox):
         """About how many tokens a row has: those of the last one that was read."""
         readings = self.reader._known
         return max((len(reading.ids) for reading in readings.values()), default=1)
-
-
-def _look_at(weights: Sequence[nn.Parameter]) -> tuple[float, ...]:
-    """Some numbers of each of the weights: memory may be used again for others, which are as old."""
-    numbers: list[float] = []
-    for weight in weights:
-        values = weight.detach().reshape(-1)
-        if len(values):
-            numbers += values[[0, len(values) // 2, -1]].tolist()
-    return tuple(numbers)
 
 
 def find_answer_box(model: Model) -> AnswerBox | None:
