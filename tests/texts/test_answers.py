@@ -20,7 +20,7 @@ from small_answers import (
     make_tokenizer,
     number,
 )
-from small_texts import make_network
+from small_texts import make_network, transformers
 from torch import Tensor, nn
 
 import standfast
@@ -664,3 +664,27 @@ def test_memory_is_bounded_over_all_prompts() -> None:
     assert known == [0] * 4 + [32] * 8
     memories = {id(box._outputs) for box in boxes if box is not None}
     assert len(memories) == 1
+
+
+def make_letters() -> Any:
+    """A tokenizer of letters that begins each text with a blank, as those of Llama 2 and Mistral do."""
+    tk = pytest.importorskip("tokenizers", reason="needs tokenizers")
+    letters = sorted({*"▁\n?.:", *"".join(WORDS), *"useraitn"})
+    vocabulary = {letter: place for place, letter in enumerate(["<pad>", "<end>", "<unk>", *letters])}
+    tokenizer = tk.Tokenizer(tk.models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tk.pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = tk.decoders.Metaspace(prepend_scheme="always")
+    wrapped = transformers().PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", unk_token="<unk>", model_max_length=512
+    )
+    wrapped.chat_template = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
+    return wrapped
+
+
+def test_an_answer_that_is_given_has_the_tokens_that_follow_the_prompt() -> None:
+    """No blank between the line break of the template and the answer, which the same text alone would begin with."""
+    tokenizer = make_letters()
+    model = standfast.AnswerModel(make_llama(vocab_size=len(tokenizer)), tokenizer, device="cpu")
+    written = model.write(make_prompt(answer="Ann did", statement="did"))
+    assert tokenizer.convert_ids_to_tokens(list(written.answer)) == [*"Ann▁did"]
+    assert written.explained == (4, 5, 6)

@@ -227,12 +227,14 @@ class AnswerModel(TextModel):
         assert prompt.answer is not None
         written = write_prompt(prompt, self.asked, self.message, self.chat)
         text = prompt.answer.strip()
-        if written.after[-1:].isspace():
+        ends_with_blank = written.after[-1:].isspace()
+        gap = "" if ends_with_blank else " "
+        start, full = self.asked.read([written.after, f"{written.after}{gap}{text}"], special=False)
+        count, offset = len(start.ids), len(written.after) + len(gap)
+        follows = list(full.ids[:count]) == list(start.ids) and len(full.ids) > count
+        if ends_with_blank and not follows:  # the last blank would become a part of the first word
             alone = self.asked.read([text], special=False)[0]
             return FixedAnswer(tuple(alone.ids), text, tuple(alone.spans))
-        start, full = self.asked.read([written.after, f"{written.after} {text}"], special=False)
-        count, offset = len(start.ids), len(written.after) + 1
-        follows = list(full.ids[:count]) == list(start.ids) and len(full.ids) > count
         expected = "a text that ends so that the answer begins a token of its own"
         check(follows, "template", expected, f"{written.after[-12:]!r} before {text[:20]!r}")
         spans = tuple((max(0, begin - offset), end - offset) for begin, end in full.spans[count:])
