@@ -32,7 +32,7 @@ from standfast.tasks import GeneratedAnswer
 from standfast.tasks.base import count_parts, find_log_odds
 from standfast.tasks.generated import EXPLAINED, MEAN, TOKENS
 from standfast.texts.answer_network import find_answer_box
-from standfast.texts.prompts import find_statement
+from standfast.texts.prompts import choose_other_answer, choose_other_question, find_statement
 from standfast.texts.remembered import RememberedOutputs, read_state
 
 ANSWER = "the bridge was built by Ann. it is old."
@@ -688,3 +688,42 @@ def test_an_answer_that_is_given_has_the_tokens_that_follow_the_prompt() -> None
     written = model.write(make_prompt(answer="Ann did", statement="did"))
     assert tokenizer.convert_ids_to_tokens(list(written.answer)) == [*"Ann▁did"]
     assert written.explained == (4, 5, 6)
+
+
+@pytest.mark.filterwarnings("ignore:the answer is cut")
+def test_a_trained_network_answers_anew() -> None:
+    network, prompt = make_llama(), make_prompt(answer=None)
+    model = make_model(network, longest=4)
+    before = model.answer(prompt)
+    calls: list[int] = []
+    handle = network.register_forward_hook(lambda *_: calls.append(1))
+    model.answer(prompt)
+    count = len(calls)
+    assert model.answer(prompt) == before
+    assert len(calls) == count  # it is generated once
+    handle.remove()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    after = model.answer(prompt)
+    assert after != before
+    assert after == make_model(network, longest=4).answer(prompt)
+    assert standfast.explain(model, "occlusion", prompt).answer == after
+
+
+def test_an_answer_that_the_window_cuts_is_told() -> None:
+    model = make_model(make_llama(max_position_embeddings=60), longest=64)
+    with pytest.warns(UserWarning, match="the answer is cut after .* tokens, since the model takes 60 with its prompt"):
+        model.answer(make_prompt(answer=None))
+
+
+def test_a_control_asks_something_else_than_the_prompt() -> None:
+    """Where a model says that it does not know, the control of another answer had been the explanation itself."""
+    model = make_model()
+    written = model.write(make_prompt(answer="I do not know"))
+    usual = model.write(make_prompt(answer="Ann"))
+    assert written.other_answer is not None
+    assert usual.other_answer is not None
+    assert written.other_answer.answer != usual.other_answer.answer
+    assert choose_other_answer("I do not know") != choose_other_answer("Ann") == "I do not know."
+    assert choose_other_question("what is two plus two") != choose_other_question("Who?")
