@@ -28,6 +28,7 @@ from standfast.errors import ArgumentError, ModelError, StandfastError
 from standfast.explainers.adapters.other_prompts import OtherPromptExplainer
 from standfast.neighbourhoods.text import GONE, Word, decode_word, encode_word
 from standfast.study.file.spec import study_from
+from standfast.study.identity import describe_model
 from standfast.tasks import GeneratedAnswer
 from standfast.tasks.base import count_parts, find_log_odds
 from standfast.tasks.generated import EXPLAINED, MEAN, TOKENS
@@ -727,3 +728,20 @@ def test_a_control_asks_something_else_than_the_prompt() -> None:
     assert written.other_answer.answer != usual.other_answer.answer
     assert choose_other_answer("I do not know") != choose_other_answer("Ann") == "I do not know."
     assert choose_other_question("what is two plus two") != choose_other_question("Who?")
+
+
+def test_models_that_write_prompts_in_other_words_are_other_models() -> None:
+    """Also where a network answers the whole context alike; the prompts that were asked before do not count."""
+    network = CopyingModel()
+
+    def describe(*asked: standfast.Prompt, **options: Any) -> Any:
+        model = make_model(network, **options)
+        for prompt in asked:
+            model.bind(prompt)
+        bound = model.make_model(model.encode([make_prompt()]), prompts=[make_prompt()])
+        return describe_model(bound, {})[:-1]
+
+    usual = describe()
+    assert describe(make_prompt(answer="Bob")) == usual
+    for options in ({"template": "{documents}\n\nQuery: {question}"}, {"chat": False}, {"task": "answer:first=1"}):
+        assert describe(**options) != usual

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ModelError
-from standfast.model import BlackBox, Model
+from standfast.model import BlackBox, Composition, Model
 from standfast.similarity.rows import row_sum
 from standfast.tasks import Task
 from standfast.tasks.generated import COLUMNS
@@ -163,6 +163,7 @@ class AnswerBox(TextBox):
         most: the largest number of tokens; None for any.
         prompts: of all samples, with their answers, by the numbers of the user's (`Prompt.number`).
         tokens: how many are run together; None for a usual number.
+        example: a prompt as the model's templates write it, by which they are told from others.
     """
 
     def __init__(
@@ -172,9 +173,10 @@ class AnswerBox(TextBox):
         most: int | None,
         prompts: Mapping[int, WrittenPrompt],
         tokens: int | None = None,
+        example: WrittenPrompt | None = None,
     ) -> None:
         super().__init__(network, Reader(tokenizer, most=most))
-        self.tokens = tokens
+        self.tokens, self.example = tokens, example
         self.prompts = dict(prompts)
         #: to which it is bound
         self.prompt: WrittenPrompt | None = None
@@ -184,6 +186,13 @@ class AnswerBox(TextBox):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_bound": {}, "_outputs": RememberedOutputs(self._outputs.room)}
+
+    @property
+    def composition(self) -> Composition:
+        """What a box of texts consists of, and how prompts are written; which ones these are their numbers say."""
+        stated = super().composition
+        written = [] if self.example is None else [self.example.before, self.example.after, self.example.special]
+        return replace(stated, content={**stated.content, "written": written})
 
     def bind(self, extras: Mapping[str, Tensor]) -> AnswerBox:
         """The box of one prompt, of which the number is the extra `"prompt"`.

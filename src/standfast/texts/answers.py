@@ -300,7 +300,8 @@ class AnswerModel(TextModel):
     @cached_property
     def _box(self) -> AnswerBox:
         self.model.to(self._device)
-        return AnswerBox(self._network, self.asked, self._most, {}, self.batch_tokens)
+        example = write_prompt(Prompt("Question", ["Documents"]), self.asked, self.message, self.chat)
+        return AnswerBox(self._network, self.asked, self._most, {}, self.batch_tokens, example)
 
     def bind(self, prompt: Prompt) -> tuple[Model, Tensor]:
         """The model of the context of one prompt, and the row of its units `(1, W)`: for metrics and explainers alone.
