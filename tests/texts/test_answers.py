@@ -745,3 +745,11 @@ def test_models_that_write_prompts_in_other_words_are_other_models() -> None:
     assert describe(make_prompt(answer="Bob")) == usual
     for options in ({"template": "{documents}\n\nQuery: {question}"}, {"chat": False}, {"task": "answer:first=1"}):
         assert describe(**options) != usual
+
+
+def test_questions_and_short_contexts_are_told_in_words_of_the_user() -> None:
+    model = make_model()
+    with pytest.raises(ArgumentError, match="documents: expected one question beside them, or a list of standfast"):
+        standfast.explain(model, "occlusion", ["Who?", "Why?"], documents=["It is old."])
+    with pytest.raises(ArgumentError, match="at least 2 .* parts of a context, got 1"):
+        standfast.explain(model, "context_cite", standfast.Prompt("Who?", ["it is old."], answer="Ann"))
