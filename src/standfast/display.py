@@ -155,8 +155,9 @@ class Count:
         of_expected = f" of about {expected:,}" if expected >= max(1, self.inputs) else ""
         evaluated = f"{self.inputs:,}{of_expected} {self.unit}"
         share = min(self.inputs / max(1, expected), 1.0)
-        rows = f"the model ran on {self.rows:,} rows"
-        return share, f"{self.title}: {evaluated}, {rows}, {format_clock(seconds)} elapsed"
+        # none are counted where an explainer runs a part of the model, such as what follows the embeddings of tokens
+        rows = f", the model ran on {self.rows:,} rows" if self.rows else ""
+        return share, f"{self.title}: {evaluated}{rows}, {format_clock(seconds)} elapsed"
 
 
 @contextlib.contextmanager

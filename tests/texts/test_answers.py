@@ -12,6 +12,7 @@ import pytest
 import torch
 from small_answers import (
     SENTENCES,
+    WORDS,
     BagOfWords,
     CopyingModel,
     make_llama,
@@ -19,19 +20,21 @@ from small_answers import (
     make_tokenizer,
     number,
 )
-from small_texts import make_network
+from small_texts import make_network, transformers
 from torch import Tensor, nn
 
 import standfast
-from standfast.errors import ArgumentError, ModelError
+from standfast.errors import ArgumentError, ModelError, StandfastError
 from standfast.explainers.adapters.other_prompts import OtherPromptExplainer
 from standfast.neighbourhoods.text import GONE, Word, decode_word, encode_word
 from standfast.study.file.spec import study_from
+from standfast.study.identity import describe_model
 from standfast.tasks import GeneratedAnswer
 from standfast.tasks.base import count_parts, find_log_odds
 from standfast.tasks.generated import EXPLAINED, MEAN, TOKENS
 from standfast.texts.answer_network import find_answer_box
-from standfast.texts.prompts import find_statement
+from standfast.texts.prompts import choose_other_answer, choose_other_question, find_statement
+from standfast.texts.remembered import RememberedOutputs, read_state
 
 ANSWER = "the bridge was built by Ann. it is old."
 WEIGHTS = {"Ann": 1.5, "built": 0.75, "old": -0.5, "river": 0.25, "red": 0.4, "stone": -1.2}
@@ -585,3 +588,168 @@ def test_controls_explain_another_answer_and_an_unrelated_question() -> None:
     ]
     with pytest.raises(ArgumentError, match="model: expected an AnswerModel"):
         OtherPromptExplainer(own)(standfast.Model(nn.Linear(3, 2), (0.0, 1.0)), torch.ones(1, 3))
+
+
+class Adapted(nn.Module):
+    """A network with an adapter, which is turned on and off without another weight."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network, self.active = network, "none"
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        logits: Tensor = self.network(input_ids, attention_mask)
+        return 2 * logits if self.active == "double" else logits
+
+
+def test_what_changes_a_network_without_its_weights_is_asked_again() -> None:
+    network = Adapted(CopyingModel())
+    network.register_buffer("unused", torch.zeros(1))
+    made, rows = make_model(network).bind(make_prompt())
+    before = made.logits(rows)
+    network.active = "double"
+    assert not torch.equal(made.logits(rows), before)
+    network.active = "none"
+    handle = network.register_forward_hook(lambda part, args, out: 0.5 * out)
+    assert not torch.equal(made.logits(rows), before)
+    handle.remove()
+    assert torch.equal(made.logits(rows), before)
+    unused = network.get_buffer("unused")
+    state = read_state(network)
+    unused += 1
+    assert read_state(network) != state
+
+
+def test_a_network_of_inference_mode_and_networks_with_other_embeddings() -> None:
+    with torch.inference_mode():
+        llama = make_llama()
+    expected = standfast.explain(make_model(), "occlusion", make_prompt())
+    assert standfast.explain(make_model(llama), "occlusion", make_prompt()) == expected
+
+    class WithPlaces(CopyingModel):
+        def __init__(self) -> None:
+            super().__init__()
+            self.places = nn.Embedding(512, 4)
+
+    class OneHot(CopyingModel):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Module()
+            self.words.forward = lambda ids: nn.functional.one_hot(ids, len(make_tokenizer())).float()
+
+    expected = standfast.explain(make_model(CopyingModel()), "occlusion", make_prompt())
+    for network in (WithPlaces(), OneHot()):
+        assert standfast.explain(make_model(network), "occlusion", make_prompt()) == expected
+    with pytest.raises(StandfastError, match="embedding"):
+        standfast.explain(make_model(WithPlaces()), "saliency", make_prompt())
+
+
+def test_memory_is_bounded_over_all_prompts() -> None:
+    memory = RememberedOutputs(room=5000)
+    for group in range(4):
+        memory.add(group, {bytes([group, row]): torch.zeros(4) for row in range(3)})
+        assert memory.taken <= 5000
+    assert [len(memory.find(group)) for group in range(4)] == [0, 0, 3, 3]
+    memory.find(2)  # the other one is forgotten first
+    memory.add(5, {bytes([5, row]): torch.zeros(4) for row in range(3)})
+    assert [len(memory.find(group)) for group in (2, 3, 5)] == [3, 0, 3]
+    memory.add(6, {bytes([6, row]): torch.zeros(4) for row in range(99)})  # more than there is room for
+    assert memory.taken <= 5000
+    model = make_model(CopyingModel())
+    boxes = []
+    for number_of_prompt in range(12):
+        bound, rows = model.bind(make_prompt(answer=WORDS[8 + number_of_prompt]))
+        bound.logits(torch.where(list_coalitions(5), rows, float(GONE)))
+        boxes.append(find_answer_box(bound))
+    known = [len(box.reader._known) for box in boxes if box is not None]
+    assert known == [0] * 4 + [32] * 8
+    memories = {id(box._outputs) for box in boxes if box is not None}
+    assert len(memories) == 1
+
+
+def make_letters() -> Any:
+    """A tokenizer of letters that begins each text with a blank, as those of Llama 2 and Mistral do."""
+    tk = pytest.importorskip("tokenizers", reason="needs tokenizers")
+    letters = sorted({*"▁\n?.:", *"".join(WORDS), *"useraitn"})
+    vocabulary = {letter: place for place, letter in enumerate(["<pad>", "<end>", "<unk>", *letters])}
+    tokenizer = tk.Tokenizer(tk.models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tk.pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = tk.decoders.Metaspace(prepend_scheme="always")
+    wrapped = transformers().PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", unk_token="<unk>", model_max_length=512
+    )
+    wrapped.chat_template = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
+    return wrapped
+
+
+def test_an_answer_that_is_given_has_the_tokens_that_follow_the_prompt() -> None:
+    """No blank between the line break of the template and the answer, which the same text alone would begin with."""
+    tokenizer = make_letters()
+    model = standfast.AnswerModel(make_llama(vocab_size=len(tokenizer)), tokenizer, device="cpu")
+    written = model.write(make_prompt(answer="Ann did", statement="did"))
+    assert tokenizer.convert_ids_to_tokens(list(written.answer)) == [*"Ann▁did"]
+    assert written.explained == (4, 5, 6)
+
+
+@pytest.mark.filterwarnings("ignore:the answer is cut")
+def test_a_trained_network_answers_anew() -> None:
+    network, prompt = make_llama(), make_prompt(answer=None)
+    model = make_model(network, longest=4)
+    before = model.answer(prompt)
+    calls: list[int] = []
+    handle = network.register_forward_hook(lambda *_: calls.append(1))
+    model.answer(prompt)
+    count = len(calls)
+    assert model.answer(prompt) == before
+    assert len(calls) == count  # it is generated once
+    handle.remove()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    after = model.answer(prompt)
+    assert after != before
+    assert after == make_model(network, longest=4).answer(prompt)
+    assert standfast.explain(model, "occlusion", prompt).answer == after
+
+
+def test_an_answer_that_the_window_cuts_is_told() -> None:
+    model = make_model(make_llama(max_position_embeddings=60), longest=64)
+    with pytest.warns(UserWarning, match="the answer is cut after .* tokens, since the model takes 60 with its prompt"):
+        model.answer(make_prompt(answer=None))
+
+
+def test_a_control_asks_something_else_than_the_prompt() -> None:
+    """Where a model says that it does not know, the control of another answer had been the explanation itself."""
+    model = make_model()
+    written = model.write(make_prompt(answer="I do not know"))
+    usual = model.write(make_prompt(answer="Ann"))
+    assert written.other_answer is not None
+    assert usual.other_answer is not None
+    assert written.other_answer.answer != usual.other_answer.answer
+    assert choose_other_answer("I do not know") != choose_other_answer("Ann") == "I do not know."
+    assert choose_other_question("what is two plus two") != choose_other_question("Who?")
+
+
+def test_models_that_write_prompts_in_other_words_are_other_models() -> None:
+    """Also where a network answers the whole context alike; the prompts that were asked before do not count."""
+    network = CopyingModel()
+
+    def describe(*asked: standfast.Prompt, **options: Any) -> Any:
+        model = make_model(network, **options)
+        for prompt in asked:
+            model.bind(prompt)
+        bound = model.make_model(model.encode([make_prompt()]), prompts=[make_prompt()])
+        return describe_model(bound, {})[:-1]
+
+    usual = describe()
+    assert describe(make_prompt(answer="Bob")) == usual
+    for options in ({"template": "{documents}\n\nQuery: {question}"}, {"chat": False}, {"task": "answer:first=1"}):
+        assert describe(**options) != usual
+
+
+def test_questions_and_short_contexts_are_told_in_words_of_the_user() -> None:
+    model = make_model()
+    with pytest.raises(ArgumentError, match="documents: expected one question beside them, or a list of standfast"):
+        standfast.explain(model, "occlusion", ["Who?", "Why?"], documents=["It is old."])
+    with pytest.raises(ArgumentError, match="at least 2 .* parts of a context, got 1"):
+        standfast.explain(model, "context_cite", standfast.Prompt("Who?", ["it is old."], answer="Ann"))

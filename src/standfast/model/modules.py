@@ -181,7 +181,7 @@ def _read_device(device: str | torch.device) -> torch.device:
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Inside the block the module is in evaluation mode, and its parameters need no gradients; then as before."""
     modes = {part: part.training for part in module.modules() if hasattr(part, "training")}  # not frozen TorchScript
-    wanting_gradients = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    wanting_gradients = [parameter for parameter in module.parameters() if _can_want_gradients(parameter)]
     try:
         _evaluate(module)
         for parameter in wanting_gradients:
@@ -191,6 +191,13 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
         _restore_modes(modes)
         for parameter in wanting_gradients:
             parameter.requires_grad_(True)
+
+
+def _can_want_gradients(parameter: Tensor) -> bool:
+    """Whether it needs gradients, and can be told that it does not: those of inference mode cannot."""
+    if parameter.is_inference():
+        return False
+    return parameter.requires_grad
 
 
 def _evaluate(module: nn.Module) -> None:

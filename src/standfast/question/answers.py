@@ -225,5 +225,7 @@ def make_prompts(inputs: Any, documents: Sequence[str] | None) -> list[Prompt]:
         if documents is None:
             raise ArgumentError("documents", expected, "none")
         return [Prompt(inputs, documents)]
-    check(documents is None, "documents", "None beside prompts, which have their own", "documents")
+    if documents is not None:
+        expected = "one question beside them, or a list of standfast.Prompt(question, documents) without them"
+        raise ArgumentError("documents", expected, f"documents beside {type(inputs).__name__}")
     return list_prompts(inputs)

@@ -277,7 +277,8 @@ def find_log_odds(task: Task, scores: Tensor) -> Tensor:
     if task.chance == "probability":
         return scores.clamp(information.tiny, 1 - information.eps).logit()
     if task.chance == "log_probability":
-        below = scores.clamp(max=-information.tiny)
+        # networks compute in single precision: what is nearer to 0 is no smaller chance of another answer
+        below = scores.clamp(max=-torch.finfo(torch.float32).tiny)
         return below - torch.log(-torch.expm1(below))
     return scores
 

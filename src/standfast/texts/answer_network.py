@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ModelError
-from standfast.model import BlackBox, Model
+from standfast.model import BlackBox, Composition, Model
 from standfast.similarity.rows import row_sum
 from standfast.tasks import Task
 from standfast.tasks.generated import COLUMNS
@@ -20,6 +20,7 @@ from standfast.tensors import widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.network import Network, Reader, TextBox
 from standfast.texts.prompts import WrittenPrompt
+from standfast.texts.remembered import RememberedOutputs, read_state
 from standfast.texts.tokenizers import Tokenizer
 from standfast.texts.wrapped import walk_wrappers
 
@@ -30,10 +31,8 @@ _TOKENS, _TOKENS_ON_CARD = 1 << 12, 1 << 16
 _LEAST_GRADIENTS = 4
 #: numbers in the logits of a batch: 256 MB
 _LOGITS = 1 << 26
-#: prompts whose outputs are remembered, four numbers each
-_REMEMBERED = 1 << 17
-#: for how many weights of a network, such as its own and those of controls
-_REMEMBERED_WEIGHTS = 4
+#: of how many prompts the tokens of contexts are remembered
+_READ_PROMPTS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +81,11 @@ class AnswerNetwork(Network):
         padding = _STEP
         return -(-(len(self.answer) + 1 + padding) // _STEP) * _STEP
 
+    def count_vocabulary(self) -> int:
+        """How many logits a token has, about: as the largest layer of embeddings says; 1 where there is none."""
+        layers = (part for part in self.module.modules() if isinstance(part, nn.Embedding))
+        return max((len(layer.weight) for layer in layers), default=1)
+
     def _select(self, out: Tensor, present: Tensor, place: int | None) -> Tensor:
         """What is read of logits `(N, K, V)` of the last K tokens: `(N, 4)`, as `standfast.tasks.generated` says."""
         return read_answer(self._find_logits(out, present), self.answer, self.explained, self.first)
@@ -115,8 +119,7 @@ def read_answer(logits: Tensor, answer: Sequence[int], explained: Sequence[int],
     >>> read_answer(logits, (1, 0), (0, 1), None)[0, 0].exp()  # 0.8 * 0.4
     tensor(0.3200)
     """
-    of_others, of_answer = find_log_shares(logits, answer)
-    rivals = of_others - of_answer.detach()
+    rivals, of_answer = find_log_shares(logits, answer)
     deciding = rivals if first is None else rivals[:, :first]
     total = row_sum(of_answer[:, list(explained)])
     mean = row_sum(of_answer) / len(answer)
@@ -127,12 +130,24 @@ def read_answer(logits: Tensor, answer: Sequence[int], explained: Sequence[int],
 
 
 def find_log_shares(logits: Tensor, answer: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The log-probabilities of the likeliest other tokens, and of those of an answer, `(N, A)` each."""
-    log_shares = widen_half(logits).log_softmax(2)
+    """By how much the largest other logits exceed those of an answer, and its log-probabilities, `(N, A)` each.
+
+    The log-probability of a token follows from its log-odds. A softmax rounds probabilities close to 1 to 1, and the
+    log-odds of a sure answer could not be had back.
+
+    >>> logits = torch.tensor([[[40.0, 0.0, 0.0]]])
+    >>> rival, log_share = find_log_shares(logits, (0,))
+    >>> float(rival), f"{float(log_share):.4g}", f"{float(logits.log_softmax(2)[0, 0, 0].abs()):.4g}"
+    (-40.0, '-8.497e-18', '0')
+    """
+    wide = widen_half(logits)
     ids = torch.tensor([list(answer)], device=logits.device).expand(len(logits), -1)[..., None]
-    # no search follows their gradient, as units have none, and relevance has no rule for a largest value
-    others = log_shares.detach().scatter(2, ids, -torch.inf).amax(2)
-    return others, log_shares.gather(2, ids)[..., 0]
+    of_answer = wide.gather(2, ids)[..., 0]
+    others = wide.scatter(2, ids, -torch.inf)
+    log_shares = nn.functional.logsigmoid(of_answer - others.logsumexp(2))
+    # no search follows the gradient of rivals, as units have none, and relevance has no rule for a largest value
+    rivals = others.detach().amax(2) - of_answer.detach()
+    return rivals, log_shares
 
 
 class AnswerBox(TextBox):
@@ -148,6 +163,7 @@ class AnswerBox(TextBox):
         most: the largest number of tokens; None for any.
         prompts: of all samples, with their answers, by the numbers of the user's (`Prompt.number`).
         tokens: how many are run together; None for a usual number.
+        example: a prompt as the model's templates write it, by which they are told from others.
     """
 
     def __init__(
@@ -157,18 +173,26 @@ class AnswerBox(TextBox):
         most: int | None,
         prompts: Mapping[int, WrittenPrompt],
         tokens: int | None = None,
+        example: WrittenPrompt | None = None,
     ) -> None:
         super().__init__(network, Reader(tokenizer, most=most))
-        self.tokens = tokens
+        self.tokens, self.example = tokens, example
         self.prompts = dict(prompts)
         #: to which it is bound
         self.prompt: WrittenPrompt | None = None
         self._bound: dict[WrittenPrompt, AnswerBox] = {}
-        #: what was answered, by the rows' bytes, for each of the last weights
-        self._outputs: dict[tuple[Any, ...], dict[bytes, Tensor]] = {}
+        #: of all prompts
+        self._outputs = RememberedOutputs()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_bound": {}, "_outputs": {}}
+        return {**super().__getstate__(), "_bound": {}, "_outputs": RememberedOutputs(self._outputs.room)}
+
+    @property
+    def composition(self) -> Composition:
+        """What a box of texts consists of, and how prompts are written; which ones these are their numbers say."""
+        stated = super().composition
+        written = [] if self.example is None else [self.example.before, self.example.after, self.example.special]
+        return replace(stated, content={**stated.content, "written": written})
 
     def bind(self, extras: Mapping[str, Tensor]) -> AnswerBox:
         """The box of one prompt, of which the number is the extra `"prompt"`.
@@ -183,9 +207,19 @@ class AnswerBox(TextBox):
 
     def bind_prompt(self, prompt: WrittenPrompt) -> AnswerBox:
         """The box of one prompt, the same one at each call, so that it remembers what it was asked."""
-        if prompt not in self._bound:
-            self._bound[prompt] = self._make_bound(prompt)
-        return self._bound[prompt]
+        bound = self._bound.pop(prompt, None) or self._make_bound(prompt)
+        self._bound[prompt] = bound
+        if len(self._bound) > _READ_PROMPTS:
+            earlier = list(self._bound.values())[-_READ_PROMPTS - 1]
+            earlier.forget_tokens()
+        return bound
+
+    def forget_tokens(self) -> None:
+        """Forget how contexts are read, which is soon done again."""
+        self.reader.forget()
+        self._engines.clear()
+        for other in self._bound.values():
+            other.forget_tokens()
 
     def bind_other(self, other: Literal["answer", "question"]) -> AnswerBox:
         """The box of the same context with another answer, or with another question and its answer."""
@@ -207,7 +241,7 @@ class AnswerBox(TextBox):
         tokenizer, most = self.reader.tokenizer, self.reader.most
         bound.reader = Reader(tokenizer, prompt.before, prompt.after, most, prompt.special, prompt.answer)
         bound.prompt = prompt
-        bound._engines, bound._bound, bound._outputs = {}, {}, {}
+        bound._engines, bound._bound = {}, {}
         return bound
 
     def forward(self, x: Tensor) -> Tensor:
@@ -220,29 +254,18 @@ class AnswerBox(TextBox):
         if self.prompt is None:
             raise ModelError("model: expected one prompt at a time, since each has an answer of its own, got several")
         self.refuse_gradients(x)
-        outputs = self._find_outputs()
+        group = self.prompt, read_state(self.network.module)
         keys = [row.tobytes() for row in np.ascontiguousarray(x.detach().cpu().numpy())]
-        if len(outputs) + len(keys) > _REMEMBERED:
-            outputs.clear()
+        remembered = self._outputs.find(group)
+        outputs = {key: remembered[key] for key in keys if key in remembered}
         # equal rows, such as those that fill a batch up, are run once
         new_rows = {key: row for row, key in enumerate(keys) if key not in outputs}
         if new_rows:
-            new_outputs = super().forward(x[list(new_rows.values())])
-            outputs.update(zip(new_rows, new_outputs.detach().cpu(), strict=True))
+            answered = super().forward(x[list(new_rows.values())]).detach().cpu()
+            new_outputs = dict(zip(new_rows, answered, strict=True))
+            self._outputs.add(group, new_outputs)
+            outputs |= new_outputs
         return torch.stack([outputs[key] for key in keys]).to(x.device)
-
-    def _find_outputs(self) -> dict[bytes, Tensor]:
-        """What is remembered of the weights as they are: a control, such as shuffled ones, has other answers."""
-        module = self.network.module
-        weights = list(module.parameters())
-        memory = tuple((weight.data_ptr(), weight._version) for weight in weights)
-        key = (memory, _look_at(weights), module.training)
-        if key not in self._outputs:
-            while len(self._outputs) >= _REMEMBERED_WEIGHTS:
-                del self._outputs[next(iter(self._outputs))]
-            self._outputs[key] = {}
-        self._outputs[key] = self._outputs.pop(key)  # the last one that is forgotten
-        return self._outputs[key]
 
     def _count_tokens(self, device: torch.device) -> int:
         """How many tokens are run together."""
@@ -253,8 +276,7 @@ class AnswerBox(TextBox):
     def _count_rows(self, length: int, device: torch.device) -> int:
         """As many rows as have so many tokens, and no more logits than fit."""
         assert isinstance(self.network, AnswerNetwork)
-        vocabulary = len(self.network.find_embedding().weight)
-        logits = min(length, self.network.count_logits()) * vocabulary
+        logits = min(length, self.network.count_logits()) * self.network.count_vocabulary()
         return max(1, min(self._count_tokens(device) // length, _LOGITS // logits))
 
     def _count_padding(self, count: int, most: int, device: torch.device) -> int:
@@ -278,16 +300,6 @@ class AnswerBox(TextBox):
         """About how many tokens a row has: those of the last one that was read."""
         readings = self.reader._known
         return max((len(reading.ids) for reading in readings.values()), default=1)
-
-
-def _look_at(weights: Sequence[nn.Parameter]) -> tuple[float, ...]:
-    """Some numbers of each of the weights: memory may be used again for others, which are as old."""
-    numbers: list[float] = []
-    for weight in weights:
-        values = weight.detach().reshape(-1)
-        if len(values):
-            numbers += values[[0, len(values) // 2, -1]].tolist()
-    return tuple(numbers)
 
 
 def find_answer_box(model: Model) -> AnswerBox | None:

@@ -21,18 +21,18 @@ from standfast.texts.answer_network import AnswerBox, AnswerNetwork
 from standfast.texts.model import Removal, TextModel, explain_padding_fault
 from standfast.texts.network import CODE_BOUNDS
 from standfast.texts.prompts import (
-    ANSWER_TO_OTHER,
     CHAT_TEMPLATE,
-    OTHER_ANSWER,
-    OTHER_QUESTION,
     PLAIN_TEMPLATE,
     UNITS,
     Prompt,
     Unit,
     WrittenPrompt,
+    choose_other_answer,
+    choose_other_question,
     find_statement,
     write_prompt,
 )
+from standfast.texts.remembered import read_state
 from standfast.texts.words import encode_texts, write_text
 from standfast.texts.wrapped import find_attribute, walk_wrappers
 
@@ -105,7 +105,7 @@ class AnswerModel(TextModel):
     chat: bool = True
     longest: int = 64
     batch_tokens: int | None = None
-    _answers: dict[Prompt, FixedAnswer] = field(default_factory=dict, init=False, repr=False)
+    _answers: dict[Prompt, tuple[bytes, FixedAnswer]] = field(default_factory=dict, init=False, repr=False)
 
     granularities: ClassVar[tuple[str, ...]] = UNITS
 
@@ -204,8 +204,9 @@ class AnswerModel(TextModel):
         answer = self._find_answer(prompt)
         explained = answer.find_tokens(prompt.statement)
         self._check_length(prompt, written, len(answer.ids))
-        other_answer = self._read_answer(replace(prompt, answer=OTHER_ANSWER, statement=None))
-        other_prompt = replace(prompt, question=OTHER_QUESTION, answer=ANSWER_TO_OTHER, statement=None)
+        other_answer = self._read_answer(replace(prompt, answer=choose_other_answer(answer.text), statement=None))
+        question, answer_to_it = choose_other_question(prompt.question)
+        other_prompt = replace(prompt, question=question, answer=answer_to_it, statement=None)
         other = write_prompt(other_prompt, self.asked, self.message, self.chat)
         return replace(
             written,
@@ -216,23 +217,31 @@ class AnswerModel(TextModel):
         )
 
     def _find_answer(self, prompt: Prompt) -> FixedAnswer:
-        """The answer of a prompt, which is generated once."""
+        """The answer of a prompt, which is generated once by the weights as they are."""
         asked = replace(prompt, statement=None)
-        if asked not in self._answers:
-            self._answers[asked] = self._generate(asked) if asked.answer is None else self._read_answer(asked)
-        return self._answers[asked]
+        if asked.answer is not None:
+            return self._read_answer(asked)
+        self.model.to(self._device)
+        remembered = self._answers.get(asked)
+        if remembered is not None and remembered[0] == read_state(self.model):
+            return remembered[1]
+        answer = self._generate(asked)
+        self._answers[asked] = read_state(self.model), answer
+        return answer
 
     def _read_answer(self, prompt: Prompt) -> FixedAnswer:
         """An answer that is given, with its tokens as they follow the prompt."""
         assert prompt.answer is not None
         written = write_prompt(prompt, self.asked, self.message, self.chat)
         text = prompt.answer.strip()
-        if written.after[-1:].isspace():
+        ends_with_blank = written.after[-1:].isspace()
+        gap = "" if ends_with_blank else " "
+        start, full = self.asked.read([written.after, f"{written.after}{gap}{text}"], special=False)
+        count, offset = len(start.ids), len(written.after) + len(gap)
+        follows = list(full.ids[:count]) == list(start.ids) and len(full.ids) > count
+        if ends_with_blank and not follows:  # the last blank would become a part of the first word
             alone = self.asked.read([text], special=False)[0]
             return FixedAnswer(tuple(alone.ids), text, tuple(alone.spans))
-        start, full = self.asked.read([written.after, f"{written.after} {text}"], special=False)
-        count, offset = len(start.ids), len(written.after) + 1
-        follows = list(full.ids[:count]) == list(start.ids) and len(full.ids) > count
         expected = "a text that ends so that the answer begins a token of its own"
         check(follows, "template", expected, f"{written.after[-12:]!r} before {text[:20]!r}")
         spans = tuple((max(0, begin - offset), end - offset) for begin, end in full.spans[count:])
@@ -250,7 +259,7 @@ class AnswerModel(TextModel):
         if self._most is None:
             return
         count = len(self._read_prompt(prompt, written)) + answer
-        got = f"{count:,} with an answer of {answer}"
+        got = f"{count:,} with an answer of {answer}, for {prompt.question[:40]!r}"
         check(count <= self._most, "prompt", f"at most the {self._most:,} tokens that the model takes", got)
 
     def _read_prompt(self, prompt: Prompt, written: WrittenPrompt) -> list[int]:
@@ -267,7 +276,6 @@ class AnswerModel(TextModel):
         ids = self._read_prompt(prompt, written)
         self._check_length(prompt, written, answer=1)
         room = self.longest if self._most is None else min(self.longest, self._most - len(ids))
-        self.model.to(self._device)
         answer = generate_greedily(self._network, ids, room, self._list_ends(), self._device)
         if not answer or not self.asked.write(answer).strip():
             raise ModelError(
@@ -276,6 +284,8 @@ class AnswerModel(TextModel):
             )
         if len(answer) == self.longest:
             warn_user(f"the answer is cut at its most tokens ({self.longest}); AnswerModel(longest=...) takes more")
+        elif len(answer) == room:
+            warn_user(f"the answer is cut after {room} tokens, since the model takes {self._most:,} with its prompt")
         return self._read_generated(answer)
 
     def _list_ends(self) -> set[int]:
@@ -290,7 +300,8 @@ class AnswerModel(TextModel):
     @cached_property
     def _box(self) -> AnswerBox:
         self.model.to(self._device)
-        return AnswerBox(self._network, self.asked, self._most, {}, self.batch_tokens)
+        example = write_prompt(Prompt("Question", ["Documents"]), self.asked, self.message, self.chat)
+        return AnswerBox(self._network, self.asked, self._most, {}, self.batch_tokens, example)
 
     def bind(self, prompt: Prompt) -> tuple[Model, Tensor]:
         """The model of the context of one prompt, and the row of its units `(1, W)`: for metrics and explainers alone.

@@ -20,6 +20,7 @@ from standfast.segments import FEWEST
 from standfast.tasks import Task, find_output
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
+from standfast.texts.remembered import read_version
 from standfast.texts.tokenizers import Reading, Tokenizer, Tokens, assign_tokens
 from standfast.texts.words import Written, encode_texts, split_words, sum_sentences, write_text
 from standfast.texts.wrapped import find_attribute, find_mask_argument
@@ -70,6 +71,10 @@ class Reader:
             for key, tokens, each in zip(new, self.tokenizer.read(prompts, self.special), written, strict=True):
                 self._known[key] = self._assign(tokens, each)
         return [self._known[key] for key in keys]
+
+    def forget(self) -> None:
+        """Forget what it has read."""
+        self._known.clear()
 
     def _assign(self, tokens: Tokens, written: Written) -> Reading:
         """Which words the tokens belong to; those of the answer belong to none."""
@@ -150,7 +155,7 @@ class Network:
             layer = get_embeddings()
         else:
             layers = [part for part in self.module.modules() if isinstance(part, nn.Embedding)]
-            expected = "the layer of token embeddings, TextModel(embedding=...)"
+            expected = "the layer of token embeddings (embedding=...)"
             check(len(layers) == 1, "embedding", expected, f"{len(layers)} layers of embeddings")
             layer = layers[0]
         assert isinstance(layer, nn.Embedding)
@@ -441,7 +446,7 @@ class TextBox(BlackBox):
         device = next(self.network.module.parameters(), torch.zeros(0)).device
         # with other weights, as of a control, there are other bounds
         weight = self.network.find_embedding().weight
-        key = (*frame, batch.place, repr(task), device, weight.data_ptr(), weight._version)
+        key = (*frame, batch.place, repr(task), device, weight.data_ptr(), read_version(weight))
         if key not in self._engines:
             if len(self._engines) >= 64:
                 self._engines.clear()

@@ -22,9 +22,10 @@ _BETWEEN = "\n\n"
 _MARK = "STANDFASTDOCUMENTS"
 #: the most characters of a prompt: a longer one is a file that was taken for a text
 _MOST_CHARACTERS = 10**6
-#: another answer to any question; and a question that has nothing to do with a context, and its answer
-OTHER_ANSWER = "I do not know."
-OTHER_QUESTION, ANSWER_TO_OTHER = "What is two plus two?", "Four."
+#: other answers to any question; and questions that have nothing to do with a context, with their answers. The second
+#: of each is for prompts that have the first one themselves
+_OTHER_ANSWERS = ("I do not know.", "Yes, that is so.")
+_OTHER_QUESTIONS = (("What is two plus two?", "Four."), ("Which day follows Monday?", "Tuesday."))
 #: how a question and its documents are put into one message, and into a prompt without a chat template
 CHAT_TEMPLATE = "Context: {documents}\n\nQuery: {question}"
 PLAIN_TEMPLATE = "Context: {documents}\n\nQuery: {question}\n\nAnswer:"
@@ -168,6 +169,25 @@ def find_statement(answer: str, statement: str | int | None) -> tuple[int, int]:
     start = answer.find(statement)
     check(start >= 0, "statement", f"a part of the answer {answer!r}", repr(statement))
     return start, start + len(statement)
+
+
+def choose_other_answer(answer: str) -> str:
+    """An answer that is not the one given.
+
+    >>> choose_other_answer("Ann did."), choose_other_answer("I do not know")
+    ('I do not know.', 'Yes, that is so.')
+    """
+    return next(other for other in _OTHER_ANSWERS if _list_letters(other) != _list_letters(answer))
+
+
+def choose_other_question(question: str) -> tuple[str, str]:
+    """A question that is not the one given and has nothing to do with a context, and its answer."""
+    return next(pair for pair in _OTHER_QUESTIONS if _list_letters(pair[0]) != _list_letters(question))
+
+
+def _list_letters(text: str) -> list[str]:
+    """The letters of a text, by which it is compared."""
+    return [letter for letter in text.casefold() if letter.isalnum()]
 
 
 @dataclass(frozen=True)

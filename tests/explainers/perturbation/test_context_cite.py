@@ -11,7 +11,7 @@ import torch
 from sklearn.linear_model import Lasso
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from small_answers import SENTENCES, BagOfWords, make_llama, make_prompt, make_tokenizer
+from small_answers import SENTENCES, BagOfWords, CopyingModel, make_llama, make_prompt, make_tokenizer
 from torch import Tensor, nn
 
 import standfast
@@ -106,3 +106,13 @@ def test_the_probability_itself_can_be_fitted() -> None:
     design = torch.cat([masks, torch.ones(16, 1)], 1)
     exact = torch.linalg.lstsq(design, model.logits(masks).softmax(1)[:, :1]).solution[:4, 0]
     torch.testing.assert_close(found[0], exact, rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize("sharpness", [5.0, 25.0, 60.0])
+def test_the_log_odds_of_a_sure_answer_are_those_of_its_logits(sharpness: float) -> None:
+    """A probability of 1 - 1e-9 is 1 in single precision, and its log-odds had been those of the smallest number."""
+    model = standfast.AnswerModel(CopyingModel(sharpness), make_tokenizer(), device="cpu")
+    values = [value for _, value in standfast.explain(model, "context_cite", make_prompt())]
+    # one sentence adds the sharpness to the log-odds; the coefficient is shrunk by the penalty over a half
+    shrunk = sharpness - 0.01 / 0.5
+    assert values == pytest.approx([0.0, shrunk, 0.0, 0.0, 0.0], abs=2e-3)

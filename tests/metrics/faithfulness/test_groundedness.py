@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import Any
 
@@ -122,3 +123,19 @@ def test_inputs_with_too_few_regions_are_skipped() -> None:
     assert result.describe() == "nothing can be said (degenerate)"
     with pytest.raises(ArgumentError, match="draws"):
         Groundedness(draws=3)
+
+
+def test_a_model_that_is_not_finite_without_some_regions_is_not_called_ungrounded() -> None:
+    layer = nn.Linear(5, 2, bias=False)
+
+    class Dividing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            lacks_all = x.sum(1, keepdim=True) == 0
+            logits: Tensor = torch.where(lacks_all, torch.nan, layer(x))
+            return logits
+
+    metric = Groundedness(cited=1, draws=8, score="logit")
+    result = metric(standfast.Model(Dividing(), (0.0, 1.0), device="cpu"), "input_x_gradient", torch.ones(1, 5))
+    assert result.status == ("ok",)
+    assert math.isnan(float(result.grounded))
+    assert result.describe() == "nothing can be said (the model is not finite without some of the regions)"

@@ -25,7 +25,7 @@ from standfast.texts.tokenizers import Tokens, assign_tokens
 
 _EXPECTED = "expected the same logits from the embeddings of tokens as from their ids"
 _HINT = (
-    "Is there another layer of token embeddings (TextModel(embedding=...))? Explainers that need predictions alone do"
+    "Is there another layer of token embeddings (embedding=... of the model)? Explainers that need predictions alone do"
     " not need it"
 )
 #: how many texts are compared, by embeddings and by ids

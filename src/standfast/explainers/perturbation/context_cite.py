@@ -79,6 +79,8 @@ class ContextCite(CoalitionExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
+    version: ClassVar[int] = 2
+
     samples: Annotated[int, Range(least=2)] = 64
     penalty: AtLeastZero = 0.01
     name: ClassVar[str] = "context_cite"

@@ -72,7 +72,7 @@ def label_features(x: Tensor, how: Features | LabelMap) -> tuple[Tensor, list[in
         check(how.shape == spatial, "segments", f"labels of shape {spatial}, the same for all inputs", how.shape)
     if isinstance(how, str) and how == "pixels":
         positions = math.prod(spatial)
-        check(positions >= 2, "inputs", "at least 2 pixels", positions)
+        check(positions >= 2, "inputs", "at least 2 pixels, columns, words or parts of a context", positions)
         return torch.arange(positions, device=x.device).expand(len(x), positions), [positions] * len(x)
     cut = segment(x, how)
     return cut.labels.flatten(1), list(cut.counts)

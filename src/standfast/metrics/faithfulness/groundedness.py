@@ -58,7 +58,8 @@ class GroundednessResult(Result):
         random: the mean fall without as many random ones. `(N,)`
         whole: the fall without all regions. `(N,)`
         beaten: the share of random sets without which the score falls less, ties as halves. `(N,)`
-        grounded: whether the score falls by more than `least` without all regions, 1 or 0. `(N,)`
+        grounded: whether the score falls by more than `least` without all regions, 1 or 0; NaN where the model is not
+            finite without them. `(N,)`
         cited_regions: which regions are cited, bool `(N, width)`.
         noise_key: the key of the random sets of each sample: results with the same keys saw the same ones. `(N,)`
     """
@@ -81,7 +82,9 @@ class GroundednessResult(Result):
         assert self.high is not None
         value, low, high = (float(ends[sample]) for ends in (self.value, self.low, self.high))
         whole, cited = float(self.whole[sample]), float(self.cited[sample])
-        if not self.grounded[sample]:
+        if math.isnan(value) or math.isnan(whole):
+            return "nothing can be said (the model is not finite without some of the regions)"
+        if self.grounded[sample] == 0:
             return f"not grounded: without the whole context the score falls by {whole:.3g} only"
         falls = f"the score falls by {cited:.3g} without what is cited, and by {whole:.3g} without the whole context"
         if low > 0:
@@ -209,5 +212,5 @@ class Groundedness(Metric):
             "random": float(np.mean(random)),
             "whole": whole,
             "beaten": float(((differences > 0) + 0.5 * (differences == 0)).mean()),
-            "grounded": float(whole > self.least),
+            "grounded": math.nan if math.isnan(whole) else float(whole > self.least),
         }

@@ -11,7 +11,9 @@ whose ablations these are. A model that is additive in its regions has 1 with it
 
 We add an interval over ablations for each sample: that of Bonett and Wright, "Sample size requirements for estimating
 Pearson, Kendall and Spearman correlations", Psychometrika 65, 2000: atanh(LDS) plus or minus 1.96 times
-sqrt((1 + LDS^2 / 2) / (R - 3)). The ablations of a sample are the same for all explainers, so differences are paired.
+sqrt((1 + LDS^2 / 2) / (R - 3)). Close to 1 it is too narrow: with 64 ablations it covers the score of all ablations in
+95% of the cases up to 0.9, in about 90% at 0.98, and in half of them at 0.998. The ablations of a sample are the same
+for all explainers, so differences are paired.
 
 Cost: R predictions for each input, and one with explanation.
 """
@@ -47,7 +49,7 @@ _QUANTILE = 1.959963984540054
 class LinearDatamodelingResult(Result):
     """The linear datamodeling score of each sample, with an interval over ablations (`low`, `high`).
 
-    It is NaN where the model gives the same score to all ablations.
+    It is NaN where the model gives the same score to all ablations, or is not finite for one of them.
 
     Attributes:
         scores: of the ablations, `(N, R)`.
