@@ -80,6 +80,7 @@ class Retraining:
         for place, trained in enumerate(again):
             argument = f"retrained[{place}]" if self.retrained is not None else "retrain"
             check(type(trained) is type(model), argument, f"a {type(model).__name__}, as the model is", repr(trained))
+            _check_classes(_list_classes(model), _list_classes(trained), argument, "a model of the classes")
         return {f"retrained {number}": trained for number, trained in enumerate(again, start=1)}
 
     def _choose_function(self, model: Any) -> Callable[[int], Any]:
@@ -122,6 +123,34 @@ def _check_clone(model: Any, rows: Any, labels: Any) -> None:
     check(labels is not None, "labels", "what the model learns of each row of reference, for retrain=True", "None")
     count = len(np.asarray(labels)) if np.ndim(labels) > 0 else 0
     check(count == len(rows), "labels", f"one for each of the {len(rows)} rows of reference", count)
+    learned = np.asarray(labels)
+    if learned.ndim == 1:
+        classes = list(set(learned.tolist()))
+        _check_classes(_list_classes(model), classes, "labels", "all classes of the model:")
+
+
+def _list_classes(model: Any) -> list[Any]:
+    """The classes of a fitted classifier; none of another model."""
+    classes = getattr(model, "classes_", None)
+    return classes.tolist() if isinstance(classes, np.ndarray) else []
+
+
+def _check_classes(expected: Sequence[Any], classes: Sequence[Any], argument: str, what: str) -> None:
+    """Raise `ArgumentError` where a model learns other classes, whose numbers would mean others.
+
+    Args:
+        expected: of the model that is explained; none of a regressor.
+        classes: that another model has, or that are in its labels.
+        argument: the name of the argument.
+        what: is expected, before the names.
+    """
+    if not expected:
+        return
+    names = sorted(map(str, expected))
+    other_names = sorted(map(str, classes))
+    # numbers of a file are the truth values that a model has learned
+    are_same = names == other_names or set(classes) == set(expected)
+    check(are_same, argument, f"{what} {', '.join(names)}", ", ".join(other_names) or "none")
 
 
 def _name_type(value: Any) -> str:
@@ -151,7 +180,8 @@ def fit_clone(model: Any, rows: Any, labels: Any, seed: int) -> Any:
     """
     known = np.asarray(labels)
     chosen = _draw_rows(known, hasattr(model, "classes_"), seed)
-    drawn_rows = rows.iloc[chosen] if hasattr(rows, "iloc") else rows[chosen]
+    # numbered anew, as steps of a pipeline may join columns by rows' names, which would occur twice
+    drawn_rows = rows.iloc[chosen].reset_index(drop=True) if hasattr(rows, "iloc") else rows[chosen]
     try:
         copy = importlib.import_module("sklearn.base").clone(model)
         open_states = {

@@ -173,11 +173,12 @@ class _OtherDraws:
             return [None if draws is None else draws.adopt_signs(signs) for draws in all_draws]
         of_given = all_draws[0]
         has_none = of_given is not None and of_given.is_never_negative
-        if None in declared and has_none and not self.given.is_never_negative:
-            self.notes.append(
-                f"No number of {other} is negative here, so it names no reason against the answer with its sign; if it"
-                " has no signs at all, those reasons are steadier than it seems."
-            )
+        if has_none and declared != {False} and not self.given.is_never_negative:
+            # also of one that declares signs: Grad-CAM sets to 0 what speaks against the answer
+            note = f"No number of {other} is negative here, so it names no reason against the answer with its sign"
+            if None in declared:
+                note += "; if it has no signs at all, those reasons are steadier than it seems"
+            self.notes.append(f"{note}.")
         return all_draws
 
     def _read_model(self, name: str, explainer: str) -> StoredDraws | str | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
 from standfast.errors import check, check_integer
 from standfast.statistics.proportions import proportion_intervals
@@ -17,6 +18,7 @@ _CELLS = 2_000_000  # numbers in memory at a time
 _FEW = 5  # draws, or clusters, that differ from the most frequent value
 _NO_ERROR = 1e-6  # of a resample, as a share of the sample's: rounding errors of equal draws
 _ROUNDING = 1e-12  # a spread below this share of the largest value is one of rounding errors
+_INVISIBLE = 1e-6  # a difference below this share of the map's largest value is one of rounding errors
 _FAR = 7.0  # usual deviations: a draw this far away is exceptional, and one half as far nearly so
 _NORMAL = 1.4826  # the standard deviation of a normal law, in medians of its absolute deviations
 
@@ -83,23 +85,27 @@ def simultaneous_means(
     varies = error > _ROUNDING * np.abs(values).max(0)
     usual, different = _find_usual(sums / counts[:, None])
     few = varies & (different < _FEW)
-    many = varies & ~few
-    if few.any():  # where some features rarely differ, one that never did may be another of these
-        few |= ~varies
+    # of up to five values that all differ, none is the usual one
+    rare = few & (different < len(sums) - 1)
+    many = varies & ~rare
+    if rare.any():  # where some features rarely differ, one that never did may be another of these
+        rare |= ~varies
+        few |= rare
         different = np.where(varies, different, 0)
     low, high = mean.copy(), mean.copy()
-    if many.any():
-        below, above = _find_reach(centred[:, many] / error[many], counts, level, resamples, seed)
-        low[many] -= error[many] * below
-        high[many] += error[many] * above
     tail = (1 - level) / 2 / len(mean)
-    if few.any():
-        low[few], high[few] = _limit_rare(sums[:, few] / counts[:, None], usual[few], different[few], tail)
-    if many.any():
-        spikes = _limit_spikes(sums[:, many] / counts[:, None], tail)
-        low[many] = np.minimum(low[many], spikes.low)
-        high[many] = np.maximum(high[many], spikes.high)
-        few[many] = spikes.few
+    spikes = _limit_spikes(sums / counts[:, None], many, tail)
+    # in many resamples none of a feature's few exceptional draws is left: there its error is far too small, and the
+    # intervals of all features would be as wide as this one asks for
+    common = many & ~spikes.are_seen
+    if common.any():
+        below, above = _find_reach(centred[:, common] / error[common], counts, level, resamples, seed)
+        low[common] -= error[common] * below
+        high[common] += error[common] * above
+    if rare.any():
+        low[rare], high[rare] = _limit_rare(sums[:, rare] / counts[:, None], usual[rare], different[rare], tail)
+    low, high = np.minimum(low, spikes.low), np.maximum(high, spikes.high)
+    few |= spikes.few
     return SimultaneousMeans(mean, np.minimum(low, mean), np.maximum(high, mean), few)
 
 
@@ -151,46 +157,64 @@ def _limit_rare(means: Array, usual: Array, different: Array, tail: float) -> tu
 
 @dataclass(frozen=True, eq=False)
 class _Spikes:
-    """The widest interval that exceptional draws may ask for.
+    """The intervals that exceptional draws ask for.
 
     Attributes:
         few: bool (F,), whether fewer than five draws of a feature are exceptional, and some of any feature are.
+        are_seen: bool (F,), whether some of these are its own, so that its interval is this one alone.
         low, high: (F,); empty intervals, from infinity to minus infinity, where it is not so.
     """
 
     few: Array
+    are_seen: Array
     low: Array
     high: Array
 
 
-def _limit_spikes(means: Array, tail: float) -> _Spikes:
+def _limit_spikes(means: Array, many: Array, tail: float) -> _Spikes:
     """The ends for features that are noise in most draws, and matter in few.
 
     Of a feature that matters in one draw of twenty, fifty draws show nothing in one case of thirteen. Then its own
     draws look like any noise, but those of other features in the same map tell what kind of map it is: single draws lie
     far away, and hardly any half as far. So each feature of which fewer than five draws are far is taken as one that
     may be as exceptional as the farthest of these draws, in its own usual deviations, and as often as its own draws
-    allow. Tails without a gap, such as lognormal ones, are left to the bootstrap.
+    allow. But no feature is taken as one that may lie farther away than any draw of them does: of one that hardly
+    varies, any draw is many deviations away. Tails without a gap, such as lognormal ones, are left to the bootstrap.
+
+    Of a feature with exceptional draws of its own, the interval also has room for the error of the mean of the others.
 
     Args:
         means: (M, F) of draws or clusters.
+        many: bool (F,), the features that may be such ones.
         tail: the error allowed at each end of each feature.
     """
-    middle = np.median(means, axis=0)
-    distances = np.abs(means - middle)
-    deviations = _NORMAL * np.median(distances, axis=0)
-    distances = np.divide(distances, deviations, out=np.zeros_like(distances), where=deviations > 0)
-    is_far = distances > _FAR
+    lengths = np.abs(means - np.median(means, axis=0))
+    deviations = _NORMAL * np.median(lengths, axis=0)
+    distances = np.divide(lengths, deviations, out=np.zeros_like(lengths), where=deviations > 0)
+    is_far = (distances > _FAR) & (lengths > _INVISIBLE * np.abs(means).max())
     far = is_far.sum(0)
-    rare = (far < _FEW) & (deviations > 0)
+    rare = many & (far < _FEW) & (deviations > 0)
     nearly_far = (distances > _FAR / 2).sum(0) - far
-    nothing = np.full(len(middle), math.inf)
+    nothing = np.full(len(far), math.inf)
+    nowhere = np.zeros(len(far), dtype=bool)
     if far[rare].sum() <= nearly_far[rare].sum():
-        return _Spikes(np.zeros(len(middle), dtype=bool), nothing, -nothing)
+        return _Spikes(nowhere, nowhere, nothing, -nothing)
     _, most_often = proportion_intervals(far, np.full_like(far, len(means)), 1 - 2 * tail)
-    usual = np.where(is_far, 0.0, means).sum(0) / (~is_far).sum(0)
-    reach = most_often * distances[:, rare].max() * deviations
-    return _Spikes(rare, np.where(rare, usual - reach, nothing), np.where(rare, usual + reach, -nothing))
+    longest = np.where(is_far, lengths, 0.0)[:, rare].max()
+    reach = most_often * np.minimum(distances[:, rare].max() * deviations, longest)
+    usual, error = _measure_usual(means, is_far)
+    are_seen = nowhere
+    if len(means) >= 2 * _FEW:  # among fewer draws, four are no exceptions
+        are_seen = rare & (far > 0)
+        reach += np.where(are_seen, float(stdtrit(len(means) - _FEW, 1 - tail)) * error, 0.0)
+    return _Spikes(rare, are_seen, np.where(rare, usual - reach, nothing), np.where(rare, usual + reach, -nothing))
+
+
+def _measure_usual(means: Array, is_far: Array) -> tuple[Array, Array]:
+    """The mean of the draws `(M, F)` that are not far, and its standard error, `(F,)` each."""
+    others = np.ma.masked_array(means, is_far)
+    count = others.count(axis=0)
+    return others.mean(0).filled(0.0), others.std(0, ddof=1).filled(0.0) / np.sqrt(count)
 
 
 def _find_reach(scaled: Array, counts: Array, level: float, resamples: int, seed: int) -> tuple[Array, Array]:

@@ -24,7 +24,10 @@ _BELOW = (Classification, Binary, MultiLabel)
 _GRAMMAR = "P(class) > number, or P(class) < number, such as 'P(1) > 0.35' or 'declined: P(1) > 0.35'"
 _RULE = re.compile(r"\s*P\((?P<name>.*\S.*)\)\s*(?P<sign>[<>])\s*(?P<cut_off>[^<>]+?)\s*", re.DOTALL)
 #: what stands before a rule that says what its sides are called
-_SIDES = re.compile(r"\s*(?P<made>\S.*?)\s*(?:,\s*else\s+(?P<otherwise>\S.*?)\s*)?:\s*(?P<rule>P\(.*)", re.DOTALL)
+_SIDES = re.compile(r"\s*(?P<made>\S.*?)\s*(?:,\s*(?i:else)\b\s*(?P<otherwise>.*?)\s*)?:\s*(?P<rule>P\(.*)", re.DOTALL)
+
+#: the name of a task with an option
+_TASK = re.compile(r"\s*\w+:\w+\s*=")
 
 
 class _Parts(NamedTuple):
@@ -83,7 +86,9 @@ def _split_names(text: str) -> _NamedRule:
     match = None if text.lstrip().startswith("P(") else _SIDES.fullmatch(text)
     if match is None:
         return _NamedRule(text)
-    return _NamedRule(match["rule"], match["made"], match["otherwise"] or "")
+    otherwise = match["otherwise"]
+    check(otherwise != "", "decision", "behind 'else' what the other side is called", repr(text))
+    return _NamedRule(match["rule"], match["made"], otherwise or "")
 
 
 def is_rule(text: str) -> bool:
@@ -91,8 +96,11 @@ def is_rule(text: str) -> bool:
 
     >>> [is_rule(text) for text in ("P(1) > 0.35", "declined: P(1) > 0.35", "binary:threshold=0.3")]
     [True, True, False]
+    >>> is_rule("decision:rule=declined: P(1) > 0.35")
+    False
     """
-    return _split_names(text).rule.lstrip().startswith("P(")
+    is_task = _TASK.match(text) is not None
+    return not is_task and _split_names(text).rule.lstrip().startswith("P(")
 
 
 def _hold_rule(rule: object, option: str) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 import standfast
+from standfast.explainers import InputXGradient
 from standfast.neighbourhoods import LinfBall
 from standfast.report.cards import describe_card
 
@@ -70,6 +72,24 @@ def test_of_one_with_signs_and_one_without_places_alone_count() -> None:
     assert any("places alone count" in note for note in card.notes)
     turned = explain("saliency", others=["input_x_gradient"]).card()
     assert [reason.probability for reason in turned.reasons] == [1.0, 1.0]
+
+
+def test_an_explainer_that_never_shows_what_speaks_against_is_noted() -> None:
+    """Grad-CAM, say, has signs, but sets to 0 what speaks against the answer."""
+
+    @dataclass(frozen=True)
+    class Supporting(InputXGradient):
+        name: ClassVar[str] = "supporting"
+
+        def attribute(self, *arguments: Any, **options: Any) -> Any:
+            maps, logits = super().attribute(*arguments, **options)
+            return maps.clamp(min=0), logits
+
+    card = explain("input_x_gradient", others=[Supporting()]).card()
+    assert [reason.sign for reason in card.reasons] == [1, -1]
+    assert card.reasons[1].probability < 0.9
+    assert any("No number of supporting is negative here" in note for note in card.notes)
+    assert not any("no signs" in note for note in card.notes)
 
 
 def test_results_that_were_stored_without_a_declaration_are_judged_by_what_is_seen(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from standfast.errors import ArgumentError
 from standfast.neighbourhoods import LinfBall
 from standfast.study.identity import Description
 from standfast.tasks import Binary, Decision, MultiLabel, Regression, Task
+from standfast.tasks.decision import is_rule
 
 RULE = "P(default) > 0.35"
 
@@ -25,6 +26,8 @@ RULE = "P(default) > 0.35"
         (RULE, (f"not {RULE}", RULE)),
         (f"declined: {RULE}", ("not declined", "declined")),
         (f" declined ,else  approved :{RULE} ", ("approved", "declined")),
+        (f"Declined, Else Approved: {RULE}", ("Approved", "Declined")),
+        (f"sent, elsewhere: {RULE}", ("not sent, elsewhere", "sent, elsewhere")),
         ("see below: declined: P(a: P(b) > 1) < 0.5", ("not see below: declined", "see below: declined")),
     ],
 )
@@ -48,6 +51,7 @@ def test_names_of_sides_are_no_part_of_what_a_job_is_known_by() -> None:
         ("declined: default > 0.35", {}, "P(class) > number"),
         (f": {RULE}", {}, "P(class) > number"),
         (f"declined, else declined: {RULE}", {}, "another word"),
+        (f"declined, else : {RULE}", {}, "what the other side is called"),
         (RULE, {"otherwise": "approved"}, "what the side is called"),
         (RULE, {"made": 3}, "what a side is called"),
     ],
@@ -56,6 +60,12 @@ def test_a_side_without_a_name_is_one_clear_sentence(text: str, options: dict[st
     with pytest.raises(ArgumentError) as error:
         Decision(text, **options)
     assert message in str(error.value)
+
+
+def test_an_option_of_a_task_is_no_name_of_a_side() -> None:
+    """`standfast init --task` takes a rule, or the name of a task with its options."""
+    assert not is_rule(f"decision:rule=declined: {RULE}")
+    assert is_rule(f"declined: {RULE}")
 
 
 @pytest.fixture

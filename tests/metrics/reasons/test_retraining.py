@@ -12,6 +12,7 @@ from torch import nn
 
 import standfast
 from standfast import display
+from standfast.errors import ArgumentError
 from standfast.reason_cards import retraining
 from standfast.reason_cards.retraining import Retraining, fit_clone
 
@@ -166,3 +167,38 @@ def test_a_search_of_counter_examples_is_never_mute(
         counter_examples=40,
     )
     assert "counter-examples: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["labels", "retrain", "retrained"])
+def test_models_of_other_classes_are_refused(given: str) -> None:
+    """Class 1 of a model of two classes is not class 1 of one of three: the reference may be a part of the data."""
+    three = np.where(FRAME["age"] > 1, "closed", LABELS)
+    model = linear_model.LogisticRegression().fit(FRAME, three)
+    two = linear_model.LogisticRegression().fit(FRAME, LABELS)
+    options: dict[str, Any] = {
+        "labels": {"retrain": True, "labels": LABELS},
+        "retrain": {"retrain": lambda seed: two},
+        "retrained": {"retrained": [two] * 30},
+    }[given]
+    asked = Retraining(**options, models=None if given == "retrained" else 30, rows=FRAME)
+    words = f"{given}.*classes.* closed, default, repaid, got default, repaid"
+    with pytest.raises(ArgumentError, match=words):
+        asked.make_models(model, 0.9, 1, progress=False)
+
+
+def test_classes_may_have_other_types() -> None:
+    """As numbers of a CSV file are of a model that has learned truth values."""
+    model = linear_model.LogisticRegression().fit(FRAME, LABELS == "default")
+    asked = Retraining(retrain=True, models=30, rows=FRAME, labels=(LABELS == "default").astype(int).tolist())
+    assert len(asked.make_models(model, 0.9, 1, progress=False)) == 30
+
+
+def test_rows_that_are_drawn_twice_have_names_of_their_own() -> None:
+    class Joined(linear_model.LogisticRegression):  # type: ignore[misc, name-defined]
+        """Adds a column by the names of rows, as a step of a pipeline may."""
+
+        def fit(self, rows: Any, labels: Any) -> Any:
+            total = (rows["income"] + rows["debt"]).rename("total")
+            return super().fit(rows.join(total), labels)
+
+    assert fit_clone(Joined(), FRAME, LABELS, 1).n_features_in_ == 4

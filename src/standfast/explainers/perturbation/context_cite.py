@@ -84,6 +84,7 @@ class ContextCite(CoalitionExplainer):
     samples: Annotated[int, Range(least=2)] = 64
     penalty: AtLeastZero = 0.01
     name: ClassVar[str] = "context_cite"
+    has_signs: ClassVar[bool | None] = True
     dial: ClassVar[str] = "samples"
 
     @property

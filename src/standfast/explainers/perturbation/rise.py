@@ -78,7 +78,8 @@ class RISE(CopyExplainer):
     output: Output = "probability"
     seed: Seed = 0
     name: ClassVar[str] = "rise"
-    has_signs: ClassVar[bool | None] = True
+    # a score where a pixel is kept is above 0 for pixels that lower it, too
+    has_signs: ClassVar[bool | None] = False
     dial: ClassVar[str] = "samples"
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
 

@@ -179,4 +179,6 @@ class DeepTaylor(LRPComposite):
     first: RuleName | None = "box"
     epsilon: float = 1e-9
     name: ClassVar[str] = "deep_taylor"
+    # all values have the sign of the logit
+    has_signs: ClassVar[bool | None] = False
     version: ClassVar[int] = 4
