@@ -108,7 +108,7 @@ def test_gates_give_what_masked_weights_give(model: standfast.Model, name: str, 
 
 def test_the_explainers_that_read_weights_or_are_not_known_are_not_gated() -> None:
     assert {"lrp", "lrp_epsilon_plus", "deep_taylor", "deeplift"}.isdisjoint(GATEABLE)
-    assert len(GATEABLE) == 20
+    assert len(GATEABLE) == 21
     assert not standfast.explainers.from_callable(lambda module, x, y: x).gateable
 
 

@@ -20,11 +20,18 @@ count_waits = BENCHMARK["count_waits"]
 RUNS = {f"{kind}-{name}": (kind, name, *runs) for kind, name, *runs in BENCHMARK["list_runs"]((24, 48))}
 
 
+#: explainers whose equations are solved by the host: the coordinate descent of a lasso has thousands of small steps
+SOLVED_ON_THE_HOST = {"explainer-context_cite"}
+
+
 @pytest.mark.parametrize("which", RUNS)
 def test_the_host_waits_at_most_once_a_round_and_not_for_further_samples(which: str) -> None:
     row = BENCHMARK["measure"](*RUNS[which])
-    assert row.per_round <= 1.0, row.places
-    assert row.per_sample <= 0.0, row.places
+    if which in SOLVED_ON_THE_HOST:
+        assert row.per_round <= 2.0, row.places  # once more for each chunk of inputs
+    else:
+        assert row.per_round <= 1.0, row.places
+        assert row.per_sample <= 0.0, row.places
     assert row.start <= 80, row.places
     mixed = [place for place in row.places if place.startswith("mixed")]
     assert mixed == [] or which == "explainer-deep_shap"  # vmap's own tensors cannot be followed

@@ -378,7 +378,8 @@ def test_a_text_without_candidates_stays_and_others_are_evaluated(bag: BagOfWord
     options: dict[str, Any] = {"sanity": False, "progress": False, "controls": False}
     found = standfast.evaluate(model, "input_x_gradient", TEXTS, metric, **options)
     assert found.failures == []
-    assert found.frame().sort("sample")["value"].to_list()[0] == pytest.approx(1.0)
+    assert found.samples.sort("sample")["status"].to_list()[0] == "unvaried"
+    assert "ok" in found.samples["status"]
     with pytest.raises(ArgumentError, match="at least one word of the texts"):
         unknown = standfast.metrics.WorstCase(TokenSwaps(0.5, {"unseen": ["flat"]}), budget=20)
         standfast.evaluate(model, "input_x_gradient", TEXTS, unknown, **options)

@@ -68,7 +68,7 @@ def test_a_rule_in_the_command_line(folder: Path, task: str) -> None:
         ("P(repaid)", r"--task: expected decision to be P\(class\) > number"),
         ("decision", r"--task: expected a value, got nothing \(rule\)"),
         ("binary:treshold=1", r"got 'treshold' \(did you mean 'threshold'\?\)"),
-        ("bynary", r"--task: expected a task \(binary, .* \(did you mean 'binary'\?\)"),
+        ("bynary", r"--task: expected a task \(.*binary, .* \(did you mean 'binary'\?\)"),
     ],
 )
 def test_a_task_that_is_wrong_is_one_sentence(folder: Path, task: str, words: str) -> None:

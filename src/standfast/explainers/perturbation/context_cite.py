@@ -17,6 +17,7 @@ from standfast.explainers.perturbation.lasso import fit_lasso
 from standfast.model import Model, Output
 from standfast.records import AtLeastZero, Range
 from standfast.tasks.base import count_parts, find_log_odds
+from standfast.tensors import send
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,18 @@ class _Ablations(Coalitions):
     """Random coalitions, whose scores a lasso turns into attributions.
 
     Attributes:
-        kept: which segments each has, bool `(R, m)`, without the full one, of which the score is not fitted.
+        kept: which segments each has, bool `(R, m)` on the CPU, without the full one, of which the score is not fitted.
     """
 
     kept: Tensor
 
     def solve_for(self, scores: Tensor, penalty: Tensor) -> Tensor:
         """The coefficients `(n, m)` of scores `(n, R + 1)`, of which the first is that of the full coalition."""
-        design = self.kept.cpu().numpy().astype(np.float64)
-        responses = np.ascontiguousarray(scores[:, 1:].cpu().double().numpy().T)
-        coefficients = fit_lasso(design, responses, penalty.cpu().double().numpy())
-        return torch.from_numpy(np.ascontiguousarray(coefficients.T)).to(scores)
+        # together, so that the host waits once
+        fitted = torch.cat([scores[:, 1:].double(), penalty[:, None].double()], dim=1).cpu().numpy()
+        responses, penalties = np.ascontiguousarray(fitted[:, :-1].T), fitted[:, -1]
+        coefficients = fit_lasso(self.kept.numpy().astype(np.float64), responses, penalties)
+        return send(torch.from_numpy(np.ascontiguousarray(coefficients.T)), scores.device, scores.dtype)
 
 
 @explainers.register("context_cite")
@@ -113,4 +115,4 @@ def _draw_ablations(samples: int, features: int, seed: int, device: torch.device
     kept = torch.randint(2, (samples, features), generator=generator, dtype=torch.uint8).bool()
     masks = torch.cat([torch.ones(1, features, dtype=torch.bool), kept]).to(device)
     order = torch.arange(len(masks), device=device)
-    return _Ablations((~masks).to(torch.int32), order, torch.ones_like(order), kept.to(device))
+    return _Ablations((~masks).to(torch.int32), order, torch.ones_like(order), kept)

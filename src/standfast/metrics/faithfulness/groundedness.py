@@ -43,7 +43,7 @@ from standfast.metrics.result import Result
 from standfast.records import AtLeastZero, Count, Range
 from standfast.statistics.bootstrap import student_intervals_of_means
 from standfast.tasks import Scale
-from standfast.tensors import hashed_uniform
+from standfast.tensors import hashed_uniform, send
 from standfast.value_spec import ValueSpec
 
 
@@ -170,18 +170,33 @@ class Groundedness(Metric):
         cited_regions = exist & (ranks < self.cited)
         names = ("value", "low", "high", "cited", "random", "whole", "beaten", "grounded")
         measured: dict[str, Any] = {name: torch.full_like(ablations.start, torch.nan) for name in names}
-        start = ablations.start
-        for row in probe.usable().tolist():
-            count = int(ablations.regions.count[row])
-            random_sets = self._draw_sets(keys[row], count).to(exist.device)
-            removed = exist.new_zeros(len(random_sets) + 2, exist.shape[1])
-            removed[0], removed[1] = cited_regions[row], exist[row]
-            removed[2:, :count] = random_sets
-            owners = torch.full((len(removed),), row, device=exist.device)
-            falls = start[row] - ablations.measure(owners, removed)
-            for name, number in self._read_falls(falls, count).items():
-                measured[name][row] = number
+        rows = probe.usable().tolist()
+        counts = ablations.regions.count.tolist()
+        removed_of_rows = self._list_removed(rows, counts, cited_regions.cpu(), keys.cpu())
+        numbers_of_rows: dict[int, dict[str, float]] = {}
+        if rows:
+            sizes = [len(removed) for removed in removed_of_rows]
+            owners = send(torch.tensor(rows).repeat_interleave(torch.tensor(sizes)), exist.device)
+            removed = send(torch.cat(removed_of_rows), exist.device)
+            falls = (ablations.start[owners] - ablations.measure(owners, removed)).cpu()
+            for row, falls_of_row in zip(rows, torch.split(falls, sizes), strict=True):
+                numbers_of_rows[row] = self._read_falls(falls_of_row, counts[row])
+        for name, values in measured.items():
+            numbers = [numbers_of_rows[row][name] for row in rows]
+            values[probe.usable()] = send(torch.tensor(numbers, dtype=values.dtype), values.device)
         return GroundednessResult(**probe.common_fields(self), **measured, cited_regions=cited_regions, noise_key=keys)
+
+    def _list_removed(self, rows: list[int], counts: list[int], cited_regions: Tensor, keys: Tensor) -> list[Tensor]:
+        """Of each row the regions that its copies lack, bool `(2 + D, width)`: the cited ones, all, random ones."""
+        removed_of_rows: list[Tensor] = []
+        for row in rows:
+            random_sets = self._draw_sets(keys[row], counts[row])
+            removed = torch.zeros(2 + len(random_sets), cited_regions.shape[1], dtype=torch.bool)
+            removed[0] = cited_regions[row]
+            removed[1, : counts[row]] = True
+            removed[2:, : counts[row]] = random_sets
+            removed_of_rows.append(removed)
+        return removed_of_rows
 
     def _draw_sets(self, key: Tensor, count: int) -> Tensor:
         """Random sets of as many regions as are cited, of `count`: bool `(D, count)`; all sets if they are few."""

@@ -26,7 +26,7 @@ def json_schema() -> Schema:
     """The schema (JSON Schema 2020-12), with the names that are registered now: plug-ins included once imported.
 
     >>> sorted(json_schema()["properties"])[:4]
-    ['controls', 'data', 'device', 'executor']
+    ['choose', 'controls', 'data', 'device']
     """
     definitions: Schema = {}
     for names, base in ((DATA, DataEntry), (MODELS, ModelEntry)):
