@@ -264,9 +264,9 @@ class Region:
     def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []
         whole = self._is_whole_ball
-        missing, most_kept = count, count if whole else max(count, 256)
-        drawn = max(1, min(most_kept, _DRAWN // self.shape.numel()))
-        for _ in range(attempts * math.ceil(most_kept / drawn)):
+        missing, attempt_size = count, count if whole else max(count, 256)
+        drawn = max(1, min(attempt_size, _DRAWN // self.shape.numel()))
+        for _ in range(attempts * math.ceil(attempt_size / drawn)):
             if whole:
                 z = self.to_gaussian(self._sample_ball(min(drawn, missing), streams))
             else:
@@ -282,7 +282,7 @@ class Region:
                 return torch.cat(kept)
         raise StandfastError(
             f"neighbourhood: only {count - missing} of {count} points wanted were found {self._rejection[0]}, in"
-            f" {attempts * most_kept} draws; {self._rejection[1]}"
+            f" {attempts * attempt_size} draws; {self._rejection[1]}"
         )
 
     #: where points are looked for, and what helps if few are found

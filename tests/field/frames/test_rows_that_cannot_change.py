@@ -33,8 +33,10 @@ class Rule:
         return np.stack([1 - yes, yes], 1)
 
 
-def evaluate(metrics: list[str], rows: pd.DataFrame = ROWS) -> standfast.Results:
-    options: dict[str, Any] = {"neighbourhood": CHANGES, "sanity": False, "controls": False, "progress": False}
+def evaluate(
+    metrics: list[Any], rows: pd.DataFrame = ROWS, neighbourhood: TableChanges | None = CHANGES
+) -> standfast.Results:
+    options: dict[str, Any] = {"neighbourhood": neighbourhood, "sanity": False, "controls": False, "progress": False}
     return standfast.evaluate(Rule(), "occlusion", rows, metrics, reference=LOANS, **options)
 
 
@@ -42,6 +44,14 @@ def evaluate(metrics: list[str], rows: pd.DataFrame = ROWS) -> standfast.Results
 def test_such_rows_do_not_count(metric: str) -> None:
     frame = evaluate([metric]).samples.sort("sample")
     assert [status == "unvaried" for status in frame["status"]] == STILL
+    assert [value is None or bool(np.isnan(value)) for value in frame["value"]] == STILL
+
+
+def test_reasons_of_such_rows_have_nothing_that_varies() -> None:
+    """Else each of their reasons would be named in all draws."""
+    reasons = [standfast.metrics.get("reasons", neighbourhood=CHANGES, draws=30)]
+    frame = evaluate(reasons, neighbourhood=None).samples.sort("sample")
+    assert frame["varied_measurement"].to_list() == [not still for still in STILL]
     assert [value is None or bool(np.isnan(value)) for value in frame["value"]] == STILL
 
 

@@ -157,7 +157,8 @@ class Draws:
         for source in sources:
             changes = torch.zeros(len(self._call.inputs), dtype=torch.bool, device=rows.device)
             if source == "measurement":
-                changes[rows] = self._region is not None
+                if self._region is not None:
+                    changes[rows] = self._region.find_movable()[rows]
             elif source == "seed" and len(rows):
                 changes[rows] = draws_numbers(self._call, self._probe.targets, int(rows[0]))
             elif len(rows):
